@@ -1,0 +1,173 @@
+//! What was analysed, computed, scheduled and decided, and what a person did: one record each.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::{Class, Failure};
+use crate::job::Job;
+use crate::time::Timestamp;
+
+/// What the record is about. A failure's record stands for several events at once: see [`AuditKind::events`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AuditKind {
+    Delivered,
+    RetryScheduled,
+    Buried,
+    LeaseLost,
+    /// A process engine asked what to do about a claim.
+    ClaimRetry,
+    ClaimRefused,
+    Cancelled,
+    Replayed,
+    Discarded,
+    /// A dead letter's time ended.
+    DeadLetterExpired,
+}
+
+/// The single steps that seed 003 wants on record, and the acts beside them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AuditStep {
+    ErrorAnalysed,
+    BackoffCalculated,
+    RetryScheduled,
+    RetryDecided,
+    Delivered,
+    Buried,
+    LeaseLost,
+    Cancelled,
+    Replayed,
+    Discarded,
+    DeadLetterExpired,
+}
+
+impl AuditKind {
+    /// The steps a record of this kind covers, in the order they happened.
+    pub fn events(self) -> &'static [AuditStep] {
+        use AuditStep as S;
+        match self {
+            AuditKind::Delivered => &[S::Delivered],
+            AuditKind::RetryScheduled | AuditKind::ClaimRetry => {
+                &[S::ErrorAnalysed, S::BackoffCalculated, S::RetryScheduled, S::RetryDecided]
+            }
+            AuditKind::Buried => &[S::ErrorAnalysed, S::RetryDecided, S::Buried],
+            AuditKind::ClaimRefused => &[S::ErrorAnalysed, S::RetryDecided],
+            AuditKind::LeaseLost => &[S::LeaseLost],
+            AuditKind::Cancelled => &[S::Cancelled],
+            AuditKind::Replayed => &[S::Replayed],
+            AuditKind::Discarded => &[S::Discarded],
+            AuditKind::DeadLetterExpired => &[S::DeadLetterExpired],
+        }
+    }
+}
+
+/// One line of the trail: seed 003's nine fields, and who, what and where beside them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEvent {
+    pub timestamp: Timestamp,
+    pub kind: AuditKind,
+    /// The claim, or the job that stands for it.
+    pub claim_id: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company_id: Option<Box<str>>,
+    pub route: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_minutes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+    /// Who did it, when a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+}
+
+impl AuditEvent {
+    pub fn about(job: &Job, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent {
+            job_id: Some(job.id.as_str().into()),
+            company_id: Some(job.company.as_str().into()),
+            ..AuditEvent::claim(job.id.as_str(), job.route.as_str(), kind, now)
+        }
+    }
+
+    pub fn claim(claim_id: &str, route: &str, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent {
+            timestamp: now,
+            kind,
+            claim_id: claim_id.into(),
+            job_id: None,
+            company_id: None,
+            route: route.into(),
+            attempt: None,
+            error_message: None,
+            retry_count: None,
+            error_classification: None,
+            backoff_minutes: None,
+            next_retry_time: None,
+            should_retry: match kind {
+                AuditKind::RetryScheduled | AuditKind::ClaimRetry => Some(true),
+                AuditKind::Buried | AuditKind::ClaimRefused => Some(false),
+                _ => None,
+            },
+            retry_reason: None,
+            rule: None,
+            actor: None,
+        }
+    }
+
+    pub fn attempt(mut self, number: u32) -> Self {
+        self.attempt = Some(number);
+        self
+    }
+
+    pub fn failure(mut self, failure: &Failure) -> Self {
+        self.error_message = Some(failure.reason.as_str().into());
+        self.error_classification = Some(failure.class);
+        self.rule = Some(failure.rule.clone());
+        self
+    }
+
+    pub fn retry_count(mut self, count: u32) -> Self {
+        self.retry_count = Some(count);
+        self
+    }
+
+    pub fn backoff(mut self, delay: Duration, at: Timestamp) -> Self {
+        self.backoff_minutes = Some(whole_minutes(delay));
+        self.next_retry_time = Some(at);
+        self
+    }
+
+    pub fn reason(mut self, reason: String) -> Self {
+        self.retry_reason = Some(reason.into());
+        self
+    }
+
+    pub fn by(mut self, actor: Option<&str>) -> Self {
+        self.actor = actor.map(Into::into);
+        self
+    }
+}
+
+/// Minutes, to the nearest.
+pub fn whole_minutes(delay: Duration) -> u64 {
+    (delay.as_secs() + 30) / 60
+}

@@ -1,0 +1,209 @@
+//! From a raw fact to a judgement, by ordered rules that are data.
+//!
+//! The first rule that matches wins and its name stays on the attempt. When none does, the failure is
+//! [`Class::Unknown`], and that is retried: a wrongly retried message costs a try, a wrongly buried one
+//! costs a customer.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
+use crate::payload::Payload;
+use crate::reason::Reason;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Class {
+    Transient,
+    Permanent,
+    RateLimit,
+    Unknown,
+}
+
+impl Class {
+    pub fn is_retryable(self) -> bool {
+        self != Class::Permanent
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Transient => "TRANSIENT",
+            Class::Permanent => "PERMANENT",
+            Class::RateLimit => "RATE_LIMIT",
+            Class::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// Whose fault it is. Only the provider's own failures count towards its breaker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Blame {
+    Message,
+    Credential,
+    Provider,
+}
+
+/// One line of a classifier: every condition that is given must hold.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub name: Cow<'static, str>,
+    pub when: Condition,
+    pub class: Class,
+    pub blame: Blame,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    /// Equals the fault's code, without regard to case. `x` stands for any digit: `"4xx"`.
+    pub code: Option<Cow<'static, str>>,
+    /// The SMTP enhanced code; `x` stands for any number: `"4.x.x"`.
+    pub enhanced: Option<Cow<'static, str>>,
+    /// HTTP status, both ends included.
+    pub status: Option<(u16, u16)>,
+    /// The text (or the code) contains this, without regard to case.
+    pub text: Option<Cow<'static, str>>,
+    pub regex: Option<Regex>,
+    pub network: Option<NetworkKind>,
+    /// Any network failure.
+    pub any_network: bool,
+}
+
+impl Condition {
+    pub fn holds(&self, fault: &Fault) -> bool {
+        let network = match fault.kind {
+            FaultKind::Network(kind) => Some(kind),
+            _ => None,
+        };
+        self.code.as_ref().is_none_or(|want| fault.code.as_ref().is_some_and(|code| code_is(want, code)))
+            && self.enhanced.as_ref().is_none_or(|want| fault.enhanced.as_ref().is_some_and(|code| enhanced_is(want, code)))
+            && self.status.is_none_or(|(low, high)| fault.status.is_some_and(|status| (low..=high).contains(&status)))
+            && self.text.as_ref().is_none_or(|want| {
+                contains_ignoring_case(&fault.text, want)
+                    || fault.code.as_ref().is_some_and(|code| contains_ignoring_case(code, want))
+            })
+            && self.regex.as_ref().is_none_or(|regex| regex.is_match(&fault.text))
+            && self.network.is_none_or(|want| network == Some(want))
+            && (!self.any_network || network.is_some())
+    }
+}
+
+fn code_is(pattern: &str, code: &str) -> bool {
+    pattern.eq_ignore_ascii_case(code)
+        || (pattern.len() == code.len()
+            && pattern.contains('x')
+            && pattern.bytes().zip(code.bytes()).all(|(p, c)| if p == b'x' { c.is_ascii_digit() } else { p == c }))
+}
+
+fn enhanced_is(pattern: &str, code: &str) -> bool {
+    let (mut want, mut have) = (pattern.split('.'), code.split('.'));
+    loop {
+        match (want.next(), have.next()) {
+            (None, None) => return true,
+            (Some("x"), Some(_)) => {}
+            (Some(want), Some(have)) if want == have => {}
+            _ => return false,
+        }
+    }
+}
+
+fn contains_ignoring_case(text: &str, want: &str) -> bool {
+    want.is_empty() || text.as_bytes().windows(want.len()).any(|part| part.eq_ignore_ascii_case(want.as_bytes()))
+}
+
+/// An ordered list of rules.
+#[derive(Clone, Debug, Default)]
+pub struct Classifier {
+    pub name: Cow<'static, str>,
+    pub rules: Vec<Rule>,
+}
+
+/// What a transport's outcome means.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    Delivered { answer: Option<Payload> },
+    Failed(Failure),
+}
+
+/// A judged failure: what it is, why, whose fault, and which rule says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub class: Class,
+    pub code: Option<Box<str>>,
+    pub reason: Reason,
+    pub rule: Box<str>,
+    pub blame: Blame,
+    pub retry_after: Option<Duration>,
+    pub uncertain: bool,
+    pub invalid_payload: bool,
+    pub stack_trace: Option<Box<str>>,
+}
+
+impl Classifier {
+    pub fn verdict(&self, outcome: Outcome) -> Verdict {
+        match outcome {
+            Outcome::Accepted { answer } => Verdict::Delivered { answer },
+            Outcome::Failed(fault) => Verdict::Failed(self.classify(fault)),
+        }
+    }
+
+    pub fn classify(&self, fault: Fault) -> Failure {
+        let (class, rule, blame) = match fault.kind {
+            FaultKind::InvalidPayload => (Class::Permanent, "recado/invalid-payload", Blame::Message),
+            FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message),
+            FaultKind::Answer | FaultKind::Network(_) => match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
+                Some(rule) => (rule.class, &*rule.name, rule.blame),
+                None => (Class::Unknown, "recado/unknown", Blame::Provider),
+            },
+        };
+        Failure {
+            class,
+            rule: rule.into(),
+            blame,
+            reason: reason_of(&fault),
+            code: code_of(&fault),
+            // A date long past or a request to come back at once is not a reason to hurry.
+            retry_after: fault.retry_after,
+            uncertain: fault.uncertain,
+            invalid_payload: fault.kind == FaultKind::InvalidPayload,
+            stack_trace: fault.stack_trace,
+        }
+    }
+
+    /// The same rules with an operator's own in front.
+    pub fn preceded_by(mut self, own: Vec<Rule>) -> Self {
+        self.rules.splice(0..0, own);
+        self
+    }
+}
+
+fn code_of(fault: &Fault) -> Option<Box<str>> {
+    let named = fault.code.clone().or_else(|| fault.status.map(|status| status.to_string().into()));
+    named.or_else(|| {
+        let kind = match fault.kind {
+            FaultKind::Network(NetworkKind::Timeout) => "TIMEOUT",
+            FaultKind::Network(NetworkKind::Dns) => "DNS_ERROR",
+            FaultKind::Network(NetworkKind::Tls) => "TLS_ERROR",
+            FaultKind::Network(NetworkKind::Connect) => "CONNECTION_ERROR",
+            FaultKind::Network(NetworkKind::Dropped) => "CONNECTION_LOST",
+            FaultKind::Network(NetworkKind::Protocol) => "PROTOCOL_ERROR",
+            FaultKind::Panic => "PANIC",
+            FaultKind::InvalidPayload => "INVALID_PAYLOAD",
+            FaultKind::Answer => return None,
+        };
+        Some(kind.into())
+    })
+}
+
+fn reason_of(fault: &Fault) -> Reason {
+    match (&fault.code, fault.kind) {
+        (Some(code), _) => Reason::or(&fault.text, format_args!("the provider answered {code} and nothing more")),
+        (None, FaultKind::Network(kind)) => Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str())),
+        (None, FaultKind::Panic) => Reason::or(&fault.text, format_args!("the transport panicked")),
+        (None, FaultKind::InvalidPayload) => Reason::or(&fault.text, format_args!("the payload cannot be read")),
+        (None, FaultKind::Answer) => Reason::or(&fault.text, format_args!("the provider refused without saying why")),
+    }
+}

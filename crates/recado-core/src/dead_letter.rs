@@ -1,0 +1,148 @@
+//! What could not be delivered, with its reason, for a person.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::Class;
+use crate::job::{Attempt, Job, remember};
+use crate::name::{CompanyId, JobId, RouteName};
+use crate::payload::Payload;
+use crate::reason::Reason;
+use crate::time::Timestamp;
+use crate::transition::Burial;
+
+/// How long an entry is kept unless configured otherwise.
+pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Cause {
+    /// Every attempt the policy allows was spent.
+    Exhausted,
+    /// A failure that no retry can mend.
+    Permanent,
+    /// The next try would have come after the job's time.
+    Expired,
+    /// The payload cannot be turned into a request.
+    InvalidPayload,
+    /// The route's fallback gave it up.
+    Fallback,
+}
+
+impl Cause {
+    pub const ALL: [Cause; 5] =
+        [Cause::Exhausted, Cause::Permanent, Cause::Expired, Cause::InvalidPayload, Cause::Fallback];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Cause::Exhausted => "EXHAUSTED",
+            Cause::Permanent => "PERMANENT",
+            Cause::Expired => "EXPIRED",
+            Cause::InvalidPayload => "INVALID_PAYLOAD",
+            Cause::Fallback => "FALLBACK",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Cause::ALL.into_iter().find(|cause| cause.as_str() == text)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeadLetterState {
+    Dead,
+    /// A person brought it back; it leaves when that succeeds.
+    Replaying,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub job_id: JobId,
+    pub company: CompanyId,
+    pub route: RouteName,
+    pub original_data: Payload,
+    pub failed_attempts: u32,
+    pub last_failure_reason: Reason,
+    pub last_failure_code: Option<Box<str>>,
+    pub last_failure_at: Timestamp,
+    pub enqueued_at: Timestamp,
+    pub moved_at: Timestamp,
+    pub ttl: Duration,
+    pub user_id: Option<Box<str>>,
+    pub correlation_id: Option<Box<str>>,
+    pub class: Class,
+    pub stack_trace: Option<Box<str>>,
+    pub attempts: Vec<Attempt>,
+    pub fingerprint: Box<str>,
+    pub cause: Cause,
+    pub state: DeadLetterState,
+}
+
+impl DeadLetter {
+    /// Writes the entry for a job that is given up. `job` has its progress stepped, its history not yet.
+    pub fn new(job: Job, burial: Burial) -> Self {
+        let failure = burial.failure;
+        let mut attempts = job.attempts;
+        if let Some(attempt) = burial.attempt {
+            remember(&mut attempts, attempt);
+        }
+        DeadLetter {
+            fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
+            job_id: job.id,
+            company: job.company,
+            route: job.route,
+            original_data: job.data,
+            failed_attempts: job.progress.attempts_started,
+            last_failure_reason: failure.reason,
+            last_failure_code: failure.code,
+            last_failure_at: burial.at,
+            enqueued_at: job.enqueued_at,
+            moved_at: burial.at,
+            ttl: burial.ttl,
+            user_id: job.user_id,
+            correlation_id: job.correlation_id,
+            class: failure.class,
+            stack_trace: failure.stack_trace,
+            attempts,
+            cause: burial.cause,
+            state: DeadLetterState::Dead,
+        }
+    }
+
+    pub fn expires_at(&self) -> Timestamp {
+        self.moved_at.plus(self.ttl)
+    }
+}
+
+/// Two failures that a person would call the same get the same fingerprint: what varies from message to
+/// message (numbers, addresses, quoted text, long identifiers) is left out of the reason.
+pub fn fingerprint(route: &RouteName, code: Option<&str>, reason: &Reason) -> Box<str> {
+    let mut shape = String::with_capacity(64);
+    for word in reason.as_str().split_whitespace().take(40) {
+        let varies = word.contains('@') || word.bytes().any(|b| b.is_ascii_digit()) || word.contains(['"', '<', '>']);
+        shape.push_str(if varies { "*" } else { word });
+        shape.push(' ');
+    }
+    let mut hasher = siphasher::sip::SipHasher24::new_with_keys(1, 2);
+    for part in [route.as_str(), code.unwrap_or(""), &shape.to_lowercase()] {
+        std::hash::Hasher::write(&mut hasher, part.as_bytes());
+        std::hash::Hasher::write_u8(&mut hasher, 0xff);
+    }
+    format!("{:016x}", std::hash::Hasher::finish(&hasher)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_forgets_what_varies() {
+        let route = RouteName::new("email").unwrap();
+        let of = |code, text: &str| fingerprint(&route, Some(code), &Reason::new(text).unwrap());
+        assert_eq!(of("550", "5.1.1 <ana@example.com> unknown"), of("550", "5.1.1 <rui@example.org> unknown"));
+        assert_ne!(of("550", "unknown user"), of("551", "unknown user"));
+        assert_ne!(of("550", "unknown user"), of("550", "mailbox full"));
+    }
+}

@@ -1,0 +1,205 @@
+//! From a verdict to what happens next.
+
+use std::time::Duration;
+
+use crate::audit::{AuditEvent, AuditKind};
+use crate::classify::{Blame, Class, Failure, Verdict};
+use crate::dead_letter::Cause;
+use crate::job::{Attempt, AttemptResult, Job};
+use crate::lease::{Lease, LostLease};
+use crate::policy::{Draw, Policy};
+use crate::reason::Reason;
+use crate::time::Timestamp;
+use crate::transition::{Burial, Transition};
+
+/// A provider that says "come back at once" still gets a breath.
+pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+
+/// What a route says about failing.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub policy: Policy,
+    /// How long its dead letters are kept.
+    pub dead_letter_ttl: Duration,
+    /// A job whose holder vanished this many times in a row is poison.
+    pub crashes_max: u32,
+}
+
+/// Decides what becomes of a leased job after one attempt.
+pub fn after_attempt(
+    lease: &Lease,
+    verdict: Verdict,
+    terms: &Terms,
+    started_at: Timestamp,
+    now: Timestamp,
+    draw: Draw,
+) -> (Transition, AuditEvent) {
+    let attempt = Attempt {
+        number: lease.attempt,
+        started_at,
+        ended_at: now,
+        result: AttemptResult::Sent,
+        error_code: None,
+        error_reason: None,
+        error_classification: None,
+        rule: None,
+        blame: None,
+        next_retry_delay_ms: None,
+    };
+    match verdict {
+        Verdict::Delivered { answer } => {
+            let audit = AuditEvent::about(&lease.job, AuditKind::Delivered, now).attempt(attempt.number);
+            (Transition::Deliver { attempt, answer }, audit)
+        }
+        Verdict::Failed(failure) => after_failure(&lease.job, failure, attempt, terms, now, draw),
+    }
+}
+
+fn after_failure(
+    job: &Job,
+    failure: Failure,
+    attempt: Attempt,
+    terms: &Terms,
+    now: Timestamp,
+    draw: Draw,
+) -> (Transition, AuditEvent) {
+    let policy = &terms.policy;
+    let spent = job.progress.attempts_spent + 1;
+    let mut attempt = blamed(attempt, &failure);
+    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(attempt.number).retry_count(spent - 1);
+
+    if !failure.class.is_retryable() {
+        let cause = if failure.invalid_payload { Cause::InvalidPayload } else { Cause::Permanent };
+        let audit = audit(AuditKind::Buried).reason(format!("Permanent error: {}", failure.reason));
+        return (bury(cause, failure, Some(attempt), terms, now), audit);
+    }
+    if spent >= policy.max_attempts {
+        let audit = audit(AuditKind::Buried).reason(format!("All {} attempts failed", policy.max_attempts));
+        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+    }
+
+    let previous = job.attempts.last().and_then(|last| last.next_retry_delay_ms).map(Duration::from_millis);
+    let delay = next_delay(policy, spent - 1, previous, failure.retry_after, draw);
+    let at = now.plus(delay);
+    if at >= job.expires_at {
+        let audit = audit(AuditKind::Buried).reason(format!(
+            "The next try would start at {at}, after the job expires at {}",
+            job.expires_at
+        ));
+        return (bury(Cause::Expired, failure, Some(attempt), terms, now), audit);
+    }
+    let audit = audit(AuditKind::RetryScheduled)
+        .retry_count(spent)
+        .backoff(delay, at)
+        .reason(format!("Retry {spent} of {}", policy.max_attempts - 1));
+    attempt.next_retry_delay_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+    (Transition::RetryAt { at, attempt }, audit)
+}
+
+/// The policy's wait; the provider's own word replaces it and is never shortened.
+pub fn next_delay(
+    policy: &Policy,
+    retry: u32,
+    previous: Option<Duration>,
+    retry_after: Option<Duration>,
+    draw: Draw,
+) -> Duration {
+    match retry_after {
+        Some(asked) => asked.max(RETRY_AFTER_MIN),
+        None => policy.delay(retry, previous, draw),
+    }
+}
+
+/// A job whose time ran out while it waited.
+pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+    let last = job.attempts.iter().rev().find_map(|attempt| attempt.error_reason.as_ref());
+    let reason = match last {
+        Some(reason) => Reason::or("", format_args!("expired at {} before it could be retried; last failure: {reason}", job.expires_at)),
+        None => Reason::or("", format_args!("expired at {} before it was tried", job.expires_at)),
+    };
+    let failure = ours(Class::Permanent, "EXPIRED", reason, "recado/expired");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now).failure(&failure).reason("The job's time ran out".to_owned());
+    (bury(Cause::Expired, failure, None, terms, now), audit)
+}
+
+/// A job whose route is no longer in the configuration, or can no longer deliver.
+pub fn undeliverable(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+    let reason = Reason::or(why, format_args!("route {} cannot deliver", job.route));
+    let failure = ours(Class::Permanent, "ROUTE_UNAVAILABLE", reason, "recado/route-unavailable");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now).failure(&failure).reason(why.to_owned());
+    (bury(Cause::Permanent, failure, None, terms, now), audit)
+}
+
+/// A job whose holder vanished: back in line, or, when that keeps happening, before a person.
+///
+/// The first time it is picked up again at once. After that it waits a moment, apart from whatever
+/// shared its fate, so that the jobs that a poisonous one took down with it can finish without it.
+pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, draw: Draw) -> (Transition, AuditEvent) {
+    let crashes = job.progress.crashes + 1;
+    let words = format!("{} let its lease on attempt {} run out; the provider may have taken the job", lost.worker, lost.attempt);
+    let failure = ours(Class::Unknown, "LEASE_LOST", Reason::or(&words, format_args!("")), "recado/lease-lost");
+    let mut attempt = blamed(
+        Attempt {
+            number: lost.attempt,
+            started_at: lost.claimed_at,
+            ended_at: now,
+            result: AttemptResult::Lost,
+            error_code: None,
+            error_reason: None,
+            error_classification: None,
+            rule: None,
+            blame: None,
+            next_retry_delay_ms: None,
+        },
+        &failure,
+    );
+    attempt.result = AttemptResult::Lost;
+    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
+    if crashes >= terms.crashes_max {
+        let reason = Reason::or("", format_args!("poison: whoever delivered it vanished {crashes} times in a row; {words}"));
+        let failure = ours(Class::Permanent, "POISON", reason, "recado/poison");
+        let audit = AuditEvent::about(job, AuditKind::Buried, now)
+            .failure(&failure)
+            .attempt(lost.attempt)
+            .reason(format!("Its worker vanished {crashes} times in a row"));
+        return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
+    }
+    let pause = match crashes {
+        1 => Duration::ZERO,
+        more => Policy { jitter: crate::policy::Jitter::Full, ..Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 2) }
+            .delay(more, None, draw),
+    };
+    let at = now.plus(pause);
+    let audit = audit(AuditKind::LeaseLost).backoff(pause, at).reason("Given back without spending an attempt".to_owned());
+    (Transition::Release { at, lost: Some(attempt) }, audit)
+}
+
+fn blamed(attempt: Attempt, failure: &Failure) -> Attempt {
+    Attempt {
+        result: if failure.uncertain { AttemptResult::Uncertain } else { AttemptResult::Failed },
+        error_code: failure.code.clone(),
+        error_reason: Some(failure.reason.clone()),
+        error_classification: Some(failure.class),
+        rule: Some(failure.rule.clone()),
+        blame: Some(failure.blame),
+        ..attempt
+    }
+}
+
+fn ours(class: Class, code: &str, reason: Reason, rule: &str) -> Failure {
+    Failure {
+        class,
+        code: Some(code.into()),
+        reason,
+        rule: rule.into(),
+        blame: Blame::Message,
+        retry_after: None,
+        uncertain: false,
+        invalid_payload: false,
+        stack_trace: None,
+    }
+}
+
+fn bury(cause: Cause, failure: Failure, attempt: Option<Attempt>, terms: &Terms, now: Timestamp) -> Transition {
+    Transition::Bury(Burial { cause, failure, attempt, at: now, ttl: terms.dead_letter_ttl })
+}

@@ -1,0 +1,221 @@
+//! What is to be delivered, and what has been tried so far.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::classify::{Blame, Class};
+use crate::name::{CompanyId, JobId, RouteName};
+use crate::payload::{BodyHash, Payload};
+use crate::reason::Reason;
+use crate::time::Timestamp;
+
+/// A job expires this long after it was accepted, unless the caller says otherwise.
+pub const JOB_TTL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Attempts kept on a job; the oldest are forgotten first (they stay on the audit trail).
+pub const ATTEMPTS_KEPT_MAX: usize = 200;
+
+/// Urgency within one tenant: 1 goes first, 9 last. It never lets one tenant overtake another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+pub struct Priority(u8);
+
+impl Priority {
+    pub const LEVELS: usize = 9;
+
+    pub fn new(level: u8) -> Option<Self> {
+        (1..=9).contains(&level).then_some(Priority(level))
+    }
+
+    pub fn level(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Priority(5)
+    }
+}
+
+/// A job on its way in, every field checked and every default filled.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    pub id: JobId,
+    pub route: RouteName,
+    pub company: CompanyId,
+    pub data: Payload,
+    pub user_id: Option<Box<str>>,
+    pub correlation_id: Option<Box<str>>,
+    pub priority: Priority,
+    pub enqueued_at: Timestamp,
+    /// Not before this.
+    pub due_at: Timestamp,
+    /// Not after this: an attempt that would start later is not worth making.
+    pub expires_at: Timestamp,
+    pub body_hash: BodyHash,
+}
+
+/// How far delivery has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Number of the latest attempt that started, over the job's whole life.
+    pub attempts_started: u32,
+    /// Attempts that count against the policy's maximum, since the job was accepted or last replayed.
+    pub attempts_spent: u32,
+    /// Times in a row that whoever was delivering it vanished.
+    pub crashes: u32,
+    /// Times it was held back without spending an attempt.
+    pub deferrals: u32,
+    /// Times a person brought it back from the dead letter queue.
+    pub replays: u32,
+}
+
+/// A job as the store keeps it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub id: JobId,
+    pub route: RouteName,
+    pub company: CompanyId,
+    pub data: Payload,
+    pub user_id: Option<Box<str>>,
+    pub correlation_id: Option<Box<str>>,
+    pub priority: Priority,
+    pub enqueued_at: Timestamp,
+    pub due_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub progress: Progress,
+    pub attempts: Vec<Attempt>,
+}
+
+impl From<NewJob> for Job {
+    fn from(new: NewJob) -> Self {
+        Job {
+            id: new.id,
+            route: new.route,
+            company: new.company,
+            data: new.data,
+            user_id: new.user_id,
+            correlation_id: new.correlation_id,
+            priority: new.priority,
+            enqueued_at: new.enqueued_at,
+            due_at: new.due_at,
+            expires_at: new.expires_at,
+            progress: Progress::default(),
+            attempts: Vec::new(),
+        }
+    }
+}
+
+/// One try that reached out to the provider.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    #[serde(rename = "attempt")]
+    pub number: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub result: AttemptResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_reason: Option<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blame: Option<Blame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_delay_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttemptResult {
+    /// The provider took it.
+    Sent,
+    /// The provider did not take it.
+    Failed,
+    /// It was handed over and the answer was lost: the provider may have taken it.
+    Uncertain,
+    /// Whoever was delivering it vanished; the provider may have taken it.
+    Lost,
+}
+
+/// Where a job stands, as users see it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Waits for the time the caller asked for.
+    Scheduled,
+    /// Waits for its turn.
+    Queued,
+    /// Somebody holds its lease.
+    Delivering,
+    /// Failed at least once and waits for the next try.
+    Retrying,
+    /// Held back without spending an attempt: breaker, limit or pause.
+    Parked,
+    Sent,
+    /// In the dead letter queue.
+    Failed,
+    Cancelled,
+    Discarded,
+}
+
+impl Status {
+    pub const ALL: [Status; 9] = [
+        Status::Scheduled,
+        Status::Queued,
+        Status::Delivering,
+        Status::Retrying,
+        Status::Parked,
+        Status::Sent,
+        Status::Failed,
+        Status::Cancelled,
+        Status::Discarded,
+    ];
+
+    /// What a job that nobody holds and that has not ended is called at `now`.
+    pub fn waiting(progress: &Progress, due_at: Timestamp, now: Timestamp) -> Status {
+        match (progress.attempts_spent > 0, due_at > now) {
+            (true, _) => Status::Retrying,
+            (false, true) => Status::Scheduled,
+            (false, false) => Status::Queued,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Scheduled => "scheduled",
+            Status::Queued => "queued",
+            Status::Delivering => "delivering",
+            Status::Retrying => "retrying",
+            Status::Parked => "parked",
+            Status::Sent => "sent",
+            Status::Failed => "failed",
+            Status::Cancelled => "cancelled",
+            Status::Discarded => "discarded",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Appends to a history that never outgrows [`ATTEMPTS_KEPT_MAX`].
+pub fn remember(history: &mut Vec<Attempt>, attempt: Attempt) {
+    if history.len() >= ATTEMPTS_KEPT_MAX {
+        history.drain(..=history.len() - ATTEMPTS_KEPT_MAX);
+    }
+    history.push(attempt);
+}

@@ -1,0 +1,38 @@
+//! The rules of Recado, as values.
+//!
+//! Nothing in this crate waits, reads a clock, draws a random number or touches a socket or a file:
+//! `now` and a [`Draw`] arrive as arguments. So the same code runs in production, in property tests
+//! and in virtual time, and every answer can be reproduced.
+//!
+//! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
+//! → [`dead_letter`] and [`audit`]. [`claim`] is the stateless rule for process engines.
+
+pub mod audit;
+pub mod claim;
+pub mod classify;
+pub mod dead_letter;
+pub mod decide;
+pub mod job;
+pub mod lease;
+pub mod name;
+pub mod outcome;
+pub mod payload;
+pub mod policy;
+pub mod reason;
+pub mod retry_after;
+pub mod rules;
+pub mod time;
+pub mod transition;
+
+pub use audit::{AuditEvent, AuditKind};
+pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
+pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
+pub use job::{Attempt, AttemptResult, Job, NewJob, Priority, Progress, Status};
+pub use lease::{Lease, LeaseToken, LostLease};
+pub use name::{CompanyId, JobId, RouteName};
+pub use outcome::{Fault, FaultKind, NetworkKind, Outcome};
+pub use payload::{BodyHash, Payload};
+pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
+pub use reason::Reason;
+pub use time::Timestamp;
+pub use transition::{Burial, Transition};

@@ -1,0 +1,125 @@
+//! The raw fact that a transport brings back. It judges nothing: [`crate::classify`] does.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::payload::Payload;
+
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The provider took it. What it answered is kept when it is JSON and small.
+    Accepted { answer: Option<Payload> },
+    Failed(Fault),
+}
+
+/// Everything known about one failure, as the far end or the network put it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// What the other side calls it: an SMTP code, an SES error name, a worker's code, an HTTP status.
+    pub code: Option<Box<str>>,
+    /// SMTP enhanced status code, such as `5.1.1`.
+    pub enhanced: Option<Box<str>>,
+    pub status: Option<u16>,
+    pub text: Box<str>,
+    pub retry_after: Option<Duration>,
+    /// The request was handed over before it failed, so the provider may have taken it.
+    pub uncertain: bool,
+    pub stack_trace: Option<Box<str>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The provider answered, and the answer was no.
+    #[default]
+    Answer,
+    Network(NetworkKind),
+    /// Our own code fell over on this job.
+    Panic,
+    /// The payload cannot be turned into a request.
+    InvalidPayload,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkKind {
+    Dns,
+    Connect,
+    Tls,
+    Timeout,
+    /// The connection ended after the request was handed over.
+    Dropped,
+    /// The answer was not in the protocol that was spoken.
+    Protocol,
+}
+
+impl NetworkKind {
+    pub const ALL: [NetworkKind; 6] = [
+        NetworkKind::Dns,
+        NetworkKind::Connect,
+        NetworkKind::Tls,
+        NetworkKind::Timeout,
+        NetworkKind::Dropped,
+        NetworkKind::Protocol,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NetworkKind::Dns => "dns",
+            NetworkKind::Connect => "connect",
+            NetworkKind::Tls => "tls",
+            NetworkKind::Timeout => "timeout",
+            NetworkKind::Dropped => "dropped",
+            NetworkKind::Protocol => "protocol",
+        }
+    }
+}
+
+impl Fault {
+    /// The provider said no, with a code and some words.
+    pub fn answer(code: &str, text: &str) -> Self {
+        Fault { code: Some(code.into()), text: text.into(), ..Fault::default() }
+    }
+
+    pub fn network(kind: NetworkKind, text: &str) -> Self {
+        Fault {
+            kind: FaultKind::Network(kind),
+            text: text.into(),
+            uncertain: matches!(kind, NetworkKind::Dropped),
+            ..Fault::default()
+        }
+    }
+
+    pub fn panic(text: &str) -> Self {
+        Fault { kind: FaultKind::Panic, text: text.into(), ..Fault::default() }
+    }
+
+    pub fn invalid_payload(text: &str) -> Self {
+        Fault { kind: FaultKind::InvalidPayload, text: text.into(), ..Fault::default() }
+    }
+}
+
+/// Finds an SMTP enhanced status code (`class.subject.detail`) at the start of a reply's text.
+pub fn enhanced_code(text: &str) -> Option<&str> {
+    let word = text.split_whitespace().next()?;
+    let mut parts = word.split('.');
+    let class = parts.next()?;
+    let digits = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let shaped = matches!(class, "2" | "4" | "5") && parts.next().is_some_and(digits) && parts.next().is_some_and(digits);
+    (shaped && parts.next().is_none()).then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enhanced_code;
+
+    #[test]
+    fn enhanced_codes_are_found_only_where_they_stand() {
+        assert_eq!(enhanced_code("5.1.1 no such user"), Some("5.1.1"));
+        assert_eq!(enhanced_code("4.7.28 slow down"), Some("4.7.28"));
+        for text in ["no such user 5.1.1", "3.1.1 x", "5.1 x", "5.1.1.1 x", "5.1.1234", ""] {
+            assert_eq!(enhanced_code(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The rule sets that ship with Recado, as data, in the order they are tried.
+//!
+//! Each set is a file of tables: a row is a rule, and the first row that holds wins. Rows that read an
+//! answer's words come before rows that read its number, because a number alone misjudges (a 550 that
+//! says "try again later", a 429 that says the money is gone). A network failure comes before both: no
+//! answer arrived, so nothing in its text is the provider's word.
+//!
+//! SMTP rows look at the `code`, HTTP rows at the `status`. Sandbox faults and HTTP faults carry both.
+
+mod evolution;
+mod general;
+mod http;
+mod openai;
+mod ses;
+mod smtp;
+mod social;
+mod tiss;
+
+use regex::Regex;
+
+use crate::classify::{Blame, Class, Classifier, Condition, Rule};
+
+/// Names of the built-in rule sets, as `classifier = "…"` in the configuration takes them.
+pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
+
+/// The rule set of that name.
+pub fn named(name: &str) -> Option<Classifier> {
+    let rules = match name {
+        "smtp" => smtp::rules(),
+        "ses" => ses::rules(),
+        "evolution" => evolution::rules(),
+        "tiss" => tiss::rules(),
+        "social" => social::rules(),
+        "openai" => openai::rules(),
+        "http" => http::rules(),
+        "general" => general::rules(),
+        _ => return None,
+    };
+    Some(Classifier { name: name.to_owned().into(), rules })
+}
+
+/// One rule as the tables write it: its name within the set, when it holds, what that means, whom it blames.
+type Row = (&'static str, When, Class, Blame);
+
+/// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
+#[derive(Clone, Copy)]
+struct When {
+    code: Option<&'static str>,
+    enhanced: Option<&'static str>,
+    status: Option<(u16, u16)>,
+    text: Option<&'static str>,
+    regex: Option<&'static str>,
+    any_network: bool,
+}
+
+const ALWAYS: When =
+    When { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
+
+/// No answer came. Every set begins with this.
+const UNANSWERED: &[Row] =
+    &[("network", When { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
+
+const fn code(code: &'static str) -> When {
+    When { code: Some(code), ..ALWAYS }
+}
+
+const fn enhanced(code: &'static str) -> When {
+    When { enhanced: Some(code), ..ALWAYS }
+}
+
+const fn status(low: u16, high: u16) -> When {
+    When { status: Some((low, high)), ..ALWAYS }
+}
+
+const fn text(words: &'static str) -> When {
+    When { text: Some(words), ..ALWAYS }
+}
+
+const fn regex(pattern: &'static str) -> When {
+    When { regex: Some(pattern), ..ALWAYS }
+}
+
+impl When {
+    const fn and_enhanced(self, code: &'static str) -> When {
+        When { enhanced: Some(code), ..self }
+    }
+
+    const fn and_text(self, words: &'static str) -> When {
+        When { text: Some(words), ..self }
+    }
+
+    const fn and_regex(self, pattern: &'static str) -> When {
+        When { regex: Some(pattern), ..self }
+    }
+
+    fn condition(self) -> Condition {
+        Condition {
+            code: self.code.map(Into::into),
+            enhanced: self.enhanced.map(Into::into),
+            status: self.status,
+            text: self.text.map(Into::into),
+            regex: self.regex.map(|pattern| Regex::new(pattern).expect("a built-in pattern compiles")),
+            network: None,
+            any_network: self.any_network,
+        }
+    }
+}
+
+/// The rows of some tables, one after the other, as rules called `set/row`.
+fn set(name: &str, tables: &[&[Row]]) -> Vec<Rule> {
+    tables
+        .iter()
+        .copied()
+        .flatten()
+        .map(|&(row, when, class, blame)| Rule {
+            name: format!("{name}/{row}").into(),
+            when: when.condition(),
+            class,
+            blame,
+        })
+        .collect()
+}

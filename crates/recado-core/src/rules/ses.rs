@@ -1,0 +1,66 @@
+//! AWS SES: the names of its errors, and the SMTP codes that seed 001 keeps in the same list.
+
+use super::smtp::TAKEN_BACK;
+use super::{Row, UNANSWERED, code, set, status, text};
+use crate::classify::Blame::{self, Credential, Message, Provider};
+use crate::classify::Class::{self, Permanent, RateLimit, Transient};
+use crate::classify::{Condition, Rule};
+
+/// AWS spells each name with or without this, by API version and SDK.
+const SUFFIX: &str = "Exception";
+
+const NAMES: &[(&str, Class, Blame)] = &[
+    ("Throttling", RateLimit, Provider),
+    ("TooManyRequests", RateLimit, Provider),
+    ("LimitExceeded", RateLimit, Credential),
+    ("ServiceUnavailable", Transient, Provider),
+    ("InternalServiceError", Transient, Provider),
+    // AWS pauses an account, and a person resumes it: worth waiting for, and nothing the provider broke.
+    ("SendingPaused", Transient, Credential),
+    ("MessageRejected", Permanent, Message),
+    ("BadRequest", Permanent, Message),
+    ("AccountSuspended", Permanent, Credential),
+    // These two are about one tenant's set-up, not about the message.
+    ("MailFromDomainNotVerified", Permanent, Credential),
+    ("NotFound", Permanent, Credential),
+];
+
+/// `Throttling`, and over SMTP a 454, may be a matter of seconds or of a day: only the words tell.
+pub(super) const WORDS: &[Row] = &[
+    ("daily-quota", text("Daily message quota exceeded"), RateLimit, Credential),
+    ("sending-rate", text("Maximum sending rate exceeded"), RateLimit, Provider),
+];
+
+const BY_NUMBER: &[Row] = &[
+    ("421", code("421"), Transient, Provider),
+    ("450", code("450"), Transient, Message),
+    ("451", code("451"), Transient, Provider),
+    ("452", code("452"), Transient, Provider),
+    // How SES over SMTP throttles.
+    ("454", code("454"), RateLimit, Provider),
+    // Seed 001's list reads a bare 500 as SMTP's syntax error.
+    ("500", code("500"), Permanent, Message),
+    ("550", code("550"), Permanent, Message),
+    ("554", code("554"), Permanent, Message),
+    ("55x", code("55x"), Permanent, Message),
+    ("401", status(401, 401), Permanent, Credential),
+    ("403", status(403, 403), Permanent, Credential),
+    ("429", status(429, 429), RateLimit, Provider),
+    ("5xx", status(500, 599), Transient, Provider),
+];
+
+pub fn rules() -> Vec<Rule> {
+    [set("ses", &[UNANSWERED, WORDS]), by_name("ses"), set("ses", &[TAKEN_BACK, BY_NUMBER])].concat()
+}
+
+/// What SES calls its errors, for any set that may meet them.
+pub(super) fn by_name(prefix: &str) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for &(name, class, blame) in NAMES {
+        for spelling in [name.to_owned(), format!("{name}{SUFFIX}")] {
+            let when = Condition { code: Some(spelling.clone().into()), ..Condition::default() };
+            rules.push(Rule { name: format!("{prefix}/{spelling}").into(), when, class, blame });
+        }
+    }
+    rules
+}

@@ -1,0 +1,68 @@
+//! The only things that change a job's state while somebody holds its lease.
+//!
+//! A store executes a transition, in one atomic step with the attempt, the audit event and the dead
+//! letter, and only for the lease's current token. It never chooses one: [`crate::decide`] does.
+
+use std::time::Duration;
+
+use crate::classify::Failure;
+use crate::dead_letter::Cause;
+use crate::job::{Attempt, AttemptResult, Progress};
+use crate::payload::Payload;
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug)]
+pub enum Transition {
+    /// The provider took it: the job has ended well.
+    Deliver { attempt: Attempt, answer: Option<Payload> },
+    /// It failed, and is worth another try at `at`.
+    RetryAt { at: Timestamp, attempt: Attempt },
+    /// It was held back before anything was sent. Spends no attempt.
+    Postpone { until: Timestamp },
+    /// It goes before a person.
+    Bury(Burial),
+    /// Given back. With an attempt, its holder vanished and may have sent it; without, nothing was sent.
+    Release { at: Timestamp, lost: Option<Attempt> },
+}
+
+#[derive(Clone, Debug)]
+pub struct Burial {
+    pub cause: Cause,
+    pub failure: Failure,
+    /// Absent when nothing was tried this time (expired while waiting).
+    pub attempt: Option<Attempt>,
+    pub at: Timestamp,
+    /// How long the entry is kept.
+    pub ttl: Duration,
+}
+
+impl Transition {
+    /// The attempt that this transition puts on record, if it does.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match self {
+            Transition::Deliver { attempt, .. } | Transition::RetryAt { attempt, .. } => Some(attempt),
+            Transition::Bury(burial) => burial.attempt.as_ref(),
+            Transition::Release { lost, .. } => lost.as_ref(),
+            Transition::Postpone { .. } => None,
+        }
+    }
+
+    /// How far delivery has come once this has happened. Every store steps its jobs with this.
+    pub fn step(&self, before: Progress) -> Progress {
+        let mut after = before;
+        match self.attempt() {
+            Some(attempt) if attempt.result == AttemptResult::Lost => {
+                after.attempts_started = attempt.number;
+                after.crashes += 1;
+            }
+            Some(attempt) => {
+                after.attempts_started = attempt.number;
+                after.attempts_spent += 1;
+                after.crashes = 0;
+            }
+            None if matches!(self, Transition::Postpone { .. }) => after.deferrals += 1,
+            None => {}
+        }
+        after
+    }
+}

@@ -1,0 +1,145 @@
+//! Seed 003's audit record: nine fields, for every analysis, backoff, schedule and decision.
+
+use recado_core::audit::{AuditStep, whole_minutes};
+use recado_core::decide::{self, Terms};
+use recado_core::{AuditEvent, AuditKind, Fault, Job, LostLease};
+use serde_json::{Value, json};
+
+use crate::delays::seed_003;
+use crate::given::{NOW, TOOK, after, attempts, job, judged, middle, secs, smtp, terms};
+
+const NINE: [&str; 9] = [
+    "timestamp",
+    "claimId",
+    "errorMessage",
+    "retryCount",
+    "errorClassification",
+    "backoffMinutes",
+    "nextRetryTime",
+    "shouldRetry",
+    "retryReason",
+];
+
+fn nine_of(event: &AuditEvent) -> Value {
+    let whole = serde_json::to_value(event).unwrap();
+    NINE.iter()
+        .map(|&field| (field.to_owned(), whole[field].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn said(error: &str) -> Fault {
+    Fault { text: error.into(), ..Fault::default() }
+}
+
+fn tried(spent: u32) -> Job {
+    let mut job = job();
+    job.progress.attempts_spent = spent;
+    job.progress.attempts_started = spent;
+    job
+}
+
+#[test]
+fn t14_a_scheduled_retry_records_all_nine_fields() {
+    let (_, audit) = after(job(), judged("tiss", said("SERVICE_UNAVAILABLE")), &terms(seed_003()));
+    let expected = json!({
+        "timestamp": "2025-01-12T10:30:00.040Z",
+        "claimId": "123e4567-e89b-12d3-a456-426614174000",
+        "errorMessage": "SERVICE_UNAVAILABLE",
+        "retryCount": 1,
+        "errorClassification": "TRANSIENT",
+        "backoffMinutes": 5,
+        "nextRetryTime": "2025-01-12T10:35:00.040Z",
+        "shouldRetry": true,
+        "retryReason": "Retry 1 of 5",
+    });
+    assert_eq!(nine_of(&audit), expected);
+    assert_eq!(audit.rule.as_deref(), Some("tiss/SERVICE_UNAVAILABLE"));
+    assert_eq!((audit.kind, audit.attempt), (AuditKind::RetryScheduled, Some(1)));
+}
+
+#[test]
+fn t14_a_burial_records_the_nine_fields_with_no_backoff_and_no_next_time() {
+    let (_, audit) = after(job(), judged("tiss", said("INVALID_PROCEDURE_CODE")), &terms(seed_003()));
+    let expected = json!({
+        "timestamp": "2025-01-12T10:30:00.040Z",
+        "claimId": "123e4567-e89b-12d3-a456-426614174000",
+        "errorMessage": "INVALID_PROCEDURE_CODE",
+        "retryCount": 0,
+        "errorClassification": "PERMANENT",
+        "backoffMinutes": null,
+        "nextRetryTime": null,
+        "shouldRetry": false,
+        "retryReason": "Permanent error: INVALID_PROCEDURE_CODE",
+    });
+    assert_eq!(nine_of(&audit), expected);
+}
+
+#[test]
+fn t14_an_exhausted_claim_is_recorded_after_its_five_retries() {
+    let (_, audit) = after(tried(5), judged("tiss", said("TIMEOUT")), &terms(seed_003()));
+    assert_eq!(
+        (audit.kind, audit.retry_count, audit.should_retry),
+        (AuditKind::Buried, Some(5), Some(false))
+    );
+    assert_eq!(audit.retry_reason.as_deref(), Some("All 6 attempts failed"));
+}
+
+#[test]
+fn t14_every_way_to_be_buried_says_what_failed_how_often_and_why_it_is_given_up() {
+    let late = Job { expires_at: NOW.plus(TOOK), ..tried(2) };
+    let poisoned = {
+        let mut job = tried(2);
+        job.progress.crashes = 9;
+        job
+    };
+    let lost = LostLease { attempt: 3, claimed_at: NOW, worker: "node-b".into() };
+    let five: Terms = attempts(5);
+    let burials = [
+        ("permanent", after(tried(2), judged("smtp", smtp("550", "no")), &five).1),
+        ("exhausted", after(tried(2), judged("smtp", smtp("421", "no")), &attempts(3)).1),
+        ("unreadable", after(tried(2), judged("smtp", Fault::invalid_payload("no")), &five).1),
+        ("too late to retry", after(late, judged("smtp", smtp("421", "no")), &five).1),
+        ("expired in line", decide::expired(&tried(3), &five, NOW).1),
+        ("route gone", decide::undeliverable(&tried(3), "gone", &five, NOW).1),
+        ("poison", decide::after_crash(&poisoned, &lost, &five, NOW, middle()).1),
+    ];
+    for (how, audit) in burials {
+        assert_eq!((audit.kind, audit.should_retry), (AuditKind::Buried, Some(false)), "{how}");
+        let record = nine_of(&audit);
+        for field in ["timestamp", "claimId", "errorMessage", "errorClassification", "retryReason"] {
+            assert!(record[field].as_str().is_some_and(|text| !text.is_empty()), "{how}: no {field}");
+        }
+        let retries = if how == "poison" { 1 } else { 2 };
+        assert_eq!(record["retryCount"], retries, "{how}");
+        assert_eq!((audit.backoff_minutes, audit.next_retry_time), (None, None), "{how}");
+        assert!(audit.rule.is_some(), "{how}: no rule");
+    }
+}
+
+#[test]
+fn t14_one_record_stands_for_analysis_backoff_schedule_and_decision() {
+    use AuditStep::{BackoffCalculated, Buried, ErrorAnalysed, RetryDecided, RetryScheduled};
+    let four = [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided];
+    assert_eq!(AuditKind::RetryScheduled.events(), four);
+    assert_eq!(AuditKind::ClaimRetry.events(), four);
+    assert_eq!(AuditKind::Buried.events(), [ErrorAnalysed, RetryDecided, Buried]);
+    assert_eq!(AuditKind::ClaimRefused.events(), [ErrorAnalysed, RetryDecided]);
+}
+
+#[test]
+fn an_audit_record_names_the_job_its_company_and_its_route_and_reads_back() {
+    let (_, audit) = after(job(), judged("smtp", smtp("421", "busy")), &attempts(5));
+    assert_eq!(audit.job_id.as_deref(), Some("123e4567-e89b-12d3-a456-426614174000"));
+    assert_eq!(audit.company_id.as_deref(), Some("789e4567-e89b-12d3-a456-426614174999"));
+    assert_eq!(&*audit.route, "email");
+    let text = serde_json::to_string(&audit).unwrap();
+    assert_eq!(serde_json::from_str::<AuditEvent>(&text).unwrap(), audit);
+}
+
+#[test]
+fn backoff_minutes_are_rounded_to_the_nearest() {
+    for (seconds, minutes) in [(0, 0), (29, 0), (30, 1), (89, 1), (90, 2), (300, 5), (14_400, 240)] {
+        assert_eq!(whole_minutes(secs(seconds)), minutes, "{seconds} s");
+    }
+}

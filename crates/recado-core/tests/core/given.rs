@@ -1,0 +1,140 @@
+//! The situations that the tests start from.
+
+use std::time::Duration;
+
+use recado_core::decide::{self, Terms};
+use recado_core::job::remember;
+use recado_core::outcome::enhanced_code;
+use recado_core::{
+    AuditEvent, Blame, Burial, Class, CompanyId, Draw, Failure, Fault, Job, JobId, Lease, LeaseToken,
+    Payload, Policy, Priority, Progress, RouteName, Timestamp, Transition, Verdict, rules,
+};
+
+/// The instant of seed 003's log line.
+pub const NOW: Timestamp = Timestamp::from_millis(1_736_677_800_000);
+pub const TOOK: Duration = Duration::from_millis(40);
+
+pub const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+pub fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+pub fn middle() -> Draw {
+    Draw::new(0.5)
+}
+
+pub fn job() -> Job {
+    Job {
+        id: JobId::new("123e4567-e89b-12d3-a456-426614174000").unwrap(),
+        route: RouteName::new("email").unwrap(),
+        company: CompanyId::new("789e4567-e89b-12d3-a456-426614174999").unwrap(),
+        data: Payload::new(r#"{"to":["ana@example.com"]}"#).unwrap(),
+        user_id: Some("user-7".into()),
+        correlation_id: Some("corr-9".into()),
+        priority: Priority::default(),
+        enqueued_at: NOW,
+        due_at: NOW,
+        expires_at: NOW.plus(DAY),
+        progress: Progress::default(),
+        attempts: Vec::new(),
+    }
+}
+
+/// The lease under which a job makes its next attempt, as a store hands it out.
+pub fn lease(mut job: Job) -> Lease {
+    job.progress.attempts_started += 1;
+    Lease {
+        token: LeaseToken(7),
+        attempt: job.progress.attempts_started,
+        claimed_at: NOW,
+        expires_at: NOW.plus(secs(30)),
+        job,
+        lost: None,
+    }
+}
+
+pub fn terms(policy: Policy) -> Terms {
+    Terms { policy, dead_letter_ttl: 7 * DAY, crashes_max: 3 }
+}
+
+/// A plain policy for tests that are not about delays.
+pub fn attempts(max: u32) -> Terms {
+    terms(Policy::exponential(secs(1), secs(60), max))
+}
+
+/// What an SMTP server answers: a code and, in its words, perhaps an enhanced code.
+pub fn smtp(code: &str, text: &str) -> Fault {
+    Fault { enhanced: enhanced_code(text).map(Into::into), ..Fault::answer(code, text) }
+}
+
+/// What an HTTP API answers: the code is the status, the text the body.
+pub fn http(status: u16, body: &str) -> Fault {
+    Fault { status: Some(status), ..Fault::answer(&status.to_string(), body) }
+}
+
+/// What the sandbox makes of `"<code> <text>"`: every three-digit code is a status too.
+pub fn sandbox(code: &str, text: &str) -> Fault {
+    let status = if code.len() == 3 { code.parse().ok() } else { None };
+    Fault { status, ..smtp(code, text) }
+}
+
+pub fn classify(set: &str, fault: Fault) -> Failure {
+    rules::named(set).unwrap().classify(fault)
+}
+
+pub fn judged(set: &str, fault: Fault) -> Verdict {
+    Verdict::Failed(classify(set, fault))
+}
+
+/// One line of an error table: what came back, what it means, whom it blames, by which rule.
+pub type Case = (Fault, Class, Blame, &'static str);
+
+/// Every line of `cases` is judged as it says; the message names the first that is not.
+pub fn assert_judged(set: &str, cases: impl IntoIterator<Item = Case>) {
+    for (fault, class, blame, rule) in cases {
+        let failure = classify(set, fault.clone());
+        assert_eq!(
+            (failure.class, failure.blame, &*failure.rule),
+            (class, blame, rule),
+            "{set}: {:?} {:?} {:?}",
+            fault.kind,
+            fault.code,
+            fault.text
+        );
+    }
+}
+
+pub fn after(job: Job, verdict: Verdict, terms: &Terms) -> (Transition, AuditEvent) {
+    decide::after_attempt(&lease(job), verdict, terms, NOW, NOW.plus(TOOK), middle())
+}
+
+pub fn buried(transition: Transition) -> Burial {
+    match transition {
+        Transition::Bury(burial) => burial,
+        other => panic!("not buried: {other:?}"),
+    }
+}
+
+/// A job that fails the same way until it is buried: the waits in between, and its end.
+pub fn fail_until_buried(fault: &Fault, set: &str, terms: &Terms, draw: Draw) -> (Vec<Duration>, Burial) {
+    let (mut job, mut now, mut waits) = (job(), NOW, Vec::new());
+    loop {
+        let lease = lease(job);
+        match decide::after_attempt(&lease, judged(set, fault.clone()), terms, now, now, draw).0 {
+            Transition::RetryAt { at, attempt } => {
+                waits.push(at.since(now));
+                assert!(waits.len() < 100, "it is never buried");
+                job = lease.job;
+                job.progress.attempts_spent += 1;
+                remember(&mut job.attempts, attempt);
+                now = at;
+            }
+            other => return (waits, buried(other)),
+        }
+    }
+}

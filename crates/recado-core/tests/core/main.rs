@@ -1,0 +1,15 @@
+//! What recado-core promises, requirement by requirement. Test names begin with the requirement's id.
+
+mod audit_trail;
+mod claims;
+mod crashes;
+mod dead_letters;
+mod decisions;
+mod delays;
+mod errors_email;
+mod errors_http;
+mod errors_messaging;
+mod given;
+mod policy_properties;
+mod rule_sets;
+mod wire_shapes;

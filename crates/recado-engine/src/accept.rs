@@ -1,0 +1,175 @@
+//! Jobs on their way in: checked whole, completed with defaults, made durable, then answered.
+
+use std::time::Duration;
+
+use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp};
+use recado_store::Enqueued;
+
+use crate::engine::{Engine, EngineError};
+use crate::route::Carrier;
+
+/// Furthest ahead that a job may be scheduled.
+pub const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// Longest and shortest time to live.
+pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub const TTL_MIN: Duration = Duration::from_secs(1);
+
+/// A request to deliver something, as the caller put it.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub job_id: Option<String>,
+    pub route: String,
+    pub company_id: String,
+    pub data: Payload,
+    pub user_id: Option<String>,
+    pub correlation_id: Option<String>,
+    pub run_at: Option<Timestamp>,
+    pub delay: Option<Duration>,
+    pub ttl: Option<Duration>,
+    pub priority: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    pub job_id: JobId,
+    pub status: Status,
+    pub duplicate: bool,
+}
+
+/// Why a submission was not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Everything wrong with it: JSON pointer and what to write instead.
+    Invalid(Vec<(String, String)>),
+    /// The id belongs to a job with another body.
+    Conflict { job_id: JobId },
+}
+
+impl Engine {
+    /// Takes in submissions, each on its own merits. Answers in order, once all that is taken is durable.
+    pub async fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<Result<Accepted, Refusal>>, EngineError> {
+        if self.is_stopping() {
+            return Err(EngineError::Stopping);
+        }
+        let now = self.now();
+        let mut answers = Vec::with_capacity(submissions.len());
+        let mut jobs = Vec::with_capacity(submissions.len());
+        for submission in submissions {
+            match self.prepare(submission, now) {
+                Ok(job) => {
+                    answers.push(Ok(job.id.clone()));
+                    jobs.push(job);
+                }
+                Err(faults) => answers.push(Err(Refusal::Invalid(faults))),
+            }
+        }
+        let stored = if jobs.is_empty() { Vec::new() } else { self.store().enqueue(jobs).await? };
+        let mut stored = stored.into_iter();
+        let answer = |answer: Result<JobId, Refusal>| {
+            let job_id = answer?;
+            match stored.next() {
+                Some(Enqueued::Accepted { status }) => Ok(Accepted { job_id, status, duplicate: false }),
+                Some(Enqueued::Duplicate { status }) => Ok(Accepted { job_id, status, duplicate: true }),
+                Some(Enqueued::Conflict) | None => Err(Refusal::Conflict { job_id }),
+            }
+        };
+        Ok(answers.into_iter().map(answer).collect())
+    }
+
+    /// Checks everything and reports every fault at once.
+    fn prepare(&self, submission: Submission, now: Timestamp) -> Result<NewJob, Vec<(String, String)>> {
+        let mut faults = Vec::new();
+        let mut fault = |pointer: &str, message: String| faults.push((pointer.to_owned(), message));
+
+        let id = match submission.job_id.as_deref() {
+            None => Some(JobId::trusted(uuid::Uuid::now_v7().to_string())),
+            Some(id) => JobId::new(id).map_err(|error| fault("/jobId", error.to_string())).ok(),
+        };
+        let company =
+            CompanyId::new(submission.company_id.as_str()).map_err(|error| fault("/companyId", error.to_string())).ok();
+        for (pointer, value) in [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)] {
+            let length = value.as_ref().map_or(1, |text| text.chars().count());
+            if !(1..=256).contains(&length) {
+                fault(pointer, format!("has {length} characters; give 1 to 256, or leave it out"));
+            }
+        }
+        let route = self.routes().get(&submission.route);
+        match route.map(|route| &route.carrier) {
+            None => fault("/route", self.unknown_route(&submission.route)),
+            Some(Carrier::Missing(what)) => fault("/route", format!("route `{}` cannot deliver yet: {what}", submission.route)),
+            Some(_) => {}
+        }
+        let priority = match submission.priority {
+            None => Some(Priority::default()),
+            Some(level) => Priority::new(level).or_else(|| {
+                fault("/priority", format!("is {level}; give 1 (most urgent) to 9, or leave it out for 5"));
+                None
+            }),
+        };
+        if submission.run_at.is_some() && submission.delay.is_some() {
+            fault("/delayMs", "stands beside runAt; give one of the two".to_owned());
+        }
+        let first_delay = route.map(|route| route.terms.policy.first_delay()).unwrap_or_default();
+        let due_at = match (submission.run_at, submission.delay) {
+            (Some(at), _) => at.max(now),
+            (None, Some(delay)) => now.plus(delay),
+            (None, None) => now.plus(first_delay),
+        };
+        if due_at.since(now) > AHEAD_MAX {
+            let pointer = if submission.run_at.is_some() { "/runAt" } else { "/delayMs" };
+            fault(pointer, "lies more than 366 days ahead".to_owned());
+        }
+        let ttl = submission.ttl.unwrap_or(self.settings().job_ttl);
+        if !(TTL_MIN..=TTL_MAX).contains(&ttl) {
+            fault("/ttlMs", "is out of range; give 1000 (a second) to 31622400000 (366 days)".to_owned());
+        }
+        if let Some(route) = route
+            && let Err(found) = route.check(&submission.data)
+        {
+            for data_fault in found {
+                fault(&format!("/data{}", data_fault.pointer), data_fault.message);
+            }
+        }
+        let run_at = submission.run_at.map(|at| at.to_string());
+        let number = |millis: Option<Duration>| millis.map(|millis| millis.as_millis().to_string());
+        let (delay, ttl_asked) = (number(submission.delay), number(submission.ttl));
+        let level = submission.priority.map(|level| level.to_string());
+        let parts = [
+            Some(submission.route.as_str()),
+            Some(submission.company_id.as_str()),
+            submission.user_id.as_deref(),
+            submission.correlation_id.as_deref(),
+            run_at.as_deref(),
+            delay.as_deref(),
+            ttl_asked.as_deref(),
+            level.as_deref(),
+        ];
+        let body_hash = BodyHash::of(&submission.data, &parts)
+            .map_err(|_| fault("/data", "is nested too deeply; give at most 100 levels".to_owned()))
+            .ok();
+        let (Some(id), Some(company), Some(route), Some(priority), Some(body_hash), true) =
+            (id, company, route, priority, body_hash, faults.is_empty())
+        else {
+            return Err(faults);
+        };
+        Ok(NewJob {
+            id,
+            route: route.name.clone(),
+            company,
+            data: submission.data,
+            user_id: submission.user_id.map(Into::into),
+            correlation_id: submission.correlation_id.map(Into::into),
+            priority,
+            enqueued_at: now,
+            due_at,
+            // The time to live runs from when the job may first be tried.
+            expires_at: due_at.plus(ttl),
+            body_hash,
+        })
+    }
+
+    pub(crate) fn unknown_route(&self, name: &str) -> String {
+        format!("there is no route `{name}`; known routes: {}", self.routes().names().join(", "))
+    }
+}

@@ -1,0 +1,131 @@
+//! One attempt at one job, top to bottom.
+//!
+//! ```text
+//! resolve ─▶ admit ─▶ send ─▶ classify ─▶ decide ─▶ settle ─▶ report
+//! ```
+//!
+//! Only `send` and `settle` do I/O. What happens if the process dies
+//!
+//! - before `send`: the lease is orphaned, the job is claimed again, nothing was sent.
+//! - between `send` and the end of `settle`: the provider may have it. The job is claimed again and sent
+//!   once more with the same idempotency key; that is the one duplicate that can happen.
+//! - after `settle`: nothing; the outcome is durable. Only the log line may be missing.
+//!
+//! A transport that panics costs its job one attempt. A transport that hangs is cut off at the route's
+//! timeout. A settle that the store cannot take right now is tried again until it can or until the
+//! process is told to stop; a settle whose lease was lost to somebody else changes nothing.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use recado_core::decide;
+use recado_core::{Fault, Lease, NetworkKind, Outcome, Transition};
+use recado_store::{Settled, Settlement, StoreError};
+use recado_transport::{Delivery, Transport};
+
+use crate::engine::Inner;
+use crate::log;
+use crate::route::{Carrier, Route};
+
+/// First wait before a settle is tried again; it doubles up to [`SETTLE_RETRY_MAX`].
+const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
+const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Delivers one leased job and settles the lease.
+pub(crate) async fn deliver(engine: &Inner, lease: Lease) {
+    let started_at = engine.clock.now();
+
+    // Resolve: who carries it, and is it still worth carrying?
+    let Some(route) = engine.routes.get(lease.job.route.as_str()) else {
+        return release(engine, &lease).await;
+    };
+    if lease.job.expires_at <= started_at {
+        let (transition, audit) = decide::expired(&lease.job, &route.terms, started_at);
+        return settle(engine, &lease, transition, audit).await;
+    }
+    let Carrier::Transport(transport) = &route.carrier else {
+        return release(engine, &lease).await;
+    };
+
+    // Admit: breaker, limiter and pause hold lanes back before they claim, so a leased job is admitted.
+
+    let outcome = send(transport, route, &lease, started_at).await;
+
+    let verdict = route.classifier.verdict(outcome);
+
+    let now = engine.clock.now();
+    let (transition, audit) =
+        decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
+
+    log::attempt(&lease, &route.terms.policy, &transition);
+    settle(engine, &lease, transition, audit).await;
+}
+
+/// Hands the job over, within the route's timeout, whatever the transport does.
+async fn send(
+    transport: &Arc<dyn Transport>,
+    route: &Route,
+    lease: &Lease,
+    started_at: recado_core::Timestamp,
+) -> Outcome {
+    let delivery = Delivery { job: &lease.job, attempt: lease.attempt, now: started_at };
+    let guarded = AssertUnwindSafe(transport.send(delivery)).catch_unwind();
+    match tokio::time::timeout(route.timeout, guarded).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => Outcome::Failed(Fault::panic(&panic_text(panic.as_ref()))),
+        Err(_) => {
+            let words = format!("no answer within {}", recado_core::time::show_duration(route.timeout));
+            // It was cut off somewhere between connecting and reading the answer: it may have arrived.
+            Outcome::Failed(Fault { uncertain: true, ..Fault::network(NetworkKind::Timeout, &words) })
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the transport panicked: {}", text.unwrap_or("no message"))
+}
+
+/// Gives the job back untouched: this process cannot carry it (its route is gone or belongs to workers).
+async fn release(engine: &Inner, lease: &Lease) {
+    let transition = Transition::Release { at: lease.job.due_at, lost: None };
+    settle_with(engine, lease, transition, None).await;
+}
+
+async fn settle(engine: &Inner, lease: &Lease, transition: Transition, audit: recado_core::AuditEvent) {
+    settle_with(engine, lease, transition, Some(audit)).await;
+}
+
+/// Writes the outcome down. Not taking no for an answer is what keeps a sent job from being sent again.
+pub(crate) async fn settle_with(
+    engine: &Inner,
+    lease: &Lease,
+    transition: Transition,
+    audit: Option<recado_core::AuditEvent>,
+) {
+    let mut wait = SETTLE_RETRY_MIN;
+    let settlement = Settlement { token: lease.token, transition, audit, now: engine.clock.now() };
+    let mut kept = None;
+    loop {
+        let attempt = kept.take().unwrap_or_else(|| settlement.clone());
+        match engine.store.settle(vec![attempt]).await {
+            Ok(settled) if settled.first() == Some(&Settled::Stale) => {
+                tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
+                return;
+            }
+            Ok(_) => return,
+            Err(StoreError::Broken(error)) => {
+                engine.store_broke(&error);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(SETTLE_RETRY_MAX);
+            }
+        }
+    }
+}

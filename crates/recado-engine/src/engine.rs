@@ -1,0 +1,176 @@
+//! Wiring, start and graceful stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::decide::Terms;
+use recado_core::{Policy, RouteName};
+use recado_store::{Pick, Retention, Store, StoreError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::{Chance, Clock};
+use crate::heartbeat::{self, Beats};
+use crate::route::{Carrier, Routes};
+use crate::{claimer, janitor, sweeper};
+
+/// How an engine runs, apart from its routes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This process, for the record of who holds a lease.
+    pub node: Box<str>,
+    /// How long a lease lasts without a heartbeat.
+    pub lease: Duration,
+    /// How long a graceful stop waits for running deliveries.
+    pub stop_grace: Duration,
+    pub retention: Retention,
+    /// A job's time to live when its caller names none.
+    pub job_ttl: Duration,
+    /// Kept for jobs whose route is no longer configured.
+    pub dead_letter_ttl: Duration,
+    pub crashes_max: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine is on its way out.
+    #[error("the engine is stopping; ask another node or come back after the restart")]
+    Stopping,
+}
+
+/// A running engine. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub store: Arc<dyn Store>,
+    pub routes: Routes,
+    pub settings: Settings,
+    pub clock: Arc<dyn Clock>,
+    pub chance: Chance,
+    pub beats: Beats,
+    pub deliveries: TaskTracker,
+    duties: TaskTracker,
+    heartbeat: TaskTracker,
+    /// Claim nothing new.
+    pub stopping: CancellationToken,
+    /// Everything has ended.
+    pub stopped: CancellationToken,
+    /// The store cannot be trusted any more; the reason is kept.
+    pub broken: CancellationToken,
+    broken_why: parking_lot::Mutex<Option<String>>,
+}
+
+impl Inner {
+    /// Nothing can be written any more: the process must end and start again.
+    pub fn store_broke(&self, error: &str) {
+        let mut why = self.broken_why.lock();
+        if why.is_none() {
+            tracing::error!(error, "The store has failed; stopping so that a restart can recover it");
+            *why = Some(error.to_owned());
+        }
+        self.broken.cancel();
+    }
+
+    pub fn terms_of(&self, route: &RouteName) -> Terms {
+        match self.routes.get(route.as_str()) {
+            Some(route) => route.terms.clone(),
+            None => Terms {
+                policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
+                dead_letter_ttl: self.settings.dead_letter_ttl,
+                crashes_max: self.settings.crashes_max,
+            },
+        }
+    }
+}
+
+impl Engine {
+    /// Starts the duties: a claimer per route that this process carries, sweepers, heartbeat, janitor.
+    pub fn start(
+        store: Arc<dyn Store>,
+        routes: Routes,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        chance: Chance,
+    ) -> Engine {
+        let inner = Arc::new(Inner {
+            store,
+            routes,
+            settings,
+            clock,
+            chance,
+            beats: Beats::default(),
+            deliveries: TaskTracker::new(),
+            duties: TaskTracker::new(),
+            heartbeat: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            broken: CancellationToken::new(),
+            broken_why: parking_lot::Mutex::new(None),
+        });
+        for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
+            inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
+        }
+        inner.duties.spawn(sweeper::run(inner.clone(), Pick::Orphaned));
+        inner.duties.spawn(sweeper::run(inner.clone(), Pick::Overdue));
+        inner.heartbeat.spawn(heartbeat::run(inner.clone()));
+        inner.duties.spawn(janitor::run(inner.clone()));
+        Engine { inner }
+    }
+
+    /// Stops claiming, waits for running deliveries up to the grace, then closes the store.
+    ///
+    /// What has not ended by then keeps its lease and comes back as an orphan at the next start: it may
+    /// have been sent, so it is not thrown away and not called delivered.
+    pub async fn stop(&self) -> Result<(), EngineError> {
+        let inner = &self.inner;
+        inner.stopping.cancel();
+        inner.duties.close();
+        inner.duties.wait().await;
+        inner.deliveries.close();
+        if tokio::time::timeout(inner.settings.stop_grace, inner.deliveries.wait()).await.is_err() {
+            tracing::warn!(
+                running = inner.deliveries.len(),
+                "Deliveries are still running after the grace; they will be repeated after the restart"
+            );
+        }
+        inner.stopped.cancel();
+        inner.deliveries.wait().await;
+        inner.heartbeat.close();
+        inner.heartbeat.wait().await;
+        inner.store.close().await?;
+        Ok(())
+    }
+
+    /// Resolves when the store has failed for good, with the reason.
+    pub async fn broken(&self) -> String {
+        self.inner.broken.cancelled().await;
+        self.inner.broken_why.lock().clone().unwrap_or_default()
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.inner.stopping.is_cancelled()
+    }
+
+    pub fn routes(&self) -> &Routes {
+        &self.inner.routes
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// The read side, for API and command line.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    pub fn now(&self) -> recado_core::Timestamp {
+        self.inner.clock.now()
+    }
+}

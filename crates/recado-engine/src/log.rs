@@ -1,0 +1,63 @@
+//! What an attempt leaves in the log: the seeds' lines, by the seeds' names. Never a payload.
+
+use recado_core::audit::whole_minutes;
+use recado_core::{Lease, Policy, Transition};
+use std::time::Duration;
+
+pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
+    let job = &lease.job;
+    let (job_id, company, route) = (job.id.as_str(), job.company.as_str(), job.route.as_str());
+    match transition {
+        Transition::Deliver { attempt, .. } => {
+            let took_ms = attempt.ended_at.since(attempt.started_at).as_millis() as u64;
+            tracing::info!(jobId = job_id, companyId = company, route, attempt = attempt.number, tookMs = took_ms, "Job sent");
+        }
+        Transition::RetryAt { at, attempt } => {
+            let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
+            tracing::warn!(
+                jobId = job_id,
+                companyId = company,
+                route,
+                correlationId = job.correlation_id.as_deref(),
+                attempt = attempt.number,
+                maxAttempts = policy.max_attempts,
+                errorCode = attempt.error_code.as_deref(),
+                errorReason = attempt.error_reason.as_ref().map(|reason| reason.as_str()),
+                errorClassification = attempt.error_classification.map(|class| class.as_str()),
+                rule = attempt.rule.as_deref(),
+                nextRetryDelay = delay_ms,
+                isRetryable = true,
+                "Job failed, scheduling retry"
+            );
+            tracing::info!(
+                event = "submission_retry_scheduled",
+                claimId = job_id,
+                submissionError = attempt.error_reason.as_ref().map(|reason| reason.as_str()),
+                retryCount = job.progress.attempts_spent + 1,
+                errorClassification = attempt.error_classification.map(|class| class.as_str()),
+                backoffMinutes = whole_minutes(Duration::from_millis(delay_ms)),
+                nextRetryTime = %at,
+                "Retry scheduled"
+            );
+        }
+        Transition::Bury(burial) => {
+            tracing::error!(
+                jobId = job_id,
+                companyId = company,
+                route,
+                userId = job.user_id.as_deref(),
+                correlationId = job.correlation_id.as_deref(),
+                attempt = lease.attempt,
+                maxAttempts = policy.max_attempts,
+                errorCode = burial.failure.code.as_deref(),
+                errorReason = burial.failure.reason.as_str(),
+                errorClassification = burial.failure.class.as_str(),
+                rule = &*burial.failure.rule,
+                cause = burial.cause.as_str(),
+                isRetryable = false,
+                "Job moved to the dead letter queue"
+            );
+        }
+        Transition::Postpone { .. } | Transition::Release { .. } => {}
+    }
+}

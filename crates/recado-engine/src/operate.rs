@@ -1,0 +1,80 @@
+//! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
+
+use recado_core::{AuditEvent, AuditKind, JobId, Payload};
+use recado_store::{Cancelled, Discarded, Redrive, Redriven};
+use recado_transport::DataFault;
+
+use crate::engine::{Engine, EngineError};
+
+/// How a replay request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replay {
+    Started,
+    AlreadyReplaying,
+    Unknown,
+    /// The corrected data cannot be delivered.
+    InvalidData(Vec<DataFault>),
+}
+
+impl Engine {
+    /// The trail's record of an act on a job; `None` when there is no such job.
+    async fn act(&self, id: &JobId, kind: AuditKind, actor: Option<&str>) -> Result<Option<AuditEvent>, EngineError> {
+        let now = self.now();
+        let view = self.store().job(id, now).await?;
+        Ok(view.map(|view| AuditEvent::about(&view.job, kind, now).by(actor)))
+    }
+
+    /// Stops a job that nobody is delivering.
+    pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
+        let Some(audit) = self.act(id, AuditKind::Cancelled, actor).await? else { return Ok(Cancelled::Unknown) };
+        let cancelled = self.store().cancel(id, audit).await?;
+        if cancelled == Cancelled::Done {
+            tracing::info!(jobId = %id, actor, "Job cancelled");
+        }
+        Ok(cancelled)
+    }
+
+    /// Puts a dead letter back in line with a fresh budget, corrected if `data` is given.
+    pub async fn replay(
+        &self,
+        id: &JobId,
+        data: Option<Payload>,
+        note: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Replay, EngineError> {
+        let Some(entry) = self.store().dead_letter(id).await? else { return Ok(Replay::Unknown) };
+        let route = self.routes().get(entry.route.as_str());
+        if let (Some(data), Some(route)) = (&data, route)
+            && let Err(faults) = route.check(data)
+        {
+            return Ok(Replay::InvalidData(faults));
+        }
+        let Some(mut audit) = self.act(id, AuditKind::Replayed, actor).await? else { return Ok(Replay::Unknown) };
+        let corrected = if data.is_some() { " with corrected data" } else { "" };
+        audit = audit.reason(match note {
+            Some(note) => format!("Replayed{corrected}: {note}"),
+            None => format!("Replayed{corrected}"),
+        });
+        let now = self.now();
+        let redrive =
+            Redrive { id: id.clone(), data, due_at: now, expires_at: now.plus(self.settings().job_ttl), audit };
+        Ok(match self.store().redrive(redrive).await? {
+            Redriven::Done => {
+                tracing::info!(jobId = %id, actor, "Dead letter replayed");
+                Replay::Started
+            }
+            Redriven::AlreadyReplaying => Replay::AlreadyReplaying,
+            Redriven::Unknown => Replay::Unknown,
+        })
+    }
+
+    /// Gives a dead letter up for good.
+    pub async fn discard(&self, id: &JobId, reason: &str, actor: Option<&str>) -> Result<Discarded, EngineError> {
+        let Some(audit) = self.act(id, AuditKind::Discarded, actor).await? else { return Ok(Discarded::Unknown) };
+        let discarded = self.store().discard(id, audit.reason(reason.to_owned())).await?;
+        if discarded == Discarded::Done {
+            tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
+        }
+        Ok(discarded)
+    }
+}

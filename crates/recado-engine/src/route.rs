@@ -1,0 +1,80 @@
+//! A named way to deliver.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::decide::Terms;
+use recado_core::{Classifier, Payload, RouteName};
+use recado_transport::{DataFault, Transport};
+
+/// Who carries a route's jobs out.
+#[derive(Clone, Debug)]
+pub enum Carrier {
+    /// This process.
+    Transport(Arc<dyn Transport>),
+    /// Workers that lease the route's jobs over the API.
+    Workers,
+    /// Nobody yet: what to configure, in words. The route has a policy and rules, and refuses jobs.
+    Missing(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Route {
+    pub name: RouteName,
+    pub carrier: Carrier,
+    /// What its breaker and limits guard.
+    pub provider: Box<str>,
+    pub classifier: Classifier,
+    pub terms: Terms,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// Deliveries at the same time.
+    pub concurrency: usize,
+}
+
+impl Route {
+    /// Every fault of a job's data that can be seen before it is sent.
+    pub fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
+        match &self.carrier {
+            Carrier::Transport(transport) => transport.check(data),
+            Carrier::Workers | Carrier::Missing(_) => Ok(()),
+        }
+    }
+
+    pub fn transport_name(&self) -> &str {
+        match &self.carrier {
+            Carrier::Transport(transport) => transport.name(),
+            Carrier::Workers => "worker",
+            Carrier::Missing(_) => "none",
+        }
+    }
+}
+
+/// All routes of a process, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Routes(BTreeMap<RouteName, Arc<Route>>);
+
+impl Routes {
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
+        Routes(routes.into_iter().map(|route| (route.name.clone(), Arc::new(route))).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<Route>> {
+        self.0.get(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.0.values()
+    }
+
+    /// The names of routes that take jobs, for messages.
+    pub fn usable_names(&self) -> Vec<&str> {
+        let usable = self.0.values().filter(|route| !matches!(route.carrier, Carrier::Missing(_)));
+        usable.map(|route| route.name.as_str()).collect()
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.0.keys().map(RouteName::as_str).collect()
+    }
+}

@@ -1,0 +1,190 @@
+//! The life of an attempt when the sending is done by a worker outside this process.
+//!
+//! Same steps as [`crate::deliver`], cut at the wire: the worker leases, sends on its own, and says how it
+//! went; classification, policy and settling stay here.
+
+use std::time::Duration;
+
+use recado_core::decide;
+use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
+use recado_store::{Claim, Extended, Pick, Settled, Settlement};
+use tokio::time::Instant;
+
+use crate::clock::until;
+use crate::engine::{Engine, EngineError};
+use crate::log;
+use crate::route::Carrier;
+
+/// Leases that one request may ask for.
+pub const LEASES_MAX: usize = 1_000;
+
+/// Longest wait of one long poll.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Bounds of a worker's lease.
+pub const LEASE_MIN: Duration = Duration::from_secs(1);
+pub const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+#[derive(Clone, Debug)]
+pub struct LeaseRequest {
+    pub routes: Vec<RouteName>,
+    pub max: usize,
+    pub wait: Duration,
+    pub lease: Duration,
+    pub worker_id: Box<str>,
+}
+
+/// What a worker says about an attempt.
+#[derive(Clone, Debug)]
+pub enum Report {
+    Succeeded { result: Option<Payload> },
+    Failed { code: Option<Box<str>>, message: Box<str>, stack_trace: Option<Box<str>>, retry_after: Option<Duration> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    Done,
+    /// The lease ran out or was settled before; nothing changed.
+    Stale,
+}
+
+impl Engine {
+    /// Why these routes cannot be leased, if they cannot.
+    pub fn check_worker_routes(&self, routes: &[RouteName]) -> Vec<(usize, String)> {
+        let mut faults = Vec::new();
+        for (at, name) in routes.iter().enumerate() {
+            match self.routes().get(name.as_str()).map(|route| &route.carrier) {
+                None => faults.push((at, self.unknown_route(name.as_str()))),
+                Some(Carrier::Workers) => {}
+                Some(_) => faults.push((
+                    at,
+                    format!("route `{name}` is delivered by Recado itself; only routes of transport \"worker\" can be leased"),
+                )),
+            }
+        }
+        faults
+    }
+
+    /// Leases jobs for a worker, waiting up to `wait` for the first.
+    pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
+        let inner = &self.inner;
+        let deadline = Instant::now() + request.wait.min(WAIT_MAX);
+        let mut wakers: Vec<_> = request.routes.iter().map(|route| inner.store.waker(route)).collect();
+        loop {
+            if self.is_stopping() {
+                return Err(EngineError::Stopping);
+            }
+            for waker in &mut wakers {
+                waker.reset();
+            }
+            let (leases, next_at) = self.claim_for_worker(request).await?;
+            if !leases.is_empty() || Instant::now() >= deadline {
+                return Ok(leases);
+            }
+            let due = async {
+                match next_at {
+                    Some(at) => tokio::time::sleep(until(at, inner.clock.now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let rung = futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
+            tokio::select! {
+                () = inner.stopping.cancelled() => {}
+                _ = rung => {}
+                () = due => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+        }
+    }
+
+    async fn claim_for_worker(&self, request: &LeaseRequest) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+        let inner = &self.inner;
+        let mut leases = Vec::new();
+        let mut next_at: Option<Timestamp> = None;
+        for route in &request.routes {
+            let now = inner.clock.now();
+            let claim = Claim {
+                pick: Pick::Ready(route.clone()),
+                max: request.max.min(LEASES_MAX) - leases.len(),
+                now,
+                lease_until: now.plus(request.lease),
+                worker: request.worker_id.clone(),
+                outlives_process: true,
+            };
+            let claimed = inner.store.claim(claim).await?;
+            next_at = [next_at, claimed.next_at].into_iter().flatten().min();
+            for lease in claimed.leases {
+                if lease.job.expires_at <= now {
+                    self.give_up_expired(lease, now).await?;
+                } else {
+                    leases.push(lease);
+                }
+            }
+            if leases.len() >= request.max {
+                break;
+            }
+        }
+        Ok((leases, next_at))
+    }
+
+    async fn give_up_expired(&self, lease: Lease, now: Timestamp) -> Result<(), EngineError> {
+        let terms = self.inner.terms_of(&lease.job.route);
+        let (transition, audit) = decide::expired(&lease.job, &terms, now);
+        log::attempt(&lease, &terms.policy, &transition);
+        let settlement = Settlement { token: lease.token, transition, audit: Some(audit), now };
+        self.inner.store.settle(vec![settlement]).await?;
+        Ok(())
+    }
+
+    /// Settles what workers report, each on its own, in order.
+    pub async fn report(&self, reports: Vec<(LeaseToken, Report)>) -> Result<Vec<Reported>, EngineError> {
+        let inner = &self.inner;
+        let mut settlements = Vec::with_capacity(reports.len());
+        let mut known = Vec::with_capacity(reports.len());
+        for (token, report) in reports {
+            let Some(lease) = inner.store.lease(token).await? else {
+                known.push(false);
+                continue;
+            };
+            known.push(true);
+            let now = inner.clock.now();
+            let terms = inner.terms_of(&lease.job.route);
+            let verdict = match self.routes().get(lease.job.route.as_str()) {
+                Some(route) => route.classifier.verdict(outcome(report)),
+                None => recado_core::Classifier::default().verdict(outcome(report)),
+            };
+            let (transition, audit) =
+                decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
+            log::attempt(&lease, &terms.policy, &transition);
+            settlements.push(Settlement { token, transition, audit: Some(audit), now });
+        }
+        let settled = if settlements.is_empty() { Vec::new() } else { inner.store.settle(settlements).await? };
+        let mut settled = settled.into_iter();
+        let said = |known: bool| match known.then(|| settled.next()).flatten() {
+            Some(Settled::Done) => Reported::Done,
+            Some(Settled::Stale) | None => Reported::Stale,
+        };
+        Ok(known.into_iter().map(said).collect())
+    }
+
+    /// Moves a worker's lease; `None` when it is no longer the worker's.
+    pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
+        let end = self.now().plus(lease);
+        let extended = self.inner.store.extend(vec![token], end).await?;
+        Ok(match extended.first() {
+            Some(Extended::Until(at)) => Some(*at),
+            Some(Extended::Stale) | None => None,
+        })
+    }
+}
+
+fn outcome(report: Report) -> Outcome {
+    match report {
+        Report::Succeeded { result } => Outcome::Accepted { answer: result },
+        Report::Failed { code, message, stack_trace, retry_after } => {
+            let status = code.as_deref().and_then(|code| code.parse().ok()).filter(|status| (100..600).contains(status));
+            let enhanced = recado_core::outcome::enhanced_code(&message).map(Into::into);
+            Outcome::Failed(Fault { code, enhanced, status, text: message, stack_trace, retry_after, ..Fault::default() })
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! Each verb, on the file and on the index together.
+//!
+//! Runs on the writer's thread inside a transaction that the writer opened. When any of these fails the
+//! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
+
+use recado_core::{
+    AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob, Progress, Status,
+    Timestamp, Transition,
+};
+use recado_store::{
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::index::{Entry, Held, Index, Place};
+use crate::rows::{self, JOB_COLUMNS};
+
+/// Rows that one prune removes at most, so that it holds nobody up.
+const PRUNE_ROWS_MAX: usize = 1_000;
+
+/// The file and the index, for the length of one transaction.
+#[derive(Debug)]
+pub struct Apply<'a> {
+    pub file: &'a Connection,
+    pub index: &'a mut Index,
+    /// Lanes that may have work now; the writer rings their bells after the commit.
+    pub rung: &'a mut Vec<recado_core::RouteName>,
+}
+
+type Result<T> = rusqlite::Result<T>;
+
+pub fn token(seq: u64, fence: u64) -> LeaseToken {
+    LeaseToken(u128::from(seq) << 64 | u128::from(fence))
+}
+
+pub fn seq_of(token: LeaseToken) -> u64 {
+    (token.0 >> 64) as u64
+}
+
+impl Apply<'_> {
+    pub fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
+        let mut insert = self.file.prepare_cached(
+            "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, bodyHash, \
+             userId, correlationId, data) VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?;
+        let mut answers = Vec::with_capacity(jobs.len());
+        for new in jobs {
+            let id = self.index.digest(new.id.as_str());
+            if let Some(place) = self.index.find(id) {
+                answers.push(self.known(place, &new)?);
+                continue;
+            }
+            let seq = self.index.next_seq;
+            insert.execute(params![
+                seq,
+                new.id.as_str(),
+                new.route.as_str(),
+                new.company.as_str(),
+                new.priority.level(),
+                new.enqueued_at.as_millis(),
+                new.due_at.as_millis(),
+                new.expires_at.as_millis(),
+                &new.body_hash.0.to_be_bytes()[..],
+                new.user_id.as_deref(),
+                new.correlation_id.as_deref(),
+                new.data.as_str(),
+            ])?;
+            let entry = Entry {
+                id,
+                seq,
+                due: new.due_at.as_millis(),
+                expires: new.expires_at.as_millis(),
+                company: self.index.company_key(new.company.as_str()),
+                lane: self.index.lane_key(new.route.as_str()),
+                priority: new.priority.level(),
+            };
+            self.index.insert(entry);
+            self.ring(new.route);
+            answers.push(Enqueued::Accepted {
+                status: Status::waiting(&Progress::default(), new.due_at, new.enqueued_at),
+            });
+        }
+        Ok(answers)
+    }
+
+    fn known(&self, place: Place, new: &NewJob) -> Result<Enqueued> {
+        let (seq, leased) = match place {
+            Place::Live(slot) => {
+                let seq = self.index.slots.get(slot).seq;
+                (seq, self.index.leases.contains_key(&seq))
+            }
+            Place::Row(seq) => (seq, false),
+        };
+        let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) =
+            self.file.prepare_cached("SELECT bodyHash, status, dueAt, attemptsSpent FROM jobs WHERE seq = ?1")?.query_row(
+                [seq],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+            )?;
+        if hash != new.body_hash.0.to_be_bytes() {
+            return Ok(Enqueued::Conflict);
+        }
+        let progress = Progress { attempts_spent: spent, ..Progress::default() };
+        let status = status_of(&stored, leased, &progress, Timestamp::from_millis(due), new.enqueued_at);
+        Ok(Enqueued::Duplicate { status })
+    }
+
+    fn ring(&mut self, route: recado_core::RouteName) {
+        if self.rung.last() != Some(&route) && !self.rung.contains(&route) {
+            self.rung.push(route);
+        }
+    }
+
+    pub fn claim(&mut self, claim: &Claim) -> Result<Claimed> {
+        let now = claim.now.as_millis();
+        let mut claimed = Claimed::default();
+        match &claim.pick {
+            Pick::Ready(route) => {
+                let lane = self.index.lane_key(route.as_str());
+                while claimed.leases.len() < claim.max {
+                    let Some(slot) = self.index.take_ready(lane, now) else { break };
+                    claimed.leases.push(self.lease(slot, claim, None)?);
+                }
+                claimed.next_at = self.index.next_due(lane).map(Timestamp::from_millis);
+            }
+            Pick::Overdue => {
+                while claimed.leases.len() < claim.max {
+                    let Some(slot) = self.index.take_overdue(now) else { break };
+                    claimed.leases.push(self.lease(slot, claim, None)?);
+                }
+                claimed.next_at = self.index.next_expiry().map(Timestamp::from_millis);
+            }
+            Pick::Orphaned => {
+                while claimed.leases.len() < claim.max {
+                    let Some(seq) = self.index.orphan(now) else { break };
+                    let Some(held) = self.index.leases.get(&seq) else { break };
+                    let (slot, lost) = (held.slot, lost(held));
+                    claimed.leases.push(self.lease(slot, claim, Some(lost))?);
+                }
+                claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
+            }
+        }
+        Ok(claimed)
+    }
+
+    fn lease(&mut self, slot: u32, claim: &Claim, lost: Option<LostLease>) -> Result<Lease> {
+        let seq = self.index.slots.get(slot).seq;
+        let fence = fastrand::u64(..);
+        let mut select =
+            self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
+        let (mut job, attempts) =
+            select.query_row([seq], |row| Ok((rows::job(row)?, row.get::<_, Option<Box<str>>>(14)?)))?;
+        // One copy of each name in memory, however many jobs bear it.
+        job.route = self.index.route(slot);
+        job.company = self.index.company(slot);
+        let attempt = lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt);
+        self.file
+            .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                seq,
+                fence.cast_signed(),
+                attempt,
+                claim.now.as_millis(),
+                claim.lease_until.as_millis(),
+                &*claim.worker,
+                claim.outlives_process,
+            ])?;
+        self.index.hold(Held {
+            slot,
+            fence,
+            attempt,
+            claimed_at: claim.now.as_millis(),
+            expires_at: claim.lease_until.as_millis(),
+            worker: claim.worker.clone(),
+            outlives_process: claim.outlives_process,
+            progress: job.progress,
+            attempts,
+        });
+        Ok(Lease {
+            token: token(seq, fence),
+            attempt,
+            claimed_at: claim.now,
+            expires_at: claim.lease_until,
+            job,
+            lost,
+        })
+    }
+
+    pub fn extend(&mut self, tokens: &[LeaseToken], until: Timestamp) -> Result<Vec<Extended>> {
+        let mut answers = Vec::with_capacity(tokens.len());
+        for &given in tokens {
+            let seq = seq_of(given);
+            match self.index.leases.get(&seq) {
+                Some(held) if token(seq, held.fence) == given => {
+                    if held.outlives_process {
+                        self.file
+                            .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
+                            .execute(params![seq, until.as_millis()])?;
+                    }
+                    self.index.extend(seq, until.as_millis());
+                    answers.push(Extended::Until(until));
+                }
+                _ => answers.push(Extended::Stale),
+            }
+        }
+        Ok(answers)
+    }
+
+    pub fn settle(&mut self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
+        settlements.into_iter().map(|settlement| self.settle_one(settlement)).collect()
+    }
+
+    fn settle_one(&mut self, settlement: Settlement) -> Result<Settled> {
+        let seq = seq_of(settlement.token);
+        let held = match self.index.leases.get(&seq) {
+            Some(held) if token(seq, held.fence) == settlement.token => held.clone(),
+            _ => return Ok(Settled::Stale),
+        };
+        let progress = settlement.transition.step(held.progress);
+        match settlement.transition {
+            Transition::Deliver { attempt, answer } => {
+                let attempts = rows::attempts_with(held.attempts.as_deref(), &attempt)?;
+                self.file
+                    .prepare_cached(
+                        "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
+                         crashes = ?5, attempts = ?6, answer = ?7, data = NULL WHERE seq = ?1",
+                    )?
+                    .execute(params![
+                        seq,
+                        settlement.now.as_millis(),
+                        progress.attempts_started,
+                        progress.attempts_spent,
+                        progress.crashes,
+                        attempts,
+                        answer.as_ref().map(|answer| answer.as_str()),
+                    ])?;
+                if progress.replays > 0 {
+                    self.index.dead_count -=
+                        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
+                }
+                self.index.retire(held.slot);
+                self.index.ended.push_back((settlement.now.as_millis(), seq));
+            }
+            Transition::RetryAt { at, ref attempt } => self.wait_again(seq, &held, progress, at, Some(attempt))?,
+            Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None)?,
+            Transition::Release { at, ref lost } => self.wait_again(seq, &held, progress, at, lost.as_ref())?,
+            Transition::Bury(burial) => self.bury(seq, &held, progress, burial)?,
+        }
+        self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
+        self.index.let_go(seq);
+        if let Some(event) = settlement.audit {
+            self.write_audit(Some(seq), &event)?;
+        }
+        Ok(Settled::Done)
+    }
+
+    fn wait_again(
+        &mut self,
+        seq: u64,
+        held: &Held,
+        progress: Progress,
+        due: Timestamp,
+        attempt: Option<&recado_core::Attempt>,
+    ) -> Result<()> {
+        let attempts = match attempt {
+            Some(attempt) => Some(rows::attempts_with(held.attempts.as_deref(), attempt)?),
+            None => held.attempts.as_deref().map(str::to_owned),
+        };
+        self.file
+            .prepare_cached(
+                "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, deferrals = ?6, \
+                 attempts = ?7 WHERE seq = ?1",
+            )?
+            .execute(params![
+                seq,
+                due.as_millis(),
+                progress.attempts_started,
+                progress.attempts_spent,
+                progress.crashes,
+                progress.deferrals,
+                attempts,
+            ])?;
+        self.index.wait_again(held.slot, due.as_millis());
+        self.ring(self.index.route(held.slot));
+        Ok(())
+    }
+
+    fn bury(&mut self, seq: u64, held: &Held, progress: Progress, burial: Burial) -> Result<()> {
+        let mut select = self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
+        let mut job = select.query_row([seq], rows::job)?;
+        job.progress = progress;
+        let entry = DeadLetter::new(job, burial);
+        let attempts = rows::json(&entry.attempts)?;
+        self.file
+            .prepare_cached(
+                "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
+                 attempts = ?5, data = NULL WHERE seq = ?1",
+            )?
+            .execute(params![
+                seq,
+                progress.attempts_started,
+                progress.attempts_spent,
+                progress.crashes,
+                attempts
+            ])?;
+        self.index.dead_count -= self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
+        self.file
+            .prepare_cached(
+                "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
+                 lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, expiresAt, userId, correlationId, \
+                 errorClassification, stackTrace, attempts, fingerprint, cause, state) \
+                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, 'dead')",
+            )?
+            .execute(params![
+                seq,
+                entry.job_id.as_str(),
+                entry.company.as_str(),
+                entry.route.as_str(),
+                entry.original_data.as_str(),
+                entry.failed_attempts,
+                entry.last_failure_reason.as_str(),
+                entry.last_failure_code.as_deref(),
+                entry.last_failure_at.to_string(),
+                entry.enqueued_at.to_string(),
+                entry.moved_at.to_string(),
+                i64::try_from(entry.ttl.as_millis()).unwrap_or(i64::MAX),
+                entry.expires_at().as_millis(),
+                entry.user_id.as_deref(),
+                entry.correlation_id.as_deref(),
+                entry.class.as_str(),
+                entry.stack_trace.as_deref(),
+                attempts,
+                &*entry.fingerprint,
+                entry.cause.as_str(),
+            ])?;
+        self.index.dead_count += 1;
+        self.index.retire(held.slot);
+        Ok(())
+    }
+
+    /// Ends a job that nobody holds. `slot` is where it waited, if it did.
+    fn end(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
+        self.file
+            .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
+            .execute(params![seq, status.as_str(), now.as_millis()])?;
+        self.index.ended.push_back((now.as_millis(), seq));
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, id: &JobId, event: &AuditEvent) -> Result<Cancelled> {
+        let now = event.timestamp;
+        let slot = match self.index.find(self.index.digest(id.as_str())) {
+            None => return Ok(Cancelled::Unknown),
+            Some(Place::Row(seq)) => {
+                let stored: String = self
+                    .file
+                    .prepare_cached("SELECT status FROM jobs WHERE seq = ?1")?
+                    .query_row([seq], |row| row.get(0))?;
+                return Ok(match Status::parse(&stored) {
+                    Some(Status::Cancelled) => Cancelled::Already,
+                    Some(ended) => Cancelled::Refused(ended),
+                    None => Cancelled::Unknown,
+                });
+            }
+            Some(Place::Live(slot)) => slot,
+        };
+        let seq = self.index.slots.get(slot).seq;
+        if self.index.leases.contains_key(&seq) {
+            return Ok(Cancelled::Refused(Status::Delivering));
+        }
+        self.index.leave_line(slot);
+        self.index.retire(slot);
+        // A replay that is called off leaves the dead letter where it was.
+        let replaying = self
+            .file
+            .prepare_cached("UPDATE dlq SET state = 'dead' WHERE seq = ?1 AND state = 'replaying'")?
+            .execute([seq])?;
+        if replaying > 0 {
+            self.file
+                .prepare_cached("UPDATE jobs SET status = 'failed', data = NULL WHERE seq = ?1")?
+                .execute([seq])?;
+        } else {
+            self.end(seq, Status::Cancelled, now)?;
+        }
+        self.write_audit(Some(seq), event)?;
+        Ok(Cancelled::Done)
+    }
+
+    fn dead(&self, id: &JobId) -> Result<Option<(u64, DeadLetterState)>> {
+        let Some(seq) = self.index.row_of(self.index.digest(id.as_str())) else { return Ok(None) };
+        self.file
+            .prepare_cached("SELECT state FROM dlq WHERE seq = ?1")?
+            .query_row([seq], |row| row.get::<_, String>(0))
+            .optional()
+            .map(|state| {
+                state.map(|state| match state.as_str() {
+                    "replaying" => (seq, DeadLetterState::Replaying),
+                    _ => (seq, DeadLetterState::Dead),
+                })
+            })
+    }
+
+    pub fn redrive(&mut self, redrive: &Redrive) -> Result<Redriven> {
+        let seq = match self.dead(&redrive.id)? {
+            None => return Ok(Redriven::Unknown),
+            Some((_, DeadLetterState::Replaying)) => return Ok(Redriven::AlreadyReplaying),
+            Some((seq, DeadLetterState::Dead)) => seq,
+        };
+        self.file.prepare_cached("UPDATE dlq SET state = 'replaying' WHERE seq = ?1")?.execute([seq])?;
+        self.file
+            .prepare_cached(
+                "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
+                 replays = replays + 1, data = coalesce(?4, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
+                 WHERE seq = ?1",
+            )?
+            .execute(params![
+                seq,
+                redrive.due_at.as_millis(),
+                redrive.expires_at.as_millis(),
+                redrive.data.as_ref().map(|data| data.as_str()),
+            ])?;
+        let (company, route, priority): (String, String, u8) = self
+            .file
+            .prepare_cached("SELECT companyId, route, priority FROM jobs WHERE seq = ?1")?
+            .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let id = self.index.digest(redrive.id.as_str());
+        self.index.forget_row(id);
+        let entry = Entry {
+            id,
+            seq,
+            due: redrive.due_at.as_millis(),
+            expires: redrive.expires_at.as_millis(),
+            company: self.index.company_key(&company),
+            lane: self.index.lane_key(&route),
+            priority,
+        };
+        let slot = self.index.insert(entry);
+        self.ring(self.index.route(slot));
+        self.write_audit(Some(seq), &redrive.audit)?;
+        Ok(Redriven::Done)
+    }
+
+    pub fn discard(&mut self, id: &JobId, event: &AuditEvent) -> Result<Discarded> {
+        match self.dead(id)? {
+            None => Ok(Discarded::Unknown),
+            Some((_, DeadLetterState::Replaying)) => Ok(Discarded::Replaying),
+            Some((seq, DeadLetterState::Dead)) => {
+                self.drop_dead_letter(seq, event)?;
+                Ok(Discarded::Done)
+            }
+        }
+    }
+
+    fn drop_dead_letter(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
+        self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])?;
+        self.index.dead_count -= 1;
+        self.end(seq, Status::Discarded, event.timestamp)?;
+        self.write_audit(Some(seq), event)
+    }
+
+    pub fn prune(&mut self, retention: &Retention, now: Timestamp) -> Result<Pruned> {
+        let mut pruned = Pruned::default();
+        let mut over = self.file.prepare_cached(
+            "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
+             WHERE dlq.expiresAt <= ?1 AND dlq.state = 'dead' ORDER BY entry LIMIT ?2",
+        )?;
+        let expired: Vec<(u64, String, String, String)> = over
+            .query_map(params![now.as_millis(), PRUNE_ROWS_MAX as i64], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?
+            .collect::<Result<_>>()?;
+        for (seq, id, route, company) in &expired {
+            let mut event = AuditEvent::claim(id, route, AuditKind::DeadLetterExpired, now);
+            event.job_id = Some(id.as_str().into());
+            event.company_id = Some(company.as_str().into());
+            self.drop_dead_letter(*seq, &event)?;
+        }
+        pruned.dead_letters = expired.len() as u64;
+
+        let max_count = usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX);
+        let mut forget = self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING jobId")?;
+        while let Some(&(ended_at, seq)) = self.index.ended.front() {
+            let too_old = Timestamp::from_millis(ended_at).plus(retention.ended_max_age) <= now;
+            if !too_old && self.index.ended.len() <= max_count {
+                break;
+            }
+            if pruned.ended as usize >= PRUNE_ROWS_MAX {
+                pruned.more = true;
+                break;
+            }
+            self.index.ended.pop_front();
+            let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
+            if let Some(id) = id {
+                self.index.forget_row(self.index.digest(&id));
+                pruned.ended += 1;
+            }
+        }
+        pruned.more |= expired.len() >= PRUNE_ROWS_MAX;
+        Ok(pruned)
+    }
+
+    pub fn record(&mut self, events: &[AuditEvent]) -> Result<()> {
+        events.iter().try_for_each(|event| self.write_audit(None, event))
+    }
+
+    fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
+        self.file
+            .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
+            .execute(params![seq, rows::json(event)?])?;
+        Ok(())
+    }
+}
+
+fn lost(held: &Held) -> LostLease {
+    LostLease {
+        attempt: held.attempt,
+        claimed_at: Timestamp::from_millis(held.claimed_at),
+        worker: held.worker.clone(),
+    }
+}
+
+/// What a row's stored status is called to users.
+pub fn status_of(stored: &str, leased: bool, progress: &Progress, due_at: Timestamp, now: Timestamp) -> Status {
+    match Status::parse(stored) {
+        Some(ended) => ended,
+        None if leased => Status::Delivering,
+        None => Status::waiting(progress, due_at, now),
+    }
+}

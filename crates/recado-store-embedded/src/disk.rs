@@ -1,0 +1,111 @@
+//! The data directory: one process at a time, and not to the last byte.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock, statvfs};
+
+const LOCK_NAME: &str = "recado.lock";
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("{} is in use by process {holder}; stop it, or give this one another --data-dir", .dir.display())]
+    Held { dir: PathBuf, holder: String },
+    #[error("cannot use {}: {error}; check that the directory can be written", .dir.display())]
+    Io { dir: PathBuf, error: std::io::Error },
+}
+
+/// Held for as long as the value lives; the system lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+pub struct DirLock {
+    _file: File,
+}
+
+pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
+    let io = |error| LockError::Io { dir: dir.to_owned(), error };
+    std::fs::create_dir_all(dir).map_err(io)?;
+    let mut file =
+        OpenOptions::new().create(true).truncate(false).read(true).write(true).open(dir.join(LOCK_NAME)).map_err(io)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut holder = String::new();
+        let _ = file.read_to_string(&mut holder);
+        let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+        return Err(LockError::Held { dir: dir.to_owned(), holder });
+    }
+    file.set_len(0).map_err(io)?;
+    file.rewind().map_err(io)?;
+    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    Ok(DirLock { _file: file })
+}
+
+/// The process that has this directory, if one has.
+pub fn lock_holder(dir: &Path) -> Option<String> {
+    let mut file = OpenOptions::new().read(true).write(true).open(dir.join(LOCK_NAME)).ok()?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        return None;
+    }
+    let mut holder = String::new();
+    file.read_to_string(&mut holder).ok()?;
+    Some(holder.trim().to_owned())
+}
+
+pub fn free_bytes(dir: &Path) -> Option<u64> {
+    statvfs(dir).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Refuses new jobs while there is still room to settle the ones that are in.
+#[derive(Debug)]
+pub struct RoomGuard {
+    dir: PathBuf,
+    reserve_bytes: u64,
+    max_bytes: Option<u64>,
+    looked_at: Option<Instant>,
+    refusing: Option<String>,
+}
+
+/// How long a look at the disk is good for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl RoomGuard {
+    pub fn new(dir: &Path, reserve_bytes: u64, max_bytes: Option<u64>) -> Self {
+        RoomGuard { dir: dir.to_owned(), reserve_bytes, max_bytes, looked_at: None, refusing: None }
+    }
+
+    /// Why new jobs are refused, if they are.
+    pub fn refusing(&mut self) -> Option<&str> {
+        if self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            self.looked_at = Some(Instant::now());
+            self.refusing = self.look();
+        }
+        self.refusing.as_deref()
+    }
+
+    /// A write ran out of room: refuse until the next look says otherwise.
+    pub fn ran_out(&mut self) {
+        self.looked_at = Some(Instant::now());
+        self.refusing = Some("the disk is full; free some space".to_owned());
+    }
+
+    fn look(&self) -> Option<String> {
+        let free = free_bytes(&self.dir);
+        if let Some(free) = free.filter(|free| *free < self.reserve_bytes) {
+            return Some(format!(
+                "{free} bytes are free on the disk of {}, and {} are kept back so that jobs already taken in can end; \
+                 free some space or lower store.reserve",
+                self.dir.display(),
+                self.reserve_bytes
+            ));
+        }
+        let used = used_bytes(&self.dir);
+        let max = self.max_bytes.filter(|max| used >= *max)?;
+        Some(format!("the store holds {used} bytes and store.max_size allows {max}; raise it or let the queue drain"))
+    }
+}
+
+/// The database and its log.
+pub fn used_bytes(dir: &Path) -> u64 {
+    let size = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
+    size(crate::schema::FILE_NAME) + size(&format!("{}-wal", crate::schema::FILE_NAME))
+}

@@ -1,0 +1,78 @@
+//! A priority queue whose entries may go stale where they lie.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Smallest first. What happened to an entry's subject meanwhile is asked when it surfaces; when stale
+/// entries outnumber live ones, they are swept out, so that memory follows what is live.
+#[derive(Debug)]
+pub struct LazyHeap<T: Ord> {
+    entries: BinaryHeap<Reverse<T>>,
+}
+
+/// Below this many entries sweeping is not worth it.
+const SWEEP_MIN: usize = 1_024;
+
+impl<T: Ord> Default for LazyHeap<T> {
+    fn default() -> Self {
+        LazyHeap { entries: BinaryHeap::new() }
+    }
+}
+
+impl<T: Ord + Copy> LazyHeap<T> {
+    pub fn push(&mut self, entry: T) {
+        self.entries.push(Reverse(entry));
+    }
+
+    /// The smallest entry that is still `live`; stale ones before it are dropped.
+    pub fn peek(&mut self, live: impl Fn(T) -> bool) -> Option<T> {
+        while let Some(Reverse(entry)) = self.entries.peek() {
+            if live(*entry) {
+                return Some(*entry);
+            }
+            self.entries.pop();
+        }
+        None
+    }
+
+    pub fn pop(&mut self, live: impl Fn(T) -> bool) -> Option<T> {
+        let entry = self.peek(live)?;
+        self.entries.pop();
+        Some(entry)
+    }
+
+    /// Call after a subject died: sweeps once more than half of the entries can be stale.
+    pub fn sweep(&mut self, live_count: usize, live: impl Fn(T) -> bool) {
+        if self.entries.len() > SWEEP_MIN && self.entries.len() > 2 * live_count {
+            self.entries.retain(|Reverse(entry)| live(*entry));
+            self.entries.shrink_to(live_count + live_count / 2);
+        }
+    }
+
+    pub fn reserve(&mut self, more: usize) {
+        self.entries.reserve_exact(more);
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_entries_never_surface_and_do_not_pile_up() {
+        let mut heap = LazyHeap::default();
+        for n in 0..10_000 {
+            heap.push(n);
+        }
+        assert_eq!(heap.pop(|n| n % 2 == 1), Some(1));
+        assert_eq!(heap.peek(|n| n > 100), Some(101));
+        heap.sweep(100, |n| n >= 9_900);
+        assert_eq!(heap.len(), 100);
+        assert_eq!(heap.pop(|_| true), Some(9_900));
+    }
+}

@@ -1,0 +1,378 @@
+//! The schedule in memory: which jobs exist, who is due, whose turn it is, who holds what.
+//!
+//! All of it can be rebuilt from the file, so it takes no part in durability. It reads no clock and does
+//! no I/O. A waiting job costs one [`Slot`], one entry in its lane, one in the expiry queue and a few
+//! bytes in the id table.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use hashbrown::{HashMap, HashTable};
+use recado_core::{CompanyId, Progress, RouteName};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::heap::LazyHeap;
+use crate::lane::{Due, Lane};
+
+pub type CompanyKey = u32;
+pub type LaneKey = u16;
+
+/// A job's id, digested. Two ids never share one in practice: 128 bits under a secret key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdHash([u64; 2]);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    Free,
+    Delayed,
+    Ready,
+    Leased,
+}
+
+/// A job that has not ended.
+#[derive(Debug)]
+pub struct Slot {
+    pub id: IdHash,
+    pub seq: u64,
+    pub due: i64,
+    pub expires: i64,
+    company: CompanyKey,
+    lane: LaneKey,
+    priority: u8,
+    phase: Phase,
+}
+
+/// What a new slot is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub id: IdHash,
+    pub seq: u64,
+    pub due: i64,
+    pub expires: i64,
+    pub company: CompanyKey,
+    pub lane: LaneKey,
+    pub priority: u8,
+}
+
+#[derive(Debug, Default)]
+pub struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub fn get(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    /// Whether this entry of a lane's delayed queue still stands for a waiting job.
+    pub fn waits(&self, (due, seq, slot): Due) -> bool {
+        let slot = self.get(slot);
+        slot.phase == Phase::Delayed && slot.seq == seq && slot.due == due
+    }
+
+    pub fn is_ready(&self, (due, seq, slot): Due) -> bool {
+        let slot = self.get(slot);
+        slot.phase == Phase::Ready && slot.seq == seq && slot.due == due
+    }
+
+    pub fn promote(&mut self, slot: u32) -> CompanyKey {
+        let slot = &mut self.slots[slot as usize];
+        slot.phase = Phase::Ready;
+        slot.company
+    }
+
+    pub fn priority(&self, slot: u32) -> u8 {
+        self.get(slot).priority
+    }
+
+    fn expires_waiting(&self, (expires, slot): (i64, u32)) -> bool {
+        let slot = self.get(slot);
+        matches!(slot.phase, Phase::Delayed | Phase::Ready) && slot.expires == expires
+    }
+}
+
+/// A lease and what settling it needs to know of its job.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub slot: u32,
+    pub fence: u64,
+    pub attempt: u32,
+    pub claimed_at: i64,
+    pub expires_at: i64,
+    pub worker: Box<str>,
+    pub outlives_process: bool,
+    pub progress: Progress,
+    /// The history so far, as JSON; absent when there is none.
+    pub attempts: Option<Box<str>>,
+}
+
+/// Where an id is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Live(u32),
+    /// Ended or dead: its row's number.
+    Row(u64),
+}
+
+#[derive(Debug)]
+pub struct Index {
+    keys: (u64, u64),
+    companies: Vec<CompanyId>,
+    company_keys: HashMap<CompanyId, CompanyKey>,
+    lane_keys: HashMap<RouteName, LaneKey>,
+    lanes: Vec<Lane>,
+    pub slots: Slots,
+    live: HashTable<u32>,
+    rows: HashTable<(IdHash, u64)>,
+    expiry: LazyHeap<(i64, u32)>,
+    pub leases: HashMap<u64, Held>,
+    lease_ends: LazyHeap<(i64, u64, u64)>,
+    /// Ended jobs, oldest ending first: when and which row.
+    pub ended: VecDeque<(i64, u64)>,
+    pub next_seq: u64,
+    waiting_count: usize,
+    pub dead_count: u64,
+}
+
+impl Index {
+    pub fn new() -> Self {
+        let secret = || RandomState::new().build_hasher().finish();
+        Index {
+            keys: (secret(), secret()),
+            companies: Vec::new(),
+            company_keys: HashMap::new(),
+            lane_keys: HashMap::new(),
+            lanes: Vec::new(),
+            slots: Slots::default(),
+            live: HashTable::new(),
+            rows: HashTable::new(),
+            expiry: LazyHeap::default(),
+            leases: HashMap::new(),
+            lease_ends: LazyHeap::default(),
+            ended: VecDeque::new(),
+            next_seq: 1,
+            waiting_count: 0,
+            dead_count: 0,
+        }
+    }
+
+    pub fn reserve(&mut self, waiting: usize) {
+        let Index { slots, live, expiry, .. } = self;
+        slots.slots.reserve_exact(waiting);
+        live.reserve(waiting, |&slot| slots.get(slot).id.0[0]);
+        expiry.reserve(waiting);
+    }
+
+    pub fn digest(&self, id: &str) -> IdHash {
+        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
+        hasher.write(id.as_bytes());
+        let digest = hasher.finish128();
+        IdHash([digest.h1, digest.h2])
+    }
+
+    pub fn find(&self, id: IdHash) -> Option<Place> {
+        if let Some(&slot) = self.live.find(id.0[0], |&slot| self.slots.get(slot).id == id) {
+            return Some(Place::Live(slot));
+        }
+        self.rows.find(id.0[0], |(known, _)| *known == id).map(|(_, seq)| Place::Row(*seq))
+    }
+
+    /// The row of a job, wherever it stands.
+    pub fn row_of(&self, id: IdHash) -> Option<u64> {
+        self.find(id).map(|place| match place {
+            Place::Live(slot) => self.slots.get(slot).seq,
+            Place::Row(seq) => seq,
+        })
+    }
+
+    pub fn company_key(&mut self, company: &str) -> CompanyKey {
+        if let Some(&key) = self.company_keys.get(company) {
+            return key;
+        }
+        let company = CompanyId::trusted(company);
+        let key = CompanyKey::try_from(self.companies.len()).unwrap_or(CompanyKey::MAX);
+        self.companies.push(company.clone());
+        self.company_keys.insert(company, key);
+        key
+    }
+
+    pub fn lane_key(&mut self, route: &str) -> LaneKey {
+        if let Some(&key) = self.lane_keys.get(route) {
+            return key;
+        }
+        let route = RouteName::trusted(route);
+        let key = LaneKey::try_from(self.lanes.len()).unwrap_or(LaneKey::MAX);
+        self.lanes.push(Lane::new(route.clone()));
+        self.lane_keys.insert(route, key);
+        key
+    }
+
+    pub fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
+        &mut self.lanes[lane as usize]
+    }
+
+    pub fn route(&self, slot: u32) -> RouteName {
+        self.lanes[self.slots.get(slot).lane as usize].route.clone()
+    }
+
+    pub fn company(&self, slot: u32) -> CompanyId {
+        self.companies[self.slots.get(slot).company as usize].clone()
+    }
+
+    /// A job joins, waiting.
+    pub fn insert(&mut self, entry: Entry) -> u32 {
+        let Entry { id, seq, due, expires, company, lane, priority } = entry;
+        let made = Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free };
+        let slot = match self.slots.free.pop() {
+            Some(slot) => {
+                self.slots.slots[slot as usize] = made;
+                slot
+            }
+            None => {
+                self.slots.slots.push(made);
+                u32::try_from(self.slots.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let slots = &self.slots;
+        self.live.insert_unique(id.0[0], slot, |&slot| slots.get(slot).id.0[0]);
+        self.next_seq = self.next_seq.max(seq + 1);
+        self.wait(slot, due);
+        slot
+    }
+
+    /// Puts a slot in line for `due`.
+    fn wait(&mut self, slot: u32, due: i64) {
+        let made = &mut self.slots.slots[slot as usize];
+        made.due = due;
+        made.phase = Phase::Delayed;
+        self.lanes[made.lane as usize].wait((due, made.seq, slot));
+        self.expiry.push((made.expires, slot));
+        self.waiting_count += 1;
+    }
+
+    /// Leases the next job of a lane in turn.
+    pub fn take_ready(&mut self, lane: LaneKey, now: i64) -> Option<u32> {
+        let Index { lanes, slots, .. } = self;
+        let lane = &mut lanes[lane as usize];
+        lane.promote(now, slots);
+        let slot = lane.take(slots)?;
+        self.mark_leased(slot);
+        Some(slot)
+    }
+
+    pub fn next_due(&mut self, lane: LaneKey) -> Option<i64> {
+        self.lanes[lane as usize].next_due(&self.slots)
+    }
+
+    /// Leases a waiting job whose time is over.
+    pub fn take_overdue(&mut self, now: i64) -> Option<u32> {
+        let slots = &self.slots;
+        let (expires, slot) = self.expiry.peek(|entry| slots.expires_waiting(entry))?;
+        if expires > now {
+            return None;
+        }
+        self.leave_line(slot);
+        Some(slot)
+    }
+
+    pub fn next_expiry(&mut self) -> Option<i64> {
+        let slots = &self.slots;
+        self.expiry.peek(|entry| slots.expires_waiting(entry)).map(|(expires, _)| expires)
+    }
+
+    /// A waiting job leaves the line without its turn having come.
+    pub fn leave_line(&mut self, slot: u32) {
+        let was_ready = self.slots.get(slot).phase == Phase::Ready;
+        self.mark_leased(slot);
+        let Index { lanes, slots, waiting_count, .. } = self;
+        let left = slots.get(slot);
+        lanes[left.lane as usize].forget(left.company, was_ready, *waiting_count, slots);
+    }
+
+    fn mark_leased(&mut self, slot: u32) {
+        self.slots.slots[slot as usize].phase = Phase::Leased;
+        self.waiting_count -= 1;
+        let slots = &self.slots;
+        self.expiry.sweep(self.waiting_count, |entry| slots.expires_waiting(entry));
+    }
+
+    /// Records who holds a job.
+    pub fn hold(&mut self, held: Held) {
+        let seq = self.slots.get(held.slot).seq;
+        self.lease_ends.push((held.expires_at, seq, held.fence));
+        self.leases.insert(seq, held);
+    }
+
+    pub fn extend(&mut self, seq: u64, until: i64) {
+        if let Some(held) = self.leases.get_mut(&seq) {
+            held.expires_at = until;
+            self.lease_ends.push((until, seq, held.fence));
+            let leases = &self.leases;
+            self.lease_ends.sweep(leases.len(), |(at, seq, fence)| current(leases, at, seq, fence));
+        }
+    }
+
+    /// The job whose lease ran out first, if one has by `now`.
+    pub fn orphan(&mut self, now: i64) -> Option<u64> {
+        self.next_lease_end().filter(|(at, _)| *at <= now).map(|(_, seq)| seq)
+    }
+
+    pub fn next_lease_end(&mut self) -> Option<(i64, u64)> {
+        let leases = &self.leases;
+        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, seq, _)| (at, seq))
+    }
+
+    /// Ends a lease; the slot stays until it waits again or is freed.
+    pub fn let_go(&mut self, seq: u64) {
+        self.leases.remove(&seq);
+        let leases = &self.leases;
+        self.lease_ends.sweep(leases.len(), |(at, seq, fence)| current(leases, at, seq, fence));
+    }
+
+    /// A leased job goes back in line.
+    pub fn wait_again(&mut self, slot: u32, due: i64) {
+        self.wait(slot, due);
+    }
+
+    /// A job that is neither waiting nor leased any more; its id is remembered with its row.
+    pub fn retire(&mut self, slot: u32) {
+        let Slot { id, seq, .. } = *self.slots.get(slot);
+        if let Ok(entry) = self.live.find_entry(id.0[0], |&live| live == slot) {
+            entry.remove();
+        }
+        self.slots.slots[slot as usize].phase = Phase::Free;
+        self.slots.free.push(slot);
+        self.remember_row(id, seq);
+    }
+
+    pub fn remember_row(&mut self, id: IdHash, seq: u64) {
+        self.rows.insert_unique(id.0[0], (id, seq), |(known, _)| known.0[0]);
+        self.next_seq = self.next_seq.max(seq + 1);
+    }
+
+    pub fn forget_row(&mut self, id: IdHash) {
+        if let Ok(entry) = self.rows.find_entry(id.0[0], |(known, _)| *known == id) {
+            entry.remove();
+        }
+    }
+
+    /// Waiting jobs that are not due, and those that are.
+    pub fn waiting_counts(&mut self, now: i64) -> (u64, u64) {
+        let Index { lanes, slots, .. } = self;
+        let mut ready = 0;
+        for lane in lanes.iter_mut() {
+            lane.promote(now, slots);
+            ready += lane.ready_count();
+        }
+        (self.waiting_count as u64 - ready as u64, ready as u64)
+    }
+
+    pub fn waiting_total(&self) -> usize {
+        self.waiting_count
+    }
+}
+
+fn current(leases: &HashMap<u64, Held>, at: i64, seq: u64, fence: u64) -> bool {
+    leases.get(&seq).is_some_and(|held| held.fence == fence && held.expires_at == at)
+}

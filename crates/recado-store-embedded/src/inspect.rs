@@ -1,0 +1,235 @@
+//! The read side: its own connections, on a snapshot, never in the writer's way.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use recado_core::{AuditEvent, DeadLetter, Payload, Status, Timestamp};
+use recado_store::{DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreError};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
+
+use crate::apply::status_of;
+use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS};
+
+/// Connections that are kept open between questions.
+const IDLE_READERS_MAX: usize = 4;
+
+/// Rows that one page of a filtered list looks through before it answers with what it has.
+const SCAN_ROWS_MAX: i64 = 200_000;
+
+#[derive(Debug)]
+pub struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub fn new(path: PathBuf) -> Self {
+        Readers { path, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Runs a question where blocking is allowed.
+    pub async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let readers = self.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let file = readers.take()?;
+            let answer = question(&file);
+            let mut idle = readers.idle.lock();
+            if idle.len() < IDLE_READERS_MAX {
+                idle.push(file);
+            }
+            answer
+        });
+        match asked.await {
+            Ok(answer) => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    fn take(&self) -> rusqlite::Result<Connection> {
+        let idle = self.idle.lock().pop();
+        match idle {
+            Some(file) => Ok(file),
+            None => {
+                let file = Connection::open_with_flags(
+                    &self.path,
+                    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+                )?;
+                file.busy_timeout(std::time::Duration::from_secs(5))?;
+                Ok(file)
+            }
+        }
+    }
+
+    pub fn close(&self) {
+        self.idle.lock().clear();
+    }
+}
+
+const VIEW: &str = "jobs.status, jobs.endedAt, jobs.answer, leases.worker, leases.expiresAt";
+const VIEW_FROM: &str = "FROM jobs LEFT JOIN leases ON leases.seq = jobs.seq";
+
+fn view(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<JobView> {
+    let job = rows::job(row)?;
+    let at = JOB_COLUMN_COUNT;
+    let held_by = match row.get::<_, Option<Box<str>>>(at + 3)? {
+        Some(worker) => Some((worker, rows::time(row, at + 4)?)),
+        None => None,
+    };
+    let stored = row.get_ref(at)?.as_str()?;
+    Ok(JobView {
+        status: status_of(stored, held_by.is_some(), &job.progress, job.due_at, now),
+        ended_at: row.get::<_, Option<i64>>(at + 1)?.map(Timestamp::from_millis),
+        answer: row.get::<_, Option<Box<str>>>(at + 2)?.map(Payload::trusted),
+        held_by,
+        job,
+    })
+}
+
+pub fn job(file: &Connection, seq: u64, now: Timestamp) -> rusqlite::Result<Option<JobView>> {
+    file.prepare_cached(&format!("SELECT {JOB_COLUMNS}, {VIEW} {VIEW_FROM} WHERE jobs.seq = ?1"))?
+        .query_row([seq], |row| view(row, now))
+        .optional()
+}
+
+/// A `WHERE` that grows by what is asked for.
+#[derive(Default)]
+struct Wanted {
+    sql: String,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Wanted {
+    fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.push(Box::new(value));
+    }
+
+    fn and_if<T: ToSql + 'static>(&mut self, condition: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.and(condition, value);
+        }
+    }
+}
+
+pub fn jobs(file: &Connection, filter: &JobFilter, page: PageRequest, now: Timestamp) -> rusqlite::Result<Page<JobView>> {
+    let newest: i64 = file.query_row("SELECT coalesce(max(seq), 0) FROM jobs", [], |row| row.get(0))?;
+    let top = page.before.map_or(newest, |before| newest.min(before.cast_signed() - 1));
+    let indexed = filter.correlation_id.is_some();
+    let bottom = if indexed { 0 } else { (top - SCAN_ROWS_MAX).max(0) };
+    let mut wanted = Wanted::default();
+    wanted.and("jobs.seq <= ?", top);
+    wanted.and("jobs.seq > ?", bottom);
+    wanted.and_if("jobs.correlationId = ?", filter.correlation_id.as_deref().map(str::to_owned));
+    wanted.and_if("jobs.companyId = ?", filter.company.as_ref().map(|company| company.as_str().to_owned()));
+    wanted.and_if("jobs.route = ?", filter.route.as_ref().map(|route| route.as_str().to_owned()));
+    match filter.status {
+        None => {}
+        Some(Status::Delivering) => wanted.sql.push_str(" AND leases.seq IS NOT NULL"),
+        Some(status @ (Status::Sent | Status::Failed | Status::Cancelled | Status::Discarded)) => {
+            wanted.and("jobs.status = ?", status.as_str());
+        }
+        Some(status) => {
+            wanted.sql.push_str(" AND jobs.status = 'waiting' AND leases.seq IS NULL");
+            match status {
+                Status::Retrying => wanted.sql.push_str(" AND jobs.attemptsSpent > 0"),
+                Status::Scheduled => wanted.and("jobs.attemptsSpent = 0 AND jobs.dueAt > ?", now.as_millis()),
+                Status::Queued => wanted.and("jobs.attemptsSpent = 0 AND jobs.dueAt <= ?", now.as_millis()),
+                _ => wanted.sql.push_str(" AND 0"),
+            }
+        }
+    }
+    let sql = format!(
+        "SELECT {JOB_COLUMNS}, {VIEW}, jobs.seq {VIEW_FROM} WHERE 1 {} ORDER BY jobs.seq DESC LIMIT {}",
+        wanted.sql,
+        page.limit + 1
+    );
+    let mut found: Vec<(u64, JobView)> = file
+        .prepare_cached(&sql)?
+        .query_map(params_from_iter(wanted.values), |row| Ok((row.get(JOB_COLUMN_COUNT + 5)?, view(row, now)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let more = found.len() > page.limit;
+    found.truncate(page.limit);
+    let next = if more {
+        found.last().map(|(seq, _)| *seq)
+    } else {
+        (bottom > 0).then(|| bottom.cast_unsigned() + 1)
+    };
+    Ok(Page { items: found.into_iter().map(|(_, view)| view).collect(), next })
+}
+
+pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
+    let mut select = file.prepare_cached("SELECT record FROM audit WHERE seq = ?1 ORDER BY id")?;
+    let events = select.query_map([seq], |row| rows::audit(row.get_ref(0)?.as_str()?))?;
+    events.collect()
+}
+
+pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadLetter>> {
+    file.prepare_cached(&format!("SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE seq = ?1"))?
+        .query_row([seq], rows::dead_letter)
+        .optional()
+        .map(|found| found.map(|(_, entry)| entry))
+}
+
+fn wanted_dead(filter: &DeadLetterFilter) -> Wanted {
+    let mut wanted = Wanted::default();
+    wanted.and_if("companyId = ?", filter.company.as_ref().map(|company| company.as_str().to_owned()));
+    wanted.and_if("route = ?", filter.route.as_ref().map(|route| route.as_str().to_owned()));
+    wanted.and_if("lastFailureCode = ?", filter.last_failure_code.as_deref().map(str::to_owned));
+    wanted.and_if("fingerprint = ?", filter.fingerprint.as_deref().map(str::to_owned));
+    wanted.and_if("movedToDLQAt >= ?", filter.since.map(|since| since.to_string()));
+    wanted.and_if("movedToDLQAt < ?", filter.until.map(|until| until.to_string()));
+    wanted.and_if(
+        "lastFailureReason LIKE ? ESCAPE '\\'",
+        filter.reason.as_deref().map(|reason| {
+            let escaped = reason.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+            format!("%{escaped}%")
+        }),
+    );
+    wanted
+}
+
+pub fn dead_letters(file: &Connection, filter: &DeadLetterFilter, page: PageRequest) -> rusqlite::Result<Page<DeadLetter>> {
+    let mut wanted = wanted_dead(filter);
+    wanted.and_if("entry < ?", page.before.map(u64::cast_signed));
+    let sql = format!(
+        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE 1 {} ORDER BY entry DESC LIMIT {}",
+        wanted.sql,
+        page.limit + 1
+    );
+    let mut found: Vec<(u64, DeadLetter)> = file
+        .prepare_cached(&sql)?
+        .query_map(params_from_iter(wanted.values), rows::dead_letter)?
+        .collect::<rusqlite::Result<_>>()?;
+    let more = found.len() > page.limit;
+    found.truncate(page.limit);
+    let next = found.last().map(|(entry, _)| *entry).filter(|_| more);
+    Ok(Page { items: found.into_iter().map(|(_, entry)| entry).collect(), next })
+}
+
+pub fn dead_letter_groups(
+    file: &Connection,
+    by: GroupBy,
+    filter: &DeadLetterFilter,
+) -> rusqlite::Result<Vec<DeadLetterGroup>> {
+    let column = match by {
+        GroupBy::LastFailureCode => "lastFailureCode",
+        GroupBy::Company => "companyId",
+        GroupBy::Route => "route",
+        GroupBy::Fingerprint => "fingerprint",
+    };
+    let wanted = wanted_dead(filter);
+    let sql = format!(
+        "SELECT {column}, count(*), lastFailureReason, min(entry) FROM dlq WHERE 1 {} GROUP BY {column} ORDER BY 2 DESC, 1",
+        wanted.sql
+    );
+    let mut select = file.prepare_cached(&sql)?;
+    let groups = select.query_map(params_from_iter(wanted.values), |row| {
+        Ok(DeadLetterGroup { key: row.get(0)?, count: row.get(1)?, example_reason: row.get(2)? })
+    })?;
+    groups.collect()
+}

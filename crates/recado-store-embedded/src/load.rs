@@ -1,0 +1,80 @@
+//! From the file to the index: at start, and after a commit that failed.
+
+use recado_core::{Progress, Timestamp};
+use rusqlite::Connection;
+
+use crate::index::{Entry, Held, Index};
+use crate::rows;
+
+/// Leases held inside the last process ended with it: they count as run out since the beginning of time.
+const ORPHANED_AT: i64 = 0;
+
+/// Reads every job once, in order. `after_crash` tells whether this process just started.
+pub fn load(connection: &Connection, process_started: bool) -> rusqlite::Result<Index> {
+    let mut index = Index::new();
+    let waiting: i64 = connection.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0))?;
+    index.reserve(usize::try_from(waiting).unwrap_or(0));
+    let mut ended = Vec::new();
+
+    let mut jobs = connection.prepare(
+        "SELECT seq, jobId, route, companyId, status, priority, dueAt, expiresAt, endedAt FROM jobs ORDER BY seq",
+    )?;
+    let mut found = jobs.query([])?;
+    while let Some(row) = found.next()? {
+        let seq: u64 = row.get(0)?;
+        let id = index.digest(row.get_ref(1)?.as_str()?);
+        match row.get_ref(4)?.as_str()? {
+            "waiting" => {
+                let entry = Entry {
+                    id,
+                    seq,
+                    due: row.get(6)?,
+                    expires: row.get(7)?,
+                    company: index.company_key(row.get_ref(3)?.as_str()?),
+                    lane: index.lane_key(row.get_ref(2)?.as_str()?),
+                    priority: row.get(5)?,
+                };
+                index.insert(entry);
+            }
+            "failed" => index.remember_row(id, seq),
+            _ => {
+                index.remember_row(id, seq);
+                ended.push((row.get::<_, Option<i64>>(8)?.unwrap_or(0), seq));
+            }
+        }
+    }
+    ended.sort_unstable();
+    index.ended = ended.into();
+    index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
+    load_leases(connection, &mut index, process_started)?;
+    Ok(index)
+}
+
+fn load_leases(connection: &Connection, index: &mut Index, process_started: bool) -> rusqlite::Result<()> {
+    let mut leases = connection.prepare(
+        "SELECT leases.seq, jobs.jobId, fence, attempt, claimedAt, leases.expiresAt, worker, outlivesProcess, \
+         attemptsStarted, attemptsSpent, crashes, deferrals, replays, attempts \
+         FROM leases JOIN jobs ON jobs.seq = leases.seq WHERE jobs.status = 'waiting'",
+    )?;
+    let mut found = leases.query([])?;
+    while let Some(row) = found.next()? {
+        let id = index.digest(row.get_ref(1)?.as_str()?);
+        let Some(crate::index::Place::Live(slot)) = index.find(id) else { continue };
+        let outlives_process: bool = row.get(7)?;
+        let expires_at: i64 = if process_started && !outlives_process { ORPHANED_AT } else { row.get(5)? };
+        let progress: Progress = rows::progress(row, 8)?;
+        index.leave_line(slot);
+        index.hold(Held {
+            slot,
+            fence: row.get::<_, i64>(2)?.cast_unsigned(),
+            attempt: row.get(3)?,
+            claimed_at: rows::time(row, 4).map(Timestamp::as_millis)?,
+            expires_at,
+            worker: row.get(6)?,
+            outlives_process,
+            progress,
+            attempts: row.get(13)?,
+        });
+    }
+    Ok(())
+}

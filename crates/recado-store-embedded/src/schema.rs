@@ -1,0 +1,122 @@
+//! The tables. People open this file with `sqlite3`: names are the seeds' names.
+
+use rusqlite::Connection;
+
+pub const FILE_NAME: &str = "recado.db";
+
+/// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
+pub const FORMAT_VERSION: i32 = 1;
+
+/// "RCDO", so that `file recado.db` can tell.
+const APPLICATION_ID: i32 = 0x5243_444f;
+
+/// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
+/// the file are in the memory index, which is what keeps them unique.
+const TABLES: &str = "
+CREATE TABLE jobs (
+  seq             INTEGER PRIMARY KEY,
+  jobId           TEXT NOT NULL,
+  route           TEXT NOT NULL,
+  companyId       TEXT NOT NULL,
+  status          TEXT NOT NULL, -- waiting | sent | failed | cancelled | discarded
+  priority        INTEGER NOT NULL,
+  enqueuedAt      INTEGER NOT NULL, -- times are milliseconds since 1970, UTC
+  dueAt           INTEGER NOT NULL,
+  expiresAt       INTEGER NOT NULL,
+  endedAt         INTEGER,
+  attemptsStarted INTEGER NOT NULL DEFAULT 0,
+  attemptsSpent   INTEGER NOT NULL DEFAULT 0,
+  crashes         INTEGER NOT NULL DEFAULT 0,
+  deferrals       INTEGER NOT NULL DEFAULT 0,
+  replays         INTEGER NOT NULL DEFAULT 0,
+  bodyHash        BLOB NOT NULL,
+  userId          TEXT,
+  correlationId   TEXT,
+  attempts        TEXT, -- JSON list
+  answer          TEXT, -- what the provider said when it took the job
+  data            TEXT  -- the payload; gone once the job has ended
+);
+CREATE INDEX jobs_by_correlation ON jobs (correlationId) WHERE correlationId IS NOT NULL;
+
+CREATE TABLE leases (
+  seq             INTEGER PRIMARY KEY,
+  fence           INTEGER NOT NULL,
+  attempt         INTEGER NOT NULL,
+  claimedAt       INTEGER NOT NULL,
+  expiresAt       INTEGER NOT NULL,
+  worker          TEXT NOT NULL,
+  outlivesProcess INTEGER NOT NULL
+);
+
+CREATE TABLE dlq (
+  entry                INTEGER PRIMARY KEY AUTOINCREMENT,
+  seq                  INTEGER NOT NULL UNIQUE,
+  jobId                TEXT NOT NULL,
+  outboxId             TEXT NOT NULL,
+  companyId            TEXT NOT NULL,
+  route                TEXT NOT NULL,
+  originalData         TEXT NOT NULL,
+  failedAttempts       INTEGER NOT NULL,
+  lastFailureReason    TEXT NOT NULL CHECK (length(trim(lastFailureReason)) > 0),
+  lastFailureCode      TEXT,
+  lastFailureTimestamp TEXT NOT NULL, -- RFC 3339
+  enqueuedAt           TEXT NOT NULL,
+  movedToDLQAt         TEXT NOT NULL,
+  ttl                  INTEGER NOT NULL, -- milliseconds
+  expiresAt            INTEGER NOT NULL,
+  userId               TEXT,
+  correlationId        TEXT,
+  errorClassification  TEXT NOT NULL,
+  stackTrace           TEXT,
+  attempts             TEXT NOT NULL,
+  fingerprint          TEXT NOT NULL,
+  cause                TEXT NOT NULL,
+  state                TEXT NOT NULL -- dead | replaying
+);
+
+CREATE TABLE audit (
+  id     INTEGER PRIMARY KEY,
+  seq    INTEGER, -- the job, for records about one
+  record TEXT NOT NULL -- JSON
+);
+CREATE INDEX audit_by_job ON audit (seq) WHERE seq IS NOT NULL;
+";
+
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the file is not a Recado store (application id {0:#x}); point --data-dir somewhere else")]
+    Foreign(i32),
+    #[error("the file has format {0}, this program knows up to {FORMAT_VERSION}; use a newer recado")]
+    TooNew(i32),
+}
+
+/// Settings of every connection.
+pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -16_384)?; // KiB
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// Makes the tables, or checks that they are ours.
+pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    match version {
+        0 if objects == 0 => {
+            connection.execute_batch(&format!(
+                "BEGIN; {TABLES} PRAGMA user_version = {FORMAT_VERSION}; PRAGMA application_id = {APPLICATION_ID}; COMMIT;"
+            ))?;
+            Ok(())
+        }
+        _ if application != APPLICATION_ID => Err(SchemaError::Foreign(application)),
+        FORMAT_VERSION => Ok(()),
+        later => Err(SchemaError::TooNew(later)),
+    }
+}

@@ -1,0 +1,247 @@
+//! The front: hands each verb to the writer, each question to a reader.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use recado_store::{
+    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discarded, Durability, Enqueued, Extended, GroupBy,
+    JobFilter, JobView, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError,
+    StoreReport, Waker, Wakes,
+};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::disk::{self, DirLock, LockError, RoomGuard};
+use crate::index::Index;
+use crate::inspect::Readers;
+use crate::load::load;
+use crate::schema::{self, FILE_NAME, SchemaError};
+use crate::writer::{QUEUE_REQUESTS_MAX, Request, Writer, fold_in_background};
+
+/// Where the store lives and how much room it may take.
+#[derive(Debug, Clone)]
+pub struct EmbeddedOptions {
+    pub dir: PathBuf,
+    /// New jobs are refused when the disk has less free than this.
+    pub reserve_bytes: u64,
+    /// New jobs are refused when the store's files are larger than this.
+    pub max_bytes: Option<u64>,
+}
+
+impl EmbeddedOptions {
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        EmbeddedOptions { dir: dir.into(), reserve_bytes: 64 << 20, max_bytes: None }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("cannot use {}: {error}", .path.display())]
+    Schema { path: PathBuf, error: SchemaError },
+    #[error("cannot read {}: {error}", .path.display())]
+    Read { path: PathBuf, error: rusqlite::Error },
+    #[error("cannot start the writer: {0}")]
+    Thread(std::io::Error),
+}
+
+#[derive(Debug)]
+pub struct EmbeddedStore {
+    requests: mpsc::Sender<Request>,
+    index: Arc<Mutex<Index>>,
+    wakes: Arc<Wakes>,
+    room: Arc<Mutex<RoomGuard>>,
+    readers: Arc<Readers>,
+    dir: PathBuf,
+    /// Let go by `close`, or with the store.
+    lock: Mutex<Option<DirLock>>,
+    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store, recovering whatever the last process left. Blocks while it reads the file.
+    pub fn open(options: &EmbeddedOptions) -> Result<Self, OpenError> {
+        let dir = options.dir.clone();
+        let lock = disk::lock(&dir)?;
+        let path = dir.join(FILE_NAME);
+        let file = open_file(&path)?;
+        let index =
+            load(&file, true).map_err(|error| OpenError::Read { path: path.clone(), error })?;
+        let index = Arc::new(Mutex::new(index));
+        let wakes = Arc::new(Wakes::default());
+        let room = Arc::new(Mutex::new(RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes)));
+        let (folder, fold_wanted) = std::sync::mpsc::sync_channel(1);
+        let folding = open_file(&path)?;
+        let writer = Writer {
+            file,
+            index: index.clone(),
+            wakes: wakes.clone(),
+            room: room.clone(),
+            dir: dir.clone(),
+            folder,
+        };
+        let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
+        };
+        spawn("recado-folder", Box::new(move || fold_in_background(folding, fold_wanted)))?;
+        let writer = spawn("recado-writer", Box::new(move || writer.run(inbox)))?;
+        Ok(EmbeddedStore {
+            requests,
+            index,
+            wakes,
+            room,
+            readers: Arc::new(Readers::new(path)),
+            dir,
+            lock: Mutex::new(Some(lock)),
+            writer: Mutex::new(Some(writer)),
+        })
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request) -> Result<T, StoreError> {
+        let gone = || StoreError::Broken("the writer has stopped; restart to recover".to_owned());
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    fn row_of(&self, id: &JobId) -> Option<u64> {
+        let index = self.index.lock();
+        index.row_of(index.digest(id.as_str()))
+    }
+}
+
+fn open_file(path: &Path) -> Result<Connection, OpenError> {
+    let schema = |error| OpenError::Schema { path: path.to_owned(), error };
+    let file = Connection::open(path).map_err(|error| schema(error.into()))?;
+    schema::configure(&file).map_err(|error| schema(error.into()))?;
+    schema::prepare(&file).map_err(schema)?;
+    file.pragma_update(None, "wal_autocheckpoint", 0).map_err(|error| schema(error.into()))?;
+    Ok(file)
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        self.ask(|answer| Request::Enqueue(jobs, answer)).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        self.ask(|answer| Request::Claim(claim, answer)).await
+    }
+
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+        self.ask(|answer| Request::Extend(tokens, until, answer)).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.ask(|answer| Request::Settle(settlements, answer)).await
+    }
+
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+        self.ask(|answer| Request::Cancel(id.clone(), audit, answer)).await
+    }
+
+    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+        self.ask(|answer| Request::Redrive(Box::new(redrive), answer)).await
+    }
+
+    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
+        self.ask(|answer| Request::Discard(id.clone(), audit, answer)).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.ask(|answer| Request::Prune(retention, now, answer)).await
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.ask(|answer| Request::Record(events, answer)).await
+    }
+
+    fn waker(&self, route: &RouteName) -> Waker {
+        self.wakes.waker(route)
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        self.readers.ask(move |file| crate::inspect::job(file, seq, now)).await
+    }
+
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError> {
+        self.readers.ask(move |file| crate::inspect::jobs(file, &filter, page, now)).await
+    }
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
+        self.readers.ask(move |file| crate::inspect::audit(file, seq)).await
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        self.readers.ask(move |file| crate::inspect::dead_letter(file, seq)).await
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError> {
+        self.readers.ask(move |file| crate::inspect::dead_letters(file, &filter, page)).await
+    }
+
+    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        self.readers.ask(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
+    }
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        let mut index = self.index.lock();
+        let (delayed, ready) = index.waiting_counts(now.as_millis());
+        Ok(Counts {
+            delayed,
+            ready,
+            leased: index.leases.len() as u64,
+            dead_letters: index.dead_count,
+            ended: index.ended.len() as u64,
+        })
+    }
+
+    async fn report(&self) -> Result<StoreReport, StoreError> {
+        if self.requests.is_closed() {
+            return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
+        }
+        Ok(StoreReport {
+            kind: "embedded",
+            durability: Durability::Fsync,
+            size_bytes: disk::used_bytes(&self.dir),
+            free_bytes: disk::free_bytes(&self.dir),
+            refusing: self.room.lock().refusing().map(str::to_owned),
+        })
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        let seq = crate::apply::seq_of(token);
+        let held = self.index.lock().leases.get(&seq).cloned();
+        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else { return Ok(None) };
+        let job = self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
+        Ok(job.map(|view| Lease {
+            token,
+            attempt: held.attempt,
+            claimed_at: Timestamp::from_millis(held.claimed_at),
+            expires_at: Timestamp::from_millis(held.expires_at),
+            job: view.job,
+            lost: None,
+        }))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let closed = self.ask(Request::Close).await;
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            // The writer has answered, so it is past its last transaction.
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await;
+        }
+        self.readers.close();
+        self.lock.lock().take();
+        closed
+    }
+}

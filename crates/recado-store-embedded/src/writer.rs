@@ -1,0 +1,250 @@
+//! One writer, group commit.
+//!
+//! While a commit waits for the disk, requests queue up; the next transaction takes them all. Every
+//! request of a transaction is answered after its commit, and only then. So one fsync serves however
+//! many callers there are, and nobody hears "yes" about something a power cut could undo.
+//!
+//! If a statement or a commit fails, the transaction is rolled back and the index rebuilt from the file:
+//! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
+//! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
+use recado_store::{
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled, Settlement,
+    StoreError, Wakes,
+};
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::apply::Apply;
+use crate::disk::RoomGuard;
+use crate::index::Index;
+use crate::load::load;
+
+/// Requests that may wait for the writer; more wait at the sender.
+pub const QUEUE_REQUESTS_MAX: usize = 8_192;
+
+/// Requests that one transaction takes at most.
+const GROUP_REQUESTS_MAX: usize = 4_096;
+
+/// The log is folded back into the file in the background from this size on.
+const WAL_FOLD_BYTES: u64 = 16 << 20;
+
+/// From this size on the writer itself waits for the folding, so that the log stays bounded.
+const WAL_MAX_BYTES: u64 = 256 << 20;
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+#[derive(Debug)]
+pub enum Request {
+    Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
+    Claim(Claim, Answer<Claimed>),
+    Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
+    Settle(Vec<Settlement>, Answer<Vec<Settled>>),
+    Cancel(JobId, AuditEvent, Answer<Cancelled>),
+    Redrive(Box<Redrive>, Answer<Redriven>),
+    Discard(JobId, AuditEvent, Answer<Discarded>),
+    Prune(Retention, Timestamp, Answer<Pruned>),
+    Record(Vec<AuditEvent>, Answer<()>),
+    Close(Answer<()>),
+}
+
+/// An answer that waits for its commit.
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+#[derive(Debug)]
+pub struct Writer {
+    pub file: Connection,
+    pub index: Arc<Mutex<Index>>,
+    pub wakes: Arc<Wakes>,
+    pub room: Arc<Mutex<RoomGuard>>,
+    pub dir: PathBuf,
+    pub folder: std::sync::mpsc::SyncSender<()>,
+}
+
+/// What a transaction has to survive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sync {
+    /// A crash of the process: leases, whose loss costs nothing but a repeated claim.
+    Process,
+    /// A crash of the machine.
+    Machine,
+}
+
+impl Writer {
+    pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        let mut sync = Sync::Machine;
+        let mut rung = Vec::new();
+        let mut replies: Vec<Reply> = Vec::new();
+        while let Some(first) = requests.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < GROUP_REQUESTS_MAX
+                && let Ok(next) = requests.try_recv()
+            {
+                group.push(next);
+            }
+            let wanted = if group.iter().all(only_leases) { Sync::Process } else { Sync::Machine };
+            let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
+            if wanted != sync && self.set_sync(wanted).is_ok() {
+                sync = wanted;
+            }
+            let outcome = self.transact(group, &mut rung, &mut replies);
+            let broken = matches!(outcome, Err(StoreError::Broken(_)));
+            if let Err(error) = &outcome {
+                tracing::error!(%error, "a commit failed; nothing of it was kept");
+            }
+            for reply in replies.drain(..) {
+                reply(outcome.clone());
+            }
+            for route in rung.drain(..) {
+                self.wakes.ring(&route);
+            }
+            if broken || closing {
+                break;
+            }
+            self.fold_log();
+        }
+    }
+
+    fn set_sync(&self, sync: Sync) -> rusqlite::Result<()> {
+        // NORMAL skips only the fsync of this commit: the next FULL one covers it, and a killed process
+        // loses nothing because the log is already with the kernel.
+        let level = if sync == Sync::Process { "NORMAL" } else { "FULL" };
+        self.file.pragma_update(None, "synchronous", level)
+    }
+
+    fn transact(
+        &mut self,
+        group: Vec<Request>,
+        rung: &mut Vec<recado_core::RouteName>,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), StoreError> {
+        let outcome = self.apply(group, rung, replies);
+        let Err(error) = outcome else { return Ok(()) };
+        let _ = self.file.execute_batch("ROLLBACK");
+        rung.clear();
+        let full = matches!(&error, rusqlite::Error::SqliteFailure(code, _) if code.code == ErrorCode::DiskFull);
+        if !full {
+            return Err(StoreError::Broken(error.to_string()));
+        }
+        self.room.lock().ran_out();
+        match load(&self.file, false) {
+            Ok(index) => {
+                *self.index.lock() = index;
+                Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
+            }
+            Err(error) => Err(StoreError::Broken(format!("cannot read the store back: {error}"))),
+        }
+    }
+
+    fn apply(
+        &mut self,
+        group: Vec<Request>,
+        rung: &mut Vec<recado_core::RouteName>,
+        replies: &mut Vec<Reply>,
+    ) -> rusqlite::Result<()> {
+        self.file.execute_batch("BEGIN IMMEDIATE")?;
+        let mut index = self.index.lock();
+        let mut apply = Apply { file: &self.file, index: &mut index, rung };
+        let mut failed = None;
+        for request in group {
+            if failed.is_some() {
+                refuse_later(request, replies);
+                continue;
+            }
+            let outcome = match request {
+                Request::Enqueue(jobs, answer) => {
+                    if let Some(why) = self.room.lock().refusing() {
+                        let _ = answer.send(Err(StoreError::Full(why.to_owned())));
+                        continue;
+                    }
+                    later(apply.enqueue(jobs), answer, replies)
+                }
+                Request::Claim(claim, answer) => later(apply.claim(&claim), answer, replies),
+                Request::Extend(tokens, until, answer) => later(apply.extend(&tokens, until), answer, replies),
+                Request::Settle(settlements, answer) => later(apply.settle(settlements), answer, replies),
+                Request::Cancel(id, audit, answer) => later(apply.cancel(&id, &audit), answer, replies),
+                Request::Redrive(redrive, answer) => later(apply.redrive(&redrive), answer, replies),
+                Request::Discard(id, audit, answer) => later(apply.discard(&id, &audit), answer, replies),
+                Request::Prune(retention, now, answer) => later(apply.prune(&retention, now), answer, replies),
+                Request::Record(events, answer) => later(apply.record(&events), answer, replies),
+                Request::Close(answer) => later(Ok(()), answer, replies),
+            };
+            failed = outcome.err();
+        }
+        drop(index);
+        match failed {
+            Some(error) => Err(error),
+            None => self.file.execute_batch("COMMIT"),
+        }
+    }
+
+    fn fold_log(&self) {
+        let wal = self.dir.join(format!("{}-wal", crate::schema::FILE_NAME));
+        let size = std::fs::metadata(wal).map_or(0, |meta| meta.len());
+        if size >= WAL_MAX_BYTES {
+            let folded = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            if let Err(error) = folded {
+                tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
+            }
+        } else if size >= WAL_FOLD_BYTES {
+            let _ = self.folder.try_send(());
+        }
+    }
+}
+
+fn only_leases(request: &Request) -> bool {
+    matches!(request, Request::Claim(..) | Request::Extend(..))
+}
+
+/// Keeps an answer until the commit has spoken.
+fn later<T: Send + 'static>(
+    outcome: rusqlite::Result<T>,
+    answer: Answer<T>,
+    replies: &mut Vec<Reply>,
+) -> rusqlite::Result<()> {
+    let (value, error) = match outcome {
+        Ok(value) => (Some(value), None),
+        Err(error) => (None, Some(error)),
+    };
+    replies.push(Box::new(move |committed: Result<(), StoreError>| {
+        let said = committed.and_then(|()| value.ok_or_else(|| StoreError::Unavailable("rolled back".to_owned())));
+        let _ = answer.send(said);
+    }));
+    error.map_or(Ok(()), Err)
+}
+
+/// A request that came after the one that failed: it was not tried.
+fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
+    fn refuse<T: Send + 'static>(answer: Answer<T>, replies: &mut Vec<Reply>) {
+        replies.push(Box::new(move |committed: Result<(), StoreError>| {
+            let error = committed.err().unwrap_or_else(|| StoreError::Unavailable("rolled back".to_owned()));
+            let _ = answer.send(Err(error));
+        }));
+    }
+    match request {
+        Request::Enqueue(_, answer) => refuse(answer, replies),
+        Request::Claim(_, answer) => refuse(answer, replies),
+        Request::Extend(_, _, answer) => refuse(answer, replies),
+        Request::Settle(_, answer) => refuse(answer, replies),
+        Request::Cancel(_, _, answer) => refuse(answer, replies),
+        Request::Redrive(_, answer) => refuse(answer, replies),
+        Request::Discard(_, _, answer) => refuse(answer, replies),
+        Request::Prune(_, _, answer) => refuse(answer, replies),
+        Request::Record(_, answer) => refuse(answer, replies),
+        Request::Close(answer) => refuse(answer, replies),
+    }
+}
+
+/// Folds the log into the file on its own connection, so that the writer need not wait for it.
+pub fn fold_in_background(file: Connection, wanted: std::sync::mpsc::Receiver<()>) {
+    while wanted.recv().is_ok() {
+        if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "cannot fold the log back into the file in the background");
+        }
+    }
+}

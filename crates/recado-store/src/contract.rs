@@ -1,0 +1,199 @@
+//! The verbs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use recado_core::{
+    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status, Timestamp, Transition,
+};
+
+use crate::inspect::{Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport};
+use crate::wake::Waker;
+
+/// Split by what the caller does next.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; ask again later. Work that is already in can still be settled.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// Whether it was written is not known; ask again, the verbs are safe to repeat.
+    #[error("the store did not answer: {0}")]
+    Unavailable(String),
+    /// The store's own files cannot be trusted any more. Stop, and start again to recover.
+    #[error("the store has failed: {0}")]
+    Broken(String),
+}
+
+/// Answer to one job of an `enqueue`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enqueued {
+    Accepted { status: Status },
+    /// The same job again: nothing was written.
+    Duplicate { status: Status },
+    /// The id is taken by a job with another body: nothing was written.
+    Conflict,
+}
+
+/// Which jobs to lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pick {
+    /// Jobs of this route that are due.
+    Ready(RouteName),
+    /// Waiting jobs of any route whose time has run out.
+    Overdue,
+    /// Jobs whose lease ran out; the new lease tells which one it takes over.
+    Orphaned,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub pick: Pick,
+    pub max: usize,
+    pub now: Timestamp,
+    pub lease_until: Timestamp,
+    /// Who holds the lease, for the record.
+    pub worker: Box<str>,
+    /// The lease outlives this process: somebody outside it holds the token.
+    pub outlives_process: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Claimed {
+    pub leases: Vec<Lease>,
+    /// When there will be more of what was picked, if that is known.
+    pub next_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub token: LeaseToken,
+    pub transition: Transition,
+    pub audit: Option<AuditEvent>,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    /// The token is not the job's current one; nothing changed.
+    Stale,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extended {
+    Until(Timestamp),
+    Stale,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cancelled {
+    Done,
+    /// It was cancelled before.
+    Already,
+    /// Too late: somebody is delivering it, or it has ended.
+    Refused(Status),
+    Unknown,
+}
+
+/// Bring a dead letter back with a fresh budget of attempts.
+#[derive(Debug, Clone)]
+pub struct Redrive {
+    pub id: JobId,
+    /// Corrected data; the original when absent.
+    pub data: Option<Payload>,
+    pub due_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub audit: AuditEvent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redriven {
+    Done,
+    /// It is on its way already; nothing changed.
+    AlreadyReplaying,
+    Unknown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Discarded {
+    Done,
+    /// It is being replayed: cancel it or let it end.
+    Replaying,
+    Unknown,
+}
+
+/// How long ended jobs are remembered. Dead letters carry their own time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    pub ended_max_age: Duration,
+    pub ended_max_count: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    pub ended: u64,
+    pub dead_letters: u64,
+    /// There is more to prune: ask again.
+    pub more: bool,
+}
+
+/// Keeps jobs. See the crate's documentation for what all of it promises.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+    /// Takes jobs in, each exactly once by its id. Answers in order, after they are durable.
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
+
+    /// Leases up to `max` jobs. Whoever crashes afterwards leaves orphans, never losses.
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError>;
+
+    /// Moves a lease's end.
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError>;
+
+    /// Ends leases, each atomically, in order.
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+
+    /// Stops a job that nobody is delivering.
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
+
+    /// Puts a dead letter back in line. The entry stays until the job is delivered.
+    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
+
+    /// Gives a dead letter up for good.
+    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError>;
+
+    /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+
+    /// Appends to the audit trail.
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Tells when a route may have work. A hint: correctness never depends on it.
+    fn waker(&self, route: &RouteName) -> Waker;
+
+    // The read side. None of these counts by scanning what waits.
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
+
+    /// Newest first.
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError>;
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
+
+    /// Newest first.
+    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError>;
+
+    /// Largest group first.
+    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError>;
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
+
+    async fn report(&self) -> Result<StoreReport, StoreError>;
+
+    /// Who this lease's job belongs to, for reports about a lease held outside this process.
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
+
+    /// Writes out what is pending and lets go of the files.
+    async fn close(&self) -> Result<(), StoreError>;
+}

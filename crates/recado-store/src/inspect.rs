@@ -1,0 +1,109 @@
+//! The read side: what API, command line and dashboard may ask.
+
+use recado_core::{CompanyId, Job, Payload, RouteName, Status, Timestamp};
+
+/// A job and where it stands.
+#[derive(Debug, Clone)]
+pub struct JobView {
+    pub job: Job,
+    pub status: Status,
+    /// When it ended, if it has.
+    pub ended_at: Option<Timestamp>,
+    /// What the provider answered when it took the job.
+    pub answer: Option<Payload>,
+    /// Who is delivering it, if somebody is, and until when.
+    pub held_by: Option<(Box<str>, Timestamp)>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    pub status: Option<Status>,
+    pub company: Option<CompanyId>,
+    pub route: Option<RouteName>,
+    pub correlation_id: Option<Box<str>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterFilter {
+    pub company: Option<CompanyId>,
+    pub route: Option<RouteName>,
+    pub last_failure_code: Option<Box<str>>,
+    /// The reason contains this, without regard to case.
+    pub reason: Option<Box<str>>,
+    pub fingerprint: Option<Box<str>>,
+    /// Moved to the queue at or after this.
+    pub since: Option<Timestamp>,
+    /// Moved to the queue before this.
+    pub until: Option<Timestamp>,
+}
+
+/// A place in a list: the store's own order number, below which to go on.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest {
+    pub before: Option<u64>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins. A page may be short and still have a next one.
+    pub next: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    LastFailureCode,
+    Company,
+    Route,
+    Fingerprint,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterGroup {
+    /// Absent for entries that have no such value (a failure without a code).
+    pub key: Option<Box<str>>,
+    pub count: u64,
+    /// One entry's reason, so that a group can be read.
+    pub example_reason: Box<str>,
+}
+
+/// How many jobs are where. Kept as jobs move, never counted.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Waiting to be due.
+    pub delayed: u64,
+    /// Due, waiting for their turn.
+    pub ready: u64,
+    pub leased: u64,
+    pub dead_letters: u64,
+    pub ended: u64,
+}
+
+/// What a crash of the machine can take from an acknowledged write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: it was forced to disk.
+    Fsync,
+    /// Everything: it lives in memory.
+    Memory,
+}
+
+impl Durability {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Fsync => "fsync",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct StoreReport {
+    pub kind: &'static str,
+    pub durability: Durability,
+    pub size_bytes: u64,
+    pub free_bytes: Option<u64>,
+    /// Why enqueues are refused right now, if they are.
+    pub refusing: Option<String>,
+}

@@ -1,0 +1,37 @@
+//! The contract between the engine and whatever keeps its jobs.
+//!
+//! ```text
+//!            enqueue                    claim(Ready)                 settle(Deliver) ─▶ sent
+//!   caller ──────────▶ waiting ───────────────────────▶ leased ─────settle(RetryAt)──▶ waiting
+//!                         ▲   ▲       claim(Overdue)       │  └──────settle(Bury)─────▶ dead letter
+//!                         │   └──── settle(Release/Postpone)┤                               │
+//!                         │           claim(Orphaned) takes over a lease that ran out       │
+//!                         └────────────────────────────── redrive ◀────────────────────────┘
+//! ```
+//!
+//! What every implementation promises, and [`conformance`] checks:
+//!
+//! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard` or `record` answer, a crash
+//!   of the process, or of the machine where the store says so, does not undo them.
+//! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail together or not at all.
+//! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing.
+//! - **Order.** Within a route tenants take turns; within a tenant lower priority numbers go first, and
+//!   equal ones in the order they became ready.
+//! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
+
+mod contract;
+mod inspect;
+pub mod reference;
+mod wake;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use contract::{
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Store, StoreError,
+};
+pub use inspect::{
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+};
+pub use wake::{Wakes, Waker};

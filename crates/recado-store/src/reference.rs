@@ -1,0 +1,519 @@
+//! The contract in its plainest form: a list, scanned. Slow, obvious, and the oracle for the others.
+//!
+//! It lives in memory and promises nothing about crashes.
+
+use std::collections::{HashMap, VecDeque};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use recado_core::job::remember;
+use recado_core::{
+    AuditEvent, AuditKind, BodyHash, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken, LostLease,
+    NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
+};
+
+use crate::contract::{
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Store, StoreError,
+};
+use crate::inspect::{
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+};
+use crate::wake::{Waker, Wakes};
+
+/// Consecutive jobs that one tenant gets before the next one's turn.
+pub const TURN_JOBS_MAX: u32 = 3;
+
+#[derive(Debug, Default)]
+pub struct ReferenceStore {
+    state: Mutex<State>,
+    wakes: Wakes,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: Vec<Record>,
+    next_fence: u128,
+    turns: HashMap<RouteName, Turns>,
+    dead: Vec<(u64, DeadLetter)>,
+    next_dead: u64,
+    audit: Vec<AuditEvent>,
+}
+
+#[derive(Debug)]
+struct Record {
+    seq: u64,
+    job: Job,
+    body_hash: BodyHash,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Waiting,
+    Leased(Held),
+    Ended { status: Status, at: Timestamp, order: u64, answer: Option<Payload> },
+    Dead,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    token: LeaseToken,
+    attempt: u32,
+    claimed_at: Timestamp,
+    expires_at: Timestamp,
+    worker: Box<str>,
+}
+
+/// Whose turn it is on a route.
+#[derive(Debug, Default)]
+struct Turns {
+    ring: VecDeque<CompanyId>,
+    taken: u32,
+}
+
+impl State {
+    fn find(&mut self, id: &JobId) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.job.id == *id)
+    }
+
+    fn by_token(&mut self, token: LeaseToken) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
+    }
+
+    fn ready(&self, route: &RouteName, now: Timestamp) -> Vec<usize> {
+        let mut ready: Vec<usize> = (0..self.records.len())
+            .filter(|&at| {
+                let record = &self.records[at];
+                matches!(record.phase, Phase::Waiting) && record.job.route == *route && record.job.due_at <= now
+            })
+            .collect();
+        ready.sort_by_key(|&at| {
+            let Record { seq, job, .. } = &self.records[at];
+            (job.priority, job.due_at, *seq)
+        });
+        ready
+    }
+
+    /// The next job of this route: whose turn it is, then that tenant's most urgent.
+    fn next_ready(&mut self, route: &RouteName, now: Timestamp) -> Option<usize> {
+        let ready = self.ready(route, now);
+        let mut arrivals: Vec<usize> = ready.clone();
+        arrivals.sort_by_key(|&at| (self.records[at].job.due_at, self.records[at].seq));
+        let records = &self.records;
+        let turns = self.turns.entry(route.clone()).or_default();
+        let has_work = |company: &CompanyId| ready.iter().any(|&at| records[at].job.company == *company);
+        if turns.ring.front().is_some_and(|front| !has_work(front)) {
+            turns.taken = 0;
+        }
+        turns.ring.retain(has_work);
+        for at in arrivals {
+            let company = &records[at].job.company;
+            if !turns.ring.contains(company) {
+                turns.ring.push_back(company.clone());
+            }
+        }
+        if turns.taken >= TURN_JOBS_MAX {
+            turns.ring.rotate_left(1);
+            turns.taken = 0;
+        }
+        let company = turns.ring.front()?;
+        turns.taken += 1;
+        ready.iter().copied().find(|&at| records[at].job.company == *company)
+    }
+
+    fn lease(&mut self, at: usize, claim: &Claim, lost: Option<LostLease>) -> Lease {
+        self.next_fence += 1;
+        let token = LeaseToken(self.next_fence);
+        let record = &mut self.records[at];
+        let attempt = lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt);
+        record.phase = Phase::Leased(Held {
+            token,
+            attempt,
+            claimed_at: claim.now,
+            expires_at: claim.lease_until,
+            worker: claim.worker.clone(),
+        });
+        Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job: record.job.clone(), lost }
+    }
+
+    fn bury(&mut self, at: usize, burial: recado_core::Burial) {
+        let record = &mut self.records[at];
+        let entry = DeadLetter::new(record.job.clone(), burial);
+        record.job.attempts = entry.attempts.clone();
+        record.phase = Phase::Dead;
+        self.dead.retain(|(_, old)| old.job_id != entry.job_id);
+        self.next_dead += 1;
+        self.dead.push((self.next_dead, entry));
+    }
+
+    fn end(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {
+        let order = 1 + self
+            .records
+            .iter()
+            .filter_map(|record| if let Phase::Ended { order, .. } = record.phase { Some(order) } else { None })
+            .max()
+            .unwrap_or(0);
+        let record = &mut self.records[at];
+        record.phase = Phase::Ended { status, at: now, order, answer };
+        record.job.data = Payload::trusted("null");
+    }
+
+    fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
+        let record = self.by_token(settlement.token)?;
+        record.job.progress = settlement.transition.step(record.job.progress);
+        let route = record.job.route.clone();
+        let id = record.job.id.clone();
+        let at = self.records.iter().position(|record| record.job.id == id)?;
+        if let Transition::Bury(burial) = settlement.transition {
+            self.bury(at, burial);
+        } else {
+            let record = &mut self.records[at];
+            if let Some(attempt) = settlement.transition.attempt() {
+                remember(&mut record.job.attempts, attempt.clone());
+            }
+            match settlement.transition {
+                Transition::Deliver { answer, .. } => {
+                    self.end(at, Status::Sent, settlement.now, answer);
+                    self.dead.retain(|(_, entry)| entry.job_id != id);
+                }
+                Transition::RetryAt { at: due, .. }
+                | Transition::Postpone { until: due }
+                | Transition::Release { at: due, .. } => {
+                    record.job.due_at = due;
+                    record.phase = Phase::Waiting;
+                }
+                Transition::Bury(_) => {}
+            }
+        }
+        self.audit.extend(settlement.audit);
+        Some(route)
+    }
+
+    fn view(record: &Record, now: Timestamp) -> JobView {
+        let (status, ended_at, answer, held_by) = match &record.phase {
+            Phase::Waiting => (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None),
+            Phase::Leased(held) => (Status::Delivering, None, None, Some((held.worker.clone(), held.expires_at))),
+            Phase::Ended { status, at, answer, .. } => (*status, Some(*at), answer.clone(), None),
+            Phase::Dead => (Status::Failed, None, None, None),
+        };
+        JobView { job: record.job.clone(), status, ended_at, answer, held_by }
+    }
+}
+
+fn matches_dead(entry: &DeadLetter, filter: &DeadLetterFilter) -> bool {
+    filter.company.as_ref().is_none_or(|want| entry.company == *want)
+        && filter.route.as_ref().is_none_or(|want| entry.route == *want)
+        && filter.last_failure_code.as_ref().is_none_or(|want| entry.last_failure_code.as_ref() == Some(want))
+        && filter.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
+        && filter.since.is_none_or(|since| entry.moved_at >= since)
+        && filter.until.is_none_or(|until| entry.moved_at < until)
+        && filter
+            .reason
+            .as_ref()
+            .is_none_or(|want| entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase()))
+}
+
+fn page_of<T>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> Page<T> {
+    newest_first.retain(|(order, _)| page.before.is_none_or(|before| *order < before));
+    newest_first.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
+    let more = newest_first.len() > page.limit;
+    newest_first.truncate(page.limit);
+    let next = newest_first.last().map(|(order, _)| *order).filter(|_| more);
+    Page { items: newest_first.into_iter().map(|(_, item)| item).collect(), next }
+}
+
+#[async_trait]
+impl Store for ReferenceStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        let mut state = self.state.lock();
+        let mut answers = Vec::with_capacity(jobs.len());
+        for new in jobs {
+            if let Some(known) = state.find(&new.id) {
+                let status = State::view(known, new.enqueued_at).status;
+                let same = known.body_hash == new.body_hash;
+                answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
+                continue;
+            }
+            let seq = state.records.last().map_or(1, |last| last.seq + 1);
+            let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
+            let (route, body_hash) = (new.route.clone(), new.body_hash);
+            state.records.push(Record { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
+            self.wakes.ring(&route);
+            answers.push(Enqueued::Accepted { status });
+        }
+        Ok(answers)
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut state = self.state.lock();
+        let mut claimed = Claimed::default();
+        match &claim.pick {
+            Pick::Ready(route) => {
+                while claimed.leases.len() < claim.max {
+                    let Some(at) = state.next_ready(route, claim.now) else { break };
+                    let lease = state.lease(at, &claim, None);
+                    claimed.leases.push(lease);
+                }
+                let waiting = state.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
+                let due = waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at);
+                claimed.next_at = due.filter(|due| *due > claim.now).min();
+            }
+            Pick::Overdue => {
+                let mut waiting: Vec<(Timestamp, u64, usize)> = (0..state.records.len())
+                    .filter(|&at| matches!(state.records[at].phase, Phase::Waiting))
+                    .map(|at| (state.records[at].job.expires_at, state.records[at].seq, at))
+                    .collect();
+                waiting.sort_unstable();
+                claimed.next_at = waiting.iter().map(|(expires, ..)| *expires).find(|expires| *expires > claim.now);
+                for (_, _, at) in waiting.into_iter().filter(|(expires, ..)| *expires <= claim.now).take(claim.max) {
+                    let lease = state.lease(at, &claim, None);
+                    claimed.leases.push(lease);
+                }
+            }
+            Pick::Orphaned => {
+                let mut held: Vec<(Timestamp, u64, usize, LostLease)> = Vec::new();
+                for (at, record) in state.records.iter().enumerate() {
+                    if let Phase::Leased(lease) = &record.phase {
+                        let lost =
+                            LostLease { attempt: lease.attempt, claimed_at: lease.claimed_at, worker: lease.worker.clone() };
+                        held.push((lease.expires_at, record.seq, at, lost));
+                    }
+                }
+                held.sort_by_key(|(expires, seq, ..)| (*expires, *seq));
+                claimed.next_at = held.iter().map(|(expires, ..)| *expires).find(|expires| *expires > claim.now);
+                for (_, _, at, lost) in held.into_iter().filter(|(expires, ..)| *expires <= claim.now).take(claim.max) {
+                    let lease = state.lease(at, &claim, Some(lost));
+                    claimed.leases.push(lease);
+                }
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+        let mut state = self.state.lock();
+        let extend = |token| match state.by_token(token).map(|record| &mut record.phase) {
+            Some(Phase::Leased(held)) => {
+                held.expires_at = until;
+                Extended::Until(until)
+            }
+            _ => Extended::Stale,
+        };
+        Ok(tokens.into_iter().map(extend).collect())
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        let mut state = self.state.lock();
+        let settle = |settlement| match state.settle(settlement) {
+            Some(route) => {
+                self.wakes.ring(&route);
+                Settled::Done
+            }
+            None => Settled::Stale,
+        };
+        Ok(settlements.into_iter().map(settle).collect())
+    }
+
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+        let mut state = self.state.lock();
+        let Some(at) = state.records.iter().position(|record| record.job.id == *id) else {
+            return Ok(Cancelled::Unknown);
+        };
+        match State::view(&state.records[at], audit.timestamp).status {
+            Status::Cancelled => return Ok(Cancelled::Already),
+            status @ (Status::Delivering | Status::Sent | Status::Failed | Status::Discarded) => {
+                return Ok(Cancelled::Refused(status));
+            }
+            Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
+        }
+        match state.dead.iter_mut().find(|(_, entry)| entry.job_id == *id) {
+            // A replay that is called off leaves the dead letter where it was.
+            Some((_, entry)) => {
+                entry.state = DeadLetterState::Dead;
+                state.records[at].phase = Phase::Dead;
+            }
+            None => state.end(at, Status::Cancelled, audit.timestamp, None),
+        }
+        state.audit.push(audit);
+        Ok(Cancelled::Done)
+    }
+
+    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+        let mut state = self.state.lock();
+        let Some((_, entry)) = state.dead.iter_mut().find(|(_, entry)| entry.job_id == redrive.id) else {
+            return Ok(Redriven::Unknown);
+        };
+        if entry.state == DeadLetterState::Replaying {
+            return Ok(Redriven::AlreadyReplaying);
+        }
+        entry.state = DeadLetterState::Replaying;
+        let data = redrive.data.unwrap_or_else(|| entry.original_data.clone());
+        if let Some(record) = state.find(&redrive.id) {
+            let job = &mut record.job;
+            job.data = data;
+            job.due_at = redrive.due_at;
+            job.expires_at = redrive.expires_at;
+            job.progress.attempts_spent = 0;
+            job.progress.crashes = 0;
+            job.progress.replays += 1;
+            record.phase = Phase::Waiting;
+            self.wakes.ring(&record.job.route);
+        }
+        state.audit.push(redrive.audit);
+        Ok(Redriven::Done)
+    }
+
+    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
+        let mut state = self.state.lock();
+        let Some(found) = state.dead.iter().position(|(_, entry)| entry.job_id == *id) else {
+            return Ok(Discarded::Unknown);
+        };
+        if state.dead[found].1.state == DeadLetterState::Replaying {
+            return Ok(Discarded::Replaying);
+        }
+        state.dead.remove(found);
+        if let Some(at) = state.records.iter().position(|record| record.job.id == *id) {
+            state.end(at, Status::Discarded, audit.timestamp, None);
+        }
+        state.audit.push(audit);
+        Ok(Discarded::Done)
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let mut state = self.state.lock();
+        let mut pruned = Pruned::default();
+        let over: Vec<DeadLetter> = state
+            .dead
+            .iter()
+            .filter(|(_, entry)| entry.state == DeadLetterState::Dead && entry.expires_at() <= now)
+            .map(|(_, entry)| entry.clone())
+            .collect();
+        for entry in over {
+            pruned.dead_letters += 1;
+            state.dead.retain(|(_, other)| other.job_id != entry.job_id);
+            if let Some(at) = state.records.iter().position(|record| record.job.id == entry.job_id) {
+                let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
+                state.end(at, Status::Discarded, now, None);
+                state.audit.push(audit);
+            }
+        }
+        let mut ended: Vec<(u64, Timestamp, JobId)> = Vec::new();
+        for record in &state.records {
+            if let Phase::Ended { at, order, .. } = record.phase {
+                ended.push((order, at, record.job.id.clone()));
+            }
+        }
+        ended.sort_by_key(|(order, ..)| *order);
+        let excess = ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
+        let gone: Vec<JobId> = ended
+            .into_iter()
+            .enumerate()
+            .take_while(|(nth, (_, at, _))| *nth < excess || at.plus(retention.ended_max_age) <= now)
+            .map(|(_, (.., id))| id)
+            .collect();
+        pruned.ended = gone.len() as u64;
+        state.records.retain(|record| !gone.contains(&record.job.id));
+        Ok(pruned)
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.state.lock().audit.extend(events);
+        Ok(())
+    }
+
+    fn waker(&self, route: &RouteName) -> Waker {
+        self.wakes.waker(route)
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        Ok(self.state.lock().find(id).map(|record| State::view(record, now)))
+    }
+
+    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError> {
+        let state = self.state.lock();
+        let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
+        let wanted = views.filter(|(_, view)| {
+            filter.status.is_none_or(|want| view.status == want)
+                && filter.company.as_ref().is_none_or(|want| view.job.company == *want)
+                && filter.route.as_ref().is_none_or(|want| view.job.route == *want)
+                && filter.correlation_id.as_ref().is_none_or(|want| view.job.correlation_id.as_ref() == Some(want))
+        });
+        Ok(page_of(wanted.collect(), page))
+    }
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        let state = self.state.lock();
+        let about = |event: &&AuditEvent| event.job_id.as_deref() == Some(id.as_str());
+        Ok(state.audit.iter().filter(about).cloned().collect())
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        Ok(self.state.lock().dead.iter().find(|(_, entry)| entry.job_id == *id).map(|(_, entry)| entry.clone()))
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError> {
+        let state = self.state.lock();
+        Ok(page_of(state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)).cloned().collect(), page))
+    }
+
+    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        let state = self.state.lock();
+        let mut groups: Vec<DeadLetterGroup> = Vec::new();
+        for (_, entry) in state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)) {
+            let key: Option<Box<str>> = match by {
+                GroupBy::LastFailureCode => entry.last_failure_code.clone(),
+                GroupBy::Company => Some(entry.company.as_str().into()),
+                GroupBy::Route => Some(entry.route.as_str().into()),
+                GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
+            };
+            match groups.iter_mut().find(|group| group.key == key) {
+                Some(group) => group.count += 1,
+                None => {
+                    let example_reason = entry.last_failure_reason.as_str().into();
+                    groups.push(DeadLetterGroup { key, count: 1, example_reason });
+                }
+            }
+        }
+        groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+        Ok(groups)
+    }
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        let state = self.state.lock();
+        let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
+        for record in &state.records {
+            match record.phase {
+                Phase::Waiting if record.job.due_at > now => counts.delayed += 1,
+                Phase::Waiting => counts.ready += 1,
+                Phase::Leased(_) => counts.leased += 1,
+                Phase::Ended { .. } => counts.ended += 1,
+                Phase::Dead => {}
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn report(&self) -> Result<StoreReport, StoreError> {
+        Ok(StoreReport { kind: "memory", durability: Durability::Memory, size_bytes: 0, free_bytes: None, refusing: None })
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.by_token(token).and_then(|record| match &record.phase {
+            Phase::Leased(held) => Some(Lease {
+                token,
+                attempt: held.attempt,
+                claimed_at: held.claimed_at,
+                expires_at: held.expires_at,
+                job: record.job.clone(),
+                lost: None,
+            }),
+            _ => None,
+        }))
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Reading a job's `data` so that its author hears of every fault at once, and where it is.
+//!
+//! A reader takes what it needs from an [`Object`] and goes on after a fault; [`read`] hands out a value
+//! only when there was none. Messages name fields and say what to write instead; they never repeat a
+//! value, because the same words end up in logs and in the dead letter queue. An explicit `null` counts
+//! as a field left out. Absent on purpose: a schema language.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use recado_core::reason::clip;
+use recado_core::{Fault, Payload};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::DataFault;
+
+/// Bytes at most that a message repeats of a field's name.
+const NAME_SHOWN_MAX_BYTES: usize = 64;
+
+/// Runs `reader` over `data`, which has to be an object.
+pub(crate) fn read<'a, T>(
+    data: &'a Payload,
+    reader: impl FnOnce(&Object<'a, '_>) -> Option<T>,
+) -> Result<T, Vec<DataFault>> {
+    let faults = RefCell::default();
+    let value = match Object::open(data.as_str(), String::new(), &faults) {
+        Some(object) => reader(&object),
+        None => None,
+    };
+    match (value, faults.into_inner()) {
+        (Some(value), faults) if faults.is_empty() => Ok(value),
+        (_, faults) => Err(faults),
+    }
+}
+
+/// What becomes of a job whose data passed at the door and turned out unusable after all.
+pub(crate) fn unusable(faults: &[DataFault]) -> Fault {
+    let lines: Vec<_> =
+        faults.iter().map(|fault| format!("data{} {}", fault.pointer, fault.message)).collect();
+    Fault::invalid_payload(&lines.join("; "))
+}
+
+/// A string, borrowed from the JSON text wherever that holds no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
+
+/// One JSON object within `data`, its members still unread.
+pub(crate) struct Object<'a, 'f> {
+    pointer: String,
+    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+    faults: &'f RefCell<Vec<DataFault>>,
+}
+
+impl<'a, 'f> Object<'a, 'f> {
+    fn open(json: &'a str, pointer: String, faults: &'f RefCell<Vec<DataFault>>) -> Option<Self> {
+        match serde_json::from_str::<Members<'a>>(json) {
+            Ok(Members(members)) => {
+                let object = Object { pointer, members, faults };
+                object.refuse_repetitions();
+                Some(object)
+            }
+            Err(_) => {
+                let message =
+                    format!("is {}; write an object, such as {{\"name\": \"value\"}}", kind_of(json));
+                faults.borrow_mut().push(DataFault { pointer, message });
+                None
+            }
+        }
+    }
+
+    fn refuse_repetitions(&self) {
+        let mut names: Vec<_> = self.members.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let repeated = names.chunk_by(|a, b| a == b).filter(|same| same.len() > 1);
+        repeated.for_each(|same| self.fault(same[0], "is given more than once; keep one of them"));
+    }
+
+    /// Notes what is wrong with a member, present or missing.
+    pub fn fault(&self, name: &str, message: impl Into<String>) {
+        self.fault_at(&name.replace('~', "~0").replace('/', "~1"), message);
+    }
+
+    /// Notes what is wrong at a JSON pointer below this object, written without its first slash.
+    pub fn fault_at(&self, below: &str, message: impl Into<String>) {
+        let pointer = format!("{}/{below}", self.pointer);
+        self.faults.borrow_mut().push(DataFault { pointer, message: message.into() });
+    }
+
+    /// Notes what is wrong with the object as a whole.
+    pub fn fault_here(&self, message: impl Into<String>) {
+        self.faults.borrow_mut().push(DataFault { pointer: self.pointer.clone(), message: message.into() });
+    }
+
+    /// Refuses every member that is not one of `known`.
+    pub fn allow_only(&self, known: &[&str]) {
+        for (name, _) in &self.members {
+            if !known.contains(&&**name) {
+                self.fault(name, format!("is not a field here; {}", suggest(name, known)));
+            }
+        }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.members().find_map(|(member, raw)| (member == name).then_some(raw))
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.members.iter().filter(|(_, raw)| raw.get() != "null").map(|(name, raw)| (&**name, *raw))
+    }
+
+    pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
+        let raw = self.get(name)?.get();
+        match serde_json::from_str::<Text<'a>>(raw) {
+            Ok(Text(text)) => Some(text),
+            Err(_) => {
+                self.fault(name, format!("is {}; write a string", kind_of(raw)));
+                None
+            }
+        }
+    }
+
+    /// A string that has to be there and to say something.
+    pub fn words(&self, name: &str, such_as: &str) -> Option<Cow<'a, str>> {
+        if !self.has(name) {
+            self.fault(name, format!("is missing; write a string, such as \"{such_as}\""));
+        }
+        let text = self.text(name)?;
+        if text.trim().is_empty() {
+            self.fault(name, format!("is empty; write a string, such as \"{such_as}\""));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// One of a few words, in any case.
+    pub fn choice<'c>(&self, name: &str, choices: &[&'c str]) -> Option<&'c str> {
+        let text = self.text(name)?;
+        let chosen = choices.iter().find(|choice| choice.eq_ignore_ascii_case(&text));
+        if chosen.is_none() {
+            self.fault(name, format!("is not one of the choices; {}", suggest(&text, choices)));
+        }
+        chosen.copied()
+    }
+
+    pub fn object(&self, name: &str) -> Option<Object<'a, 'f>> {
+        Object::open(self.get(name)?.get(), format!("{}/{name}", self.pointer), self.faults)
+    }
+
+    pub fn list(&self, name: &str, such_as: &str) -> Option<Vec<&'a RawValue>> {
+        let raw = self.get(name)?.get();
+        let list = serde_json::from_str(raw).ok();
+        if list.is_none() {
+            self.fault(name, format!("is {}; write a list, such as {such_as}", kind_of(raw)));
+        }
+        list
+    }
+
+    pub fn base64(&self, name: &str) -> Option<Vec<u8>> {
+        let text = self.text(name)?;
+        match BASE64_STANDARD.decode(&*text) {
+            Ok(bytes) => Some(bytes),
+            Err(_) => {
+                self.fault(
+                    name,
+                    "is not base64; use the standard alphabet with padding, and no `data:` prefix",
+                );
+                None
+            }
+        }
+    }
+}
+
+/// What JSON text holds, in words that fit after "is".
+pub(crate) fn kind_of(json: &str) -> &'static str {
+    match json.trim_start().bytes().next() {
+        Some(b'"') => "a string",
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(b'-' | b'0'..=b'9') => "a number",
+        _ => "not JSON",
+    }
+}
+
+fn suggest(given: &str, known: &[&str]) -> String {
+    let given = clip(given, NAME_SHOWN_MAX_BYTES).to_ascii_lowercase();
+    let distance = |name: &str| strsim::osa_distance(&given, &name.to_ascii_lowercase());
+    match known.iter().min_by_key(|name| distance(name)) {
+        Some(near) if distance(near) <= 2 => format!("did you mean `{near}`?"),
+        _ => format!("there is {}", known.join(", ")),
+    }
+}
+
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Deserialize<'a> for Members<'a> {
+    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'a> Visitor<'a> for MembersVisitor {
+    type Value = Members<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
+        let mut members = Vec::new();
+        while let Some((Text(name), raw)) = map.next_entry()? {
+            members.push((name, raw));
+        }
+        Ok(Members(members))
+    }
+}

@@ -1,0 +1,77 @@
+//! What a failed exchange was: how far it came, and so whether the provider may have taken the request.
+//!
+//! Absent on purpose: the request's URL, headers and body. The text is ours plus the innermost cause,
+//! which speaks of sockets, names and certificates only.
+
+use std::error::Error;
+use std::io;
+use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
+use std::iter::successors;
+
+use recado_core::{Fault, NetworkKind};
+
+pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
+    if error.is_builder() {
+        return Fault::invalid_payload("no request can be made of this data");
+    }
+    let handed_over = !error.is_connect() && !was_never_sent(error);
+    let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error) };
+    let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    Fault { uncertain: handed_over, ..Fault::network(kind, &format!("{}: {cause}", in_words(kind))) }
+}
+
+/// hyper gives a request back untouched when the connection went away before the first byte of it.
+fn was_never_sent(error: &reqwest::Error) -> bool {
+    find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
+}
+
+fn before_hand_over(error: &reqwest::Error) -> NetworkKind {
+    if error.is_dns() {
+        return NetworkKind::Dns;
+    }
+    if error.is_timeout() {
+        return NetworkKind::Timeout;
+    }
+    // `connect(2)` knows none of these, so the connection stood and the handshake on it failed.
+    match find::<io::Error>(error).map(innermost_kind) {
+        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) => NetworkKind::Tls,
+        _ => NetworkKind::Connect,
+    }
+}
+
+fn after_hand_over(error: &reqwest::Error) -> NetworkKind {
+    if error.is_timeout() {
+        return NetworkKind::Timeout;
+    }
+    match find::<hyper::Error>(error) {
+        Some(error) if error.is_parse() => NetworkKind::Protocol,
+        _ => NetworkKind::Dropped,
+    }
+}
+
+fn in_words(kind: NetworkKind) -> &'static str {
+    match kind {
+        NetworkKind::Dns => "the provider's name cannot be resolved",
+        NetworkKind::Connect => "no connection to the provider",
+        NetworkKind::Tls => "no secure connection to the provider",
+        NetworkKind::Timeout => "the provider took too long",
+        NetworkKind::Dropped => "the connection was lost after the request was sent",
+        NetworkKind::Protocol => "the provider's answer is not HTTP",
+    }
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    successors(error.source(), |&cause| cause.source())
+}
+
+fn find<E: Error + 'static>(error: &reqwest::Error) -> Option<&E> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The TLS layer wraps one I/O error in another of no particular kind, out of reach of `source`.
+fn innermost_kind(error: &io::Error) -> ErrorKind {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<io::Error>()) {
+        Some(inner) => innermost_kind(inner),
+        None => error.kind(),
+    }
+}

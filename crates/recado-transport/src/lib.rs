@@ -1,0 +1,62 @@
+//! The far end of the wire.
+//!
+//! A [`Transport`] hands one job to the outside world and brings back an [`Outcome`]: the raw fact,
+//! unjudged. It keeps no state about jobs, retries nothing, and knows nothing of policies or stores.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use recado_core::{Job, Outcome, Payload, Timestamp};
+pub use reqwest::Url;
+
+mod data;
+pub mod http;
+pub mod sandbox;
+pub mod whatsapp;
+
+pub use http::{ConfigError, Http, HttpConfig};
+pub use sandbox::Sandbox;
+pub use whatsapp::{Evolution, EvolutionConfig};
+
+/// One try at one job.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    pub job: &'a Job,
+    /// Which try this is, over the job's whole life; 1 is the first.
+    pub attempt: u32,
+    /// When it started.
+    pub now: Timestamp,
+}
+
+impl Delivery<'_> {
+    /// The same on every attempt, so that the provider can tell a repetition from a new message.
+    pub fn idempotency_key(&self) -> &str {
+        self.job.id.as_str()
+    }
+}
+
+/// Something wrong with a job's `data`, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFault {
+    /// JSON pointer below `data`, such as `/body`.
+    pub pointer: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+/// A way to reach the outside world.
+///
+/// - `send` is called at most once at a time for a job, under a deadline that the caller enforces by
+///   dropping the future; it must be safe to drop at any point.
+/// - It never panics on purpose; a panic costs the job one attempt and nobody else anything.
+/// - A payload that passed `check` may still be unusable: that is `Fault::invalid_payload`.
+#[async_trait]
+pub trait Transport: Send + Sync + fmt::Debug {
+    /// The word that the configuration uses for it.
+    fn name(&self) -> &'static str;
+
+    /// Every fault of `data`, found before the job is accepted.
+    fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>>;
+
+    async fn send(&self, delivery: Delivery<'_>) -> Outcome;
+}

@@ -1,0 +1,86 @@
+//! Every transport against a far end that misbehaves for real.
+
+mod transport {
+    mod data;
+    mod far_end;
+    mod http_answers;
+    mod http_network;
+    mod http_requests;
+    mod sandbox;
+    mod whatsapp;
+
+    use std::time::Duration;
+
+    use recado_core::{
+        BodyHash, CompanyId, Fault, Job, JobId, NewJob, Outcome, Payload, RouteName, Timestamp,
+    };
+    use recado_transport::{Delivery, Transport};
+    use serde_json::Value;
+
+    /// 2026-01-01T00:00:00Z, when every attempt of these tests starts.
+    const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+    /// No test waits longer than this for anything.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn payload(data: &Value) -> Payload {
+        Payload::new(&data.to_string()).expect("JSON")
+    }
+
+    fn job(data: Payload) -> Job {
+        let body_hash = BodyHash::of(&data, &[]).expect("JSON");
+        Job::from(NewJob {
+            id: JobId::new("job-7f3a").expect("a name"),
+            route: RouteName::new("any").expect("a name"),
+            company: CompanyId::new("acme").expect("a name"),
+            data,
+            user_id: None,
+            correlation_id: None,
+            priority: Default::default(),
+            enqueued_at: NOW,
+            due_at: NOW,
+            expires_at: Timestamp::MAX,
+            body_hash,
+        })
+    }
+
+    async fn attempt(transport: &dyn Transport, data: &Value, attempt: u32) -> Outcome {
+        let job = job(payload(data));
+        let sending = transport.send(Delivery { job: &job, attempt, now: NOW });
+        tokio::time::timeout(PATIENCE, sending).await.expect("the transport hangs")
+    }
+
+    async fn send(transport: &dyn Transport, data: &Value) -> Outcome {
+        attempt(transport, data, 1).await
+    }
+
+    async fn fault(transport: &dyn Transport, data: &Value) -> Fault {
+        match send(transport, data).await {
+            Outcome::Failed(fault) => fault,
+            Outcome::Accepted { .. } => panic!("accepted, where a failure was due"),
+        }
+    }
+
+    async fn answer(transport: &dyn Transport, data: &Value) -> Option<Value> {
+        match send(transport, data).await {
+            Outcome::Accepted { answer } => answer.map(|answer| answer.parse().expect("JSON")),
+            Outcome::Failed(fault) => panic!("failed, where a yes was due: {fault:?}"),
+        }
+    }
+
+    /// The pointers of all faults, in order, each checked to come with advice.
+    fn pointers(transport: &dyn Transport, data: &Value) -> Vec<String> {
+        let faults = transport.check(&payload(data)).err().unwrap_or_default();
+        assert!(faults.iter().all(|fault| fault.message.contains("; ")), "no advice in {faults:?}");
+        let mut pointers: Vec<_> = faults.into_iter().map(|fault| fault.pointer).collect();
+        pointers.sort_unstable();
+        pointers
+    }
+
+    /// The one fault's message.
+    fn message(transport: &dyn Transport, data: &Value) -> String {
+        match transport.check(&payload(data)) {
+            Err(faults) if faults.len() == 1 => faults[0].message.clone(),
+            other => panic!("one fault was due for {data}, not {other:?}"),
+        }
+    }
+}

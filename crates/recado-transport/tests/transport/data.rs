@@ -1,0 +1,42 @@
+//! What holds for the data of every transport.
+
+use recado_core::Payload;
+use recado_transport::{Evolution, EvolutionConfig, Http, HttpConfig, Sandbox, Transport, Url};
+
+fn transports() -> Vec<Box<dyn Transport>> {
+    let url: Url = "http://127.0.0.1:9".parse().expect("a URL");
+    let http = Http::new(HttpConfig::new(url.clone())).expect("an Http");
+    let evolution = Evolution::new(EvolutionConfig::new(url, "key")).expect("an Evolution");
+    vec![Box::new(Sandbox), Box::new(http), Box::new(evolution)]
+}
+
+#[test]
+fn data_that_is_not_an_object_is_a_fault_at_the_root() {
+    for transport in transports() {
+        for json in ["[]", "null", "1", "\"x\"", "true", r#"[["ok"], 5]"#] {
+            let faults = transport.check(&Payload::new(json).unwrap()).unwrap_err();
+            assert_eq!(faults.len(), 1, "{}: {json}", transport.name());
+            assert_eq!(faults[0].pointer, "", "{}: {json}", transport.name());
+        }
+    }
+}
+
+#[test]
+fn a_field_given_twice_is_a_fault_because_nobody_knows_which_one_counts() {
+    let given =
+        r#"{"script": ["ok"], "path": "a", "text": "a", "script": ["503"], "path": "b", "text": "b"}"#;
+    for transport in transports() {
+        let faults = transport.check(&Payload::new(given).unwrap()).unwrap_err();
+        let repeated: Vec<_> =
+            faults.iter().filter(|fault| fault.message.contains("more than once")).collect();
+        assert_eq!(repeated.len(), 3, "{}: {faults:?}", transport.name());
+    }
+}
+
+#[test]
+fn nesting_without_end_is_judged_without_overflowing() {
+    let deep = format!(r#"{{"body": {}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
+    for transport in transports() {
+        let _judged = transport.check(&Payload::trusted(deep.clone()));
+    }
+}

@@ -1,0 +1,165 @@
+//! What the network does before, during and instead of an answer.
+
+use std::time::Duration;
+
+use recado_core::{Fault, FaultKind, NetworkKind};
+use recado_transport::{Delivery, Http, HttpConfig, Transport, Url};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::far_end::{Act, FarEnd, answer as answering};
+use super::{NOW, answer, fault, job, payload};
+
+/// Sends data that is full of secrets, and holds the fault to not repeating any of them.
+async fn failing(base_url: Url) -> Fault {
+    let mut config = HttpConfig::new(base_url).with_header("apikey", "SECRET-key");
+    config.connect_timeout = Duration::from_secs(3);
+    let data = json!({
+        "path": "SECRET-path", "query": { "token": "SECRET-query" },
+        "headers": { "X-Trace": "SECRET-header" }, "body": { "cpf": "SECRET-body" },
+    });
+    let fault = fault(&Http::new(config).expect("an Http"), &data).await;
+    assert!(!format!("{fault:?}").contains("SECRET"), "{fault:?}");
+    assert!(!fault.text.trim().is_empty());
+    assert_eq!((fault.status, &fault.code), (None, &None), "nobody answered");
+    fault
+}
+
+fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
+    assert_eq!((fault.kind, fault.uncertain), (FaultKind::Network(kind), uncertain), "{}", fault.text);
+}
+
+async fn misbehaving(act: Act) -> Fault {
+    let far_end = FarEnd::start([act]).await;
+    let fault = failing(far_end.url("/")).await;
+    assert_eq!(far_end.only().body, r#"{"cpf":"SECRET-body"}"#, "the request has to have arrived");
+    fault
+}
+
+#[tokio::test]
+async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
+    let fault = failing("http://provider.invalid/".parse().unwrap()).await;
+    is(&fault, NetworkKind::Dns, false);
+}
+
+#[tokio::test]
+async fn f8_a_refused_port_is_a_connect_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let fault = failing(format!("http://127.0.0.1:{port}/").parse().unwrap()).await;
+    is(&fault, NetworkKind::Connect, false);
+    assert!(fault.text.to_lowercase().contains("refused"), "{}", fault.text);
+}
+
+#[tokio::test]
+async fn tls_against_a_plain_port_is_a_tls_failure() {
+    let far_end = FarEnd::start([]).await;
+    let fault = failing(far_end.url_with("https", "/")).await;
+    is(&fault, NetworkKind::Tls, false);
+    assert_eq!((far_end.tls_hellos(), far_end.seen().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_connection_closed_or_reset_during_the_tls_handshake_is_a_tls_failure() {
+    for reset in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let closing = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            if reset {
+                stream.set_zero_linger().unwrap();
+            } else {
+                let _ = stream.try_read(&mut [0; 16 * 1_024]);
+            }
+        };
+        let (fault, ()) = tokio::join!(failing(url), closing);
+        is(&fault, NetworkKind::Tls, false);
+    }
+}
+
+#[tokio::test]
+async fn f8_a_handshake_that_gets_no_answer_is_a_timeout_and_certainly_unsent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let mut config = HttpConfig::new(url);
+    config.connect_timeout = Duration::from_millis(100);
+    let http = Http::new(config).unwrap();
+    let data = json!({});
+    let (fault, (_held, _)) = tokio::join!(fault(&http, &data), async { listener.accept().await.unwrap() });
+    is(&fault, NetworkKind::Timeout, false);
+}
+
+#[tokio::test]
+async fn a_connection_closed_before_any_answer_is_dropped_and_uncertain() {
+    is(&misbehaving(Act::Cut(String::new())).await, NetworkKind::Dropped, true);
+}
+
+#[tokio::test]
+async fn a_connection_reset_before_any_answer_is_dropped_and_uncertain() {
+    is(&misbehaving(Act::Reset).await, NetworkKind::Dropped, true);
+}
+
+#[tokio::test]
+async fn a_connection_closed_in_the_midst_of_the_headers_is_dropped_and_uncertain() {
+    let fault = misbehaving(Act::Cut("HTTP/1.1 200 OK\r\nContent-Ty".into())).await;
+    is(&fault, NetworkKind::Dropped, true);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_a_protocol_failure_and_uncertain() {
+    for garbage in [
+        "220 smtp.example.com ESMTP\r\n\r\n",
+        "HTTP/1.1 abc Hm\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+    ] {
+        is(&misbehaving(Act::Hang(garbage.into())).await, NetworkKind::Protocol, true);
+    }
+}
+
+#[tokio::test]
+async fn headers_without_end_are_a_protocol_failure() {
+    let headers = format!("HTTP/1.1 200 OK\r\n{}", "X-More: and more\r\n".repeat(100_000));
+    is(&misbehaving(Act::Hang(headers)).await, NetworkKind::Protocol, true);
+}
+
+#[tokio::test]
+async fn a_connection_closed_at_once_is_uncertain_only_if_the_request_went_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            stream.set_zero_linger().unwrap();
+        }
+    });
+    for _ in 0..50 {
+        let fault = failing(url.clone()).await;
+        assert_eq!(fault.uncertain, fault.kind == FaultKind::Network(NetworkKind::Dropped), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pooled_connection_that_died_meanwhile_is_replaced_and_the_request_sent_once() {
+    let closing = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let far_end = FarEnd::start([Act::Cut(closing.into()), answering("200 OK", "", "")]).await;
+    let http = Http::new(HttpConfig::new(far_end.url("/"))).unwrap();
+    answer(&http, &json!({})).await;
+    // Lets the client read the end of the first connection, as it would between two jobs.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    answer(&http, &json!({})).await;
+    assert_eq!((far_end.seen().len(), far_end.connections()), (2, 2));
+}
+
+#[tokio::test]
+async fn the_caller_may_give_up_on_a_slow_provider_and_the_next_job_is_served() {
+    let far_end = FarEnd::start([Act::Hang(String::new()), answering("200 OK", "", "")]).await;
+    let http = Http::new(HttpConfig::new(far_end.url("/"))).unwrap();
+    let job = job(payload(&json!({})));
+    let sending = http.send(Delivery { job: &job, attempt: 1, now: NOW });
+    let gave_up = tokio::time::timeout(Duration::from_millis(200), sending).await;
+    assert!(gave_up.is_err(), "the slow provider answered: {gave_up:?}");
+    assert_eq!(far_end.seen().len(), 1, "the slow provider has to have been asked");
+    answer(&http, &json!({})).await;
+    assert_eq!((far_end.seen().len(), far_end.connections()), (2, 2));
+}
