@@ -1,1 +1,82 @@
-fn main() {}
+//! Set-up, checks and long tests: `cargo xtask help`.
+
+#![expect(clippy::print_stdout, reason = "a command-line tool speaks on standard output")]
+
+mod ci;
+mod licences;
+mod requirements;
+mod setup;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci           everything that must hold before a change lands: set-up, format, lints, tidy, tests
+  setup        installs what the tests need and the machine lacks
+  tidy         dependency direction, licences, file sizes, generated files, requirements
+  kill-loop    kills the server 100 times while it works, and audits what came of every job
+               (KILLS=n for another number; the test suite runs a short one)
+  help         this text
+";
+
+/// A check that failed, in words.
+pub type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let outcome = match command.as_str() {
+        "ci" => ci::run(),
+        "setup" => setup::run(),
+        "tidy" => tidy::run(),
+        "kill-loop" => kill_loop(),
+        "" | "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            println!("there is no command `{other}`\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("\nxtask {command} failed: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn kill_loop() -> Outcome {
+    let kills = std::env::var("KILLS").unwrap_or_else(|_| "100".to_owned());
+    let mut cargo = cargo();
+    cargo
+        .args(["test", "--release", "--package", "recado", "--test", "kill_loop", "--", "--nocapture"])
+        .env("RECADO_KILLS", kills);
+    run("kill loop", &mut cargo)
+}
+
+/// The workspace's folder.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.to_owned(), Path::to_owned)
+}
+
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Runs a command in the open; its failure is ours.
+pub fn run(what: &str, command: &mut Command) -> Outcome {
+    println!("\n── {what}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: cannot run {:?}: {error}", command.get_program())),
+    }
+}

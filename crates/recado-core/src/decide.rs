@@ -96,7 +96,8 @@ fn after_failure(
     (Transition::RetryAt { at, attempt }, audit)
 }
 
-/// The policy's wait; the provider's own word replaces it and is never shortened.
+/// The policy's wait; the provider's own word replaces it and is never shortened. It may be lengthened:
+/// the policy's floor is a promise too.
 pub fn next_delay(
     policy: &Policy,
     retry: u32,
@@ -105,7 +106,7 @@ pub fn next_delay(
     draw: Draw,
 ) -> Duration {
     match retry_after {
-        Some(asked) => asked.max(RETRY_AFTER_MIN),
+        Some(asked) => asked.max(RETRY_AFTER_MIN).max(policy.floor.unwrap_or_default()),
         None => policy.delay(retry, previous, draw),
     }
 }
@@ -118,7 +119,10 @@ pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEv
         None => Reason::or("", format_args!("expired at {} before it was tried", job.expires_at)),
     };
     let failure = ours(Class::Permanent, "EXPIRED", reason, "recado/expired");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now).failure(&failure).reason("The job's time ran out".to_owned());
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason("The job's time ran out".to_owned());
     (bury(Cause::Expired, failure, None, terms, now), audit)
 }
 
@@ -126,7 +130,10 @@ pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEv
 pub fn undeliverable(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
     let reason = Reason::or(why, format_args!("route {} cannot deliver", job.route));
     let failure = ours(Class::Permanent, "ROUTE_UNAVAILABLE", reason, "recado/route-unavailable");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now).failure(&failure).reason(why.to_owned());
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason(failure.reason.to_string());
     (bury(Cause::Permanent, failure, None, terms, now), audit)
 }
 
@@ -161,6 +168,7 @@ pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, d
         let audit = AuditEvent::about(job, AuditKind::Buried, now)
             .failure(&failure)
             .attempt(lost.attempt)
+            .retry_count(retries_made(job))
             .reason(format!("Its worker vanished {crashes} times in a row"));
         return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
     }
@@ -172,6 +180,10 @@ pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, d
     let at = now.plus(pause);
     let audit = audit(AuditKind::LeaseLost).backoff(pause, at).reason("Given back without spending an attempt".to_owned());
     (Transition::Release { at, lost: Some(attempt) }, audit)
+}
+
+fn retries_made(job: &Job) -> u32 {
+    job.progress.attempts_spent.saturating_sub(1)
 }
 
 fn blamed(attempt: Attempt, failure: &Failure) -> Attempt {

@@ -77,6 +77,12 @@ impl Engine {
         Ok(answers.into_iter().map(answer).collect())
     }
 
+    /// Everything wrong with a submission, without taking it in. For callers that have faults of their own
+    /// to report beside these.
+    pub fn faults_of(&self, submission: Submission) -> Vec<(String, String)> {
+        self.prepare(submission, self.now()).err().unwrap_or_default()
+    }
+
     /// Checks everything and reports every fault at once.
     fn prepare(&self, submission: Submission, now: Timestamp) -> Result<NewJob, Vec<(String, String)>> {
         let mut faults = Vec::new();
@@ -146,7 +152,8 @@ impl Engine {
             level.as_deref(),
         ];
         let body_hash = BodyHash::of(&submission.data, &parts)
-            .map_err(|_| fault("/data", "is nested too deeply; give at most 100 levels".to_owned()))
+            // Well-formed JSON that still cannot be read: too deep, half a surrogate pair, a number beyond all bounds.
+            .map_err(|error| fault("/data", format!("cannot be read: {error}")))
             .ok();
         let (Some(id), Some(company), Some(route), Some(priority), Some(body_hash), true) =
             (id, company, route, priority, body_hash, faults.is_empty())

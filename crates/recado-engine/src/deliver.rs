@@ -89,8 +89,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("the transport panicked: {}", text.unwrap_or("no message"))
 }
 
-/// Gives the job back untouched: this process cannot carry it (its route is gone or belongs to workers).
-async fn release(engine: &Inner, lease: &Lease) {
+/// Gives the job back untouched: this process cannot carry it (its route is gone or belongs to workers), or
+/// the worker that asked for it has hung up.
+pub(crate) async fn release(engine: &Inner, lease: &Lease) {
     let transition = Transition::Release { at: lease.job.due_at, lost: None };
     settle_with(engine, lease, transition, None).await;
 }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use recado_core::decide;
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
 use recado_store::{Claim, Extended, Pick, Settled, Settlement};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clock::until;
+use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
 use crate::log;
 use crate::route::Carrier;
@@ -77,7 +79,7 @@ impl Engine {
             for waker in &mut wakers {
                 waker.reset();
             }
-            let (leases, next_at) = self.claim_for_worker(request).await?;
+            let (leases, next_at) = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases);
             }
@@ -97,6 +99,22 @@ impl Engine {
         }
     }
 
+    /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must
+    /// not tear a claim apart: leases that nobody takes go back at once instead of running out.
+    async fn claim_whole(&self, request: &LeaseRequest) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+        let (hand_over, taken) = oneshot::channel();
+        let (engine, request) = (self.clone(), request.clone());
+        self.inner.deliveries.spawn(async move {
+            let claimed = engine.claim_for_worker(&request).await;
+            if let Err(Ok((leases, _))) = hand_over.send(claimed) {
+                for lease in &leases {
+                    release(&engine.inner, lease).await;
+                }
+            }
+        });
+        taken.await.unwrap_or(Err(EngineError::Stopping))
+    }
+
     async fn claim_for_worker(&self, request: &LeaseRequest) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let inner = &self.inner;
         let mut leases = Vec::new();
@@ -111,7 +129,12 @@ impl Engine {
                 worker: request.worker_id.clone(),
                 outlives_process: true,
             };
-            let claimed = inner.store.claim(claim).await?;
+            let claimed = match inner.store.claim(claim).await {
+                Ok(claimed) => claimed,
+                // What is leased already is worth more than the error.
+                Err(_) if !leases.is_empty() => break,
+                Err(error) => return Err(error.into()),
+            };
             next_at = [next_at, claimed.next_at].into_iter().flatten().min();
             for lease in claimed.leases {
                 if lease.job.expires_at <= now {

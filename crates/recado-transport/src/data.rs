@@ -19,8 +19,10 @@ use serde_json::value::RawValue;
 
 use crate::DataFault;
 
-/// Bytes at most that a message repeats of a field's name.
-const NAME_SHOWN_MAX_BYTES: usize = 64;
+/// Faults at most that are told; whoever has more than that needs other help.
+const FAULTS_TOLD_MAX: usize = 100;
+/// Bytes at most of an unknown name that are compared with the known ones.
+const NAME_COMPARED_MAX_BYTES: usize = 64;
 
 /// Runs `reader` over `data`, which has to be an object.
 pub(crate) fn read<'a, T>(
@@ -59,16 +61,16 @@ pub(crate) struct Object<'a, 'f> {
 
 impl<'a, 'f> Object<'a, 'f> {
     fn open(json: &'a str, pointer: String, faults: &'f RefCell<Vec<DataFault>>) -> Option<Self> {
-        match serde_json::from_str::<Members<'a>>(json) {
+        let members = serde_json::from_str::<Members<'a>>(json);
+        let object = Object { pointer, members: Vec::new(), faults };
+        match members {
             Ok(Members(members)) => {
-                let object = Object { pointer, members, faults };
+                let object = Object { members, ..object };
                 object.refuse_repetitions();
                 Some(object)
             }
             Err(_) => {
-                let message =
-                    format!("is {}; write an object, such as {{\"name\": \"value\"}}", kind_of(json));
-                faults.borrow_mut().push(DataFault { pointer, message });
+                object.fault_here(instead(json, "an object"));
                 None
             }
         }
@@ -88,13 +90,19 @@ impl<'a, 'f> Object<'a, 'f> {
 
     /// Notes what is wrong at a JSON pointer below this object, written without its first slash.
     pub fn fault_at(&self, below: &str, message: impl Into<String>) {
-        let pointer = format!("{}/{below}", self.pointer);
-        self.faults.borrow_mut().push(DataFault { pointer, message: message.into() });
+        self.note(format!("{}/{below}", self.pointer), message.into());
     }
 
     /// Notes what is wrong with the object as a whole.
     pub fn fault_here(&self, message: impl Into<String>) {
-        self.faults.borrow_mut().push(DataFault { pointer: self.pointer.clone(), message: message.into() });
+        self.note(self.pointer.clone(), message.into());
+    }
+
+    fn note(&self, pointer: String, message: String) {
+        let mut faults = self.faults.borrow_mut();
+        if faults.len() < FAULTS_TOLD_MAX {
+            faults.push(DataFault { pointer, message });
+        }
     }
 
     /// Refuses every member that is not one of `known`.
@@ -123,7 +131,7 @@ impl<'a, 'f> Object<'a, 'f> {
         match serde_json::from_str::<Text<'a>>(raw) {
             Ok(Text(text)) => Some(text),
             Err(_) => {
-                self.fault(name, format!("is {}; write a string", kind_of(raw)));
+                self.fault(name, instead(raw, "a string"));
                 None
             }
         }
@@ -160,7 +168,7 @@ impl<'a, 'f> Object<'a, 'f> {
         let raw = self.get(name)?.get();
         let list = serde_json::from_str(raw).ok();
         if list.is_none() {
-            self.fault(name, format!("is {}; write a list, such as {such_as}", kind_of(raw)));
+            self.fault(name, format!("{}, such as {such_as}", instead(raw, "a list")));
         }
         list
     }
@@ -180,21 +188,26 @@ impl<'a, 'f> Object<'a, 'f> {
     }
 }
 
-/// What JSON text holds, in words that fit after "is".
-pub(crate) fn kind_of(json: &str) -> &'static str {
-    match json.trim_start().bytes().next() {
+/// What is wrong with JSON text that was to hold something else.
+pub(crate) fn instead(json: &str, wanted: &str) -> String {
+    let kind = match json.trim_start().bytes().next() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",
         Some(b'[') => "a list",
         Some(b't' | b'f') => "a boolean",
         Some(b'n') => "null",
-        Some(b'-' | b'0'..=b'9') => "a number",
-        _ => "not JSON",
+        _ => "a number",
+    };
+    // The one thing that is well formed and yet cannot be read: half of a surrogate pair.
+    if kind == wanted {
+        r"holds a broken \u escape; write the character itself".to_owned()
+    } else {
+        format!("is {kind}; write {wanted}")
     }
 }
 
 fn suggest(given: &str, known: &[&str]) -> String {
-    let given = clip(given, NAME_SHOWN_MAX_BYTES).to_ascii_lowercase();
+    let given = clip(given, NAME_COMPARED_MAX_BYTES).to_ascii_lowercase();
     let distance = |name: &str| strsim::osa_distance(&given, &name.to_ascii_lowercase());
     match known.iter().min_by_key(|name| distance(name)) {
         Some(near) if distance(near) <= 2 => format!("did you mean `{near}`?"),

@@ -3,18 +3,18 @@
 //! A [`Transport`] hands one job to the outside world and brings back an [`Outcome`]: the raw fact,
 //! unjudged. It keeps no state about jobs, retries nothing, and knows nothing of policies or stores.
 
-use std::fmt;
-
-use async_trait::async_trait;
-use recado_core::{Job, Outcome, Payload, Timestamp};
-pub use reqwest::Url;
-
 mod data;
 pub mod http;
 pub mod sandbox;
 pub mod whatsapp;
 
+use std::fmt;
+
+use async_trait::async_trait;
+use recado_core::{Job, Outcome, Payload, Timestamp};
+
 pub use http::{ConfigError, Http, HttpConfig};
+pub use reqwest::Url;
 pub use sandbox::Sandbox;
 pub use whatsapp::{Evolution, EvolutionConfig};
 

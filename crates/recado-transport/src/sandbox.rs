@@ -102,10 +102,10 @@ fn check_script(data: &Object<'_, '_>) {
             Ok(Text(text)) if !text.trim().is_empty() => {}
             Ok(_) => data
                 .fault_at(&name, r#"is empty; write "ok", "timeout", "drop", "panic" or a code and a text"#),
-            Err(_) => {
-                let kind = data::kind_of(entry.get());
-                data.fault_at(&name, format!(r#"is {kind}; write a string, such as "ok" or "503 busy""#));
-            }
+            Err(_) => data.fault_at(
+                &name,
+                format!(r#"{}, such as "503 busy""#, data::instead(entry.get(), "a string")),
+            ),
         }
     }
 }

@@ -1,0 +1,44 @@
+//! What goes over the HTTP API, both ways: one type per message, a file per resource.
+//!
+//! The server writes with these types and the client reads with them, so the two cannot drift apart. JSON
+//! is camelCase, times are RFC 3339 in UTC, durations are whole milliseconds in fields that end in `Ms`.
+//! Names come from the seeds wherever a seed names a thing.
+//!
+//! Requests are [`read`] strictly, and on failure once more field by field, so that a caller hears of every
+//! fault at once.
+//!
+//! Deliberately absent: HTTP. Neither a server nor a client library is known here.
+
+pub mod decisions;
+pub mod dlq;
+pub mod health;
+pub mod jobs;
+pub mod leases;
+pub mod problem;
+pub mod read;
+
+#[cfg(feature = "openapi")]
+mod schema;
+
+pub use problem::{Code, FieldFault, Problem};
+
+/// Items at most on one page of a list.
+pub const PAGE_ITEMS_MAX: u32 = 1_000;
+
+/// Items on a page when the caller names no limit.
+pub const PAGE_ITEMS_DEFAULT: u32 = 100;
+
+/// Jobs at most in one batch.
+pub const BATCH_JOBS_MAX: usize = 10_000;
+
+/// Reports at most in one `POST /v1/leases/settle`.
+pub const SETTLE_REPORTS_MAX: usize = 1_000;
+
+/// Names who acts, for the audit trail.
+pub const ACTOR_HEADER: &str = "x-recado-actor";
+
+/// Characters at most of an actor's name.
+pub const ACTOR_LEN_MAX: usize = 128;
+
+/// The content type of one JSON value a line.
+pub const NDJSON: &str = "application/x-ndjson";

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use recado_core::audit::AuditKind;
 use recado_core::claim::{ClaimDecision, ClaimError, SubmissionFailure, decide};
-use recado_core::{AuditEvent, Cause, Class, Draw, Fault, Policy, Timestamp, rules};
+use recado_core::{AuditEvent, Cause, Class, Draw, Fault, Policy, Timestamp};
 
 use crate::delays::seed_003;
-use crate::given::{NOW, fail_until_buried, middle, minutes, terms};
+use crate::given::{NOW, fail_until_buried, middle, minutes, set, terms};
 
 const PERMANENT: [&str; 5] = [
     "INVALID_PATIENT_DATA",
@@ -23,7 +23,7 @@ fn ask_with(policy: &Policy, error: &str, retry_count: u32, draw: Draw) -> (Clai
         submission_error: error,
         retry_count,
     };
-    decide(&failure, &rules::named("tiss").unwrap(), policy, NOW, draw)
+    decide(&failure, set("tiss"), policy, NOW, draw)
 }
 
 fn ask(error: &str, retry_count: u32) -> ClaimDecision {

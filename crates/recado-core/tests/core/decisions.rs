@@ -5,11 +5,13 @@ use recado_core::decide::{self, RETRY_AFTER_MIN, Terms};
 use recado_core::outcome::NetworkKind;
 use recado_core::{
     Attempt, AttemptResult, Blame, Cause, Class, Draw, Fault, Jitter, Job, Outcome, Payload, Policy,
-    Timestamp, Transition, Verdict, retry_after, rules,
+    Timestamp, Transition, Verdict, retry_after,
 };
 
 use crate::delays::seed_003;
-use crate::given::{DAY, NOW, TOOK, after, attempts, buried, http, job, judged, minutes, secs, smtp, terms};
+use crate::given::{
+    DAY, NOW, TOOK, after, attempts, buried, http, job, judged, minutes, secs, set, smtp, terms,
+};
 
 const ENDED: Timestamp = Timestamp::from_millis(NOW.as_millis() + 40);
 
@@ -31,7 +33,7 @@ fn retried(transition: Transition) -> (Timestamp, Attempt) {
 fn e7_what_the_provider_took_is_delivered() {
     assert_eq!(ENDED, NOW.plus(TOOK));
     let answer = Payload::new(r#"{"id":1}"#).unwrap();
-    let verdict = rules::named("smtp").unwrap().verdict(Outcome::Accepted { answer: Some(answer.clone()) });
+    let verdict = set("smtp").verdict(Outcome::Accepted { answer: Some(answer.clone()) });
     let (transition, _) = after(spent(2), verdict, &attempts(5));
     let Transition::Deliver { attempt, answer: kept } = transition else { panic!("{transition:?}") };
     assert_eq!(kept, Some(answer));

@@ -1,13 +1,14 @@
 //! The situations that the tests start from.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use recado_core::decide::{self, Terms};
 use recado_core::job::remember;
 use recado_core::outcome::enhanced_code;
 use recado_core::{
-    AuditEvent, Blame, Burial, Class, CompanyId, Draw, Failure, Fault, Job, JobId, Lease, LeaseToken,
-    Payload, Policy, Priority, Progress, RouteName, Timestamp, Transition, Verdict, rules,
+    AuditEvent, Blame, Burial, Class, Classifier, CompanyId, Draw, Failure, Fault, Job, JobId, Lease,
+    LeaseToken, Payload, Policy, Priority, Progress, RouteName, Timestamp, Transition, Verdict, rules,
 };
 
 /// The instant of seed 003's log line.
@@ -46,11 +47,10 @@ pub fn job() -> Job {
 }
 
 /// The lease under which a job makes its next attempt, as a store hands it out.
-pub fn lease(mut job: Job) -> Lease {
-    job.progress.attempts_started += 1;
+pub fn lease(job: Job) -> Lease {
     Lease {
         token: LeaseToken(7),
-        attempt: job.progress.attempts_started,
+        attempt: job.progress.attempts_started + 1,
         claimed_at: NOW,
         expires_at: NOW.plus(secs(30)),
         job,
@@ -83,8 +83,15 @@ pub fn sandbox(code: &str, text: &str) -> Fault {
     Fault { status, ..smtp(code, text) }
 }
 
-pub fn classify(set: &str, fault: Fault) -> Failure {
-    rules::named(set).unwrap().classify(fault)
+/// The built-in rule set of that name, compiled once for all tests.
+pub fn set(name: &str) -> &'static Classifier {
+    static SETS: LazyLock<Vec<Classifier>> =
+        LazyLock::new(|| rules::NAMES.map(|name| rules::named(name).unwrap()).into());
+    SETS.iter().find(|set| set.name == name).unwrap()
+}
+
+pub fn classify(name: &str, fault: Fault) -> Failure {
+    set(name).classify(fault)
 }
 
 pub fn judged(set: &str, fault: Fault) -> Verdict {
@@ -120,21 +127,26 @@ pub fn buried(transition: Transition) -> Burial {
     }
 }
 
+/// The job once `transition` has happened, as every store steps it.
+pub fn stepped(mut job: Job, transition: &Transition) -> Job {
+    job.progress = transition.step(job.progress);
+    if let Transition::RetryAt { attempt, .. } = transition {
+        remember(&mut job.attempts, attempt.clone());
+    }
+    job
+}
+
 /// A job that fails the same way until it is buried: the waits in between, and its end.
 pub fn fail_until_buried(fault: &Fault, set: &str, terms: &Terms, draw: Draw) -> (Vec<Duration>, Burial) {
     let (mut job, mut now, mut waits) = (job(), NOW, Vec::new());
     loop {
         let lease = lease(job);
-        match decide::after_attempt(&lease, judged(set, fault.clone()), terms, now, now, draw).0 {
-            Transition::RetryAt { at, attempt } => {
-                waits.push(at.since(now));
-                assert!(waits.len() < 100, "it is never buried");
-                job = lease.job;
-                job.progress.attempts_spent += 1;
-                remember(&mut job.attempts, attempt);
-                now = at;
-            }
-            other => return (waits, buried(other)),
-        }
+        let (transition, _) =
+            decide::after_attempt(&lease, judged(set, fault.clone()), terms, now, now, draw);
+        let Transition::RetryAt { at, .. } = transition else { return (waits, buried(transition)) };
+        waits.push(at.since(now));
+        assert!(waits.len() < 100, "it is never buried");
+        job = stepped(lease.job, &transition);
+        now = at;
     }
 }

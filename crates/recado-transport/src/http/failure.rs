@@ -32,9 +32,10 @@ fn before_hand_over(error: &reqwest::Error) -> NetworkKind {
     if error.is_timeout() {
         return NetworkKind::Timeout;
     }
-    // `connect(2)` knows none of these, so the connection stood and the handshake on it failed.
+    let secured = error.url().is_some_and(|url| url.scheme() == "https");
     match find::<io::Error>(error).map(innermost_kind) {
-        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) => NetworkKind::Tls,
+        // The connection stood, and the handshake on it failed.
+        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if secured => NetworkKind::Tls,
         _ => NetworkKind::Connect,
     }
 }

@@ -137,8 +137,7 @@ fn query<'a>(data: &Object<'a, '_>) -> Vec<(String, Cow<'a, str>)> {
         let value = match raw.get().as_bytes().first() {
             Some(b'"') => query.text(name)?,
             Some(b'[' | b'{') => {
-                let kind = data::kind_of(raw.get());
-                query.fault(name, format!("is {kind}; write a string, a number, true or false"));
+                query.fault(name, data::instead(raw.get(), "a string, a number, true or false"));
                 return None;
             }
             _ => Cow::Borrowed(raw.get()),

@@ -36,7 +36,27 @@ fn a_field_given_twice_is_a_fault_because_nobody_knows_which_one_counts() {
 #[test]
 fn nesting_without_end_is_judged_without_overflowing() {
     let deep = format!(r#"{{"body": {}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
-    for transport in transports() {
-        let _judged = transport.check(&Payload::trusted(deep.clone()));
+    let judged = |transport: &dyn Transport| transport.check(&Payload::new(&deep).unwrap()).is_ok();
+    let verdicts: Vec<_> =
+        transports().iter().map(|transport| (transport.name(), judged(&**transport))).collect();
+    assert_eq!(verdicts, [("sandbox", true), ("http", true), ("whatsapp", false)]);
+}
+
+#[test]
+fn half_a_surrogate_pair_is_named_as_what_it_is() {
+    for json in [r#"{"\ud800": 1}"#, r#"{"script": ["\ud800"], "path": "\ud800", "text": "\ud800"}"#] {
+        for transport in transports() {
+            let faults = transport.check(&Payload::new(json).unwrap()).unwrap_err();
+            let named = faults.iter().filter(|fault| fault.message.contains("broken \\u escape")).count();
+            assert_eq!(named, 1, "{}: {faults:?}", transport.name());
+        }
     }
+}
+
+#[test]
+fn no_more_faults_are_told_than_anybody_reads() {
+    let many: Vec<_> = (0..10_000).map(|n| format!(r#""unknown-{n}": 1"#)).collect();
+    let faults =
+        transports()[1].check(&Payload::new(&format!("{{{}}}", many.join(","))).unwrap()).unwrap_err();
+    assert_eq!(faults.len(), 100);
 }

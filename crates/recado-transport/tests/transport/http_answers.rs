@@ -73,14 +73,18 @@ async fn an_error_body_without_end_is_read_for_2_kib_only() {
 
 #[tokio::test]
 async fn an_error_text_is_cut_between_characters() {
-    let fault = refused(answering("500 Oops", "", &format!("x{}", "é".repeat(2_000)))).await;
-    assert_eq!(&*fault.text, format!("x{}", "é".repeat(1_023)));
+    for (letter, count) in [("é", 1_023), ("€", 682), ("😀", 511)] {
+        let fault = refused(answering("500 Oops", "", &format!("x{}", letter.repeat(2_000)))).await;
+        assert_eq!(&*fault.text, format!("x{}", letter.repeat(count)));
+    }
 }
 
 #[tokio::test]
-async fn a_success_body_cut_short_is_still_a_yes() {
-    let cut = Act::Cut("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{\"id\":".into());
-    assert_eq!(answered(cut).await, None);
+async fn a_success_body_cut_short_is_still_a_yes_and_no_part_of_it_is_taken_for_the_whole() {
+    for part in ["{\"id\":", "12", ""] {
+        let cut = Act::Cut(format!("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{part}"));
+        assert_eq!(answered(cut).await, None, "{part}");
+    }
 }
 
 #[tokio::test]

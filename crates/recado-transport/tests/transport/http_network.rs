@@ -5,6 +5,7 @@ use std::time::Duration;
 use recado_core::{Fault, FaultKind, NetworkKind};
 use recado_transport::{Delivery, Http, HttpConfig, Transport, Url};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::far_end::{Act, FarEnd, answer as answering};
@@ -124,18 +125,27 @@ async fn headers_without_end_are_a_protocol_failure() {
     is(&misbehaving(Act::Hang(headers)).await, NetworkKind::Protocol, true);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_closed_at_once_is_uncertain_only_if_the_request_went_out() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            stream.set_zero_linger().unwrap();
+    for reset in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if reset {
+                    stream.set_zero_linger().unwrap();
+                }
+            }
+        });
+        for _ in 0..100 {
+            let fault = failing(url.clone()).await;
+            assert!(
+                !fault.uncertain || !fault.text.contains("not ready"),
+                "hyper gave it back unsent: {fault:?}"
+            );
+            let kind = if fault.uncertain { NetworkKind::Dropped } else { NetworkKind::Connect };
+            is(&fault, kind, fault.uncertain);
         }
-    });
-    for _ in 0..50 {
-        let fault = failing(url.clone()).await;
-        assert_eq!(fault.uncertain, fault.kind == FaultKind::Network(NetworkKind::Dropped), "{fault:?}");
     }
 }
 
@@ -162,4 +172,21 @@ async fn the_caller_may_give_up_on_a_slow_provider_and_the_next_job_is_served() 
     assert_eq!(far_end.seen().len(), 1, "the slow provider has to have been asked");
     answer(&http, &json!({})).await;
     assert_eq!((far_end.seen().len(), far_end.connections()), (2, 2));
+}
+
+#[tokio::test]
+async fn an_answer_given_before_the_whole_request_was_read_is_heard() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http =
+        Http::new(HttpConfig::new(format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap()))
+            .unwrap();
+    let refusing = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let read = stream.read(&mut [0; 512]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig").await.unwrap();
+        (read, stream)
+    };
+    let data = json!({ "body": "x".repeat(16 * 1_024 * 1_024) });
+    let (fault, (read, _held)) = tokio::join!(fault(&http, &data), refusing);
+    assert_eq!((read, fault.status, &*fault.text), (512, Some(413), "big"));
 }

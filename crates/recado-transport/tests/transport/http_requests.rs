@@ -81,6 +81,30 @@ async fn bytes_are_sent_as_bytes_with_the_type_that_the_job_gives_them() {
 }
 
 #[tokio::test]
+async fn a_content_type_that_the_provider_configures_goes_for_every_body() {
+    let far_end = FarEnd::start([answering("200 OK", "", "")]).await;
+    let config = HttpConfig::new(far_end.url("/")).with_header("Content-Type", "application/vnd.api+json");
+    let http = Http::new(config).unwrap();
+    answer(&http, &json!({ "body": {} })).await;
+    assert_eq!(far_end.only().header("content-type").as_deref(), Some("application/vnd.api+json"));
+    assert_eq!(pointers(&http, &json!({ "headers": { "content-type": "x" } })), ["/headers/content-type"]);
+}
+
+#[test]
+fn a_proxy_in_the_environment_is_not_used() {
+    // Nobody listens on port 1, so whoever goes through it fails.
+    let test = "transport::http_requests::without_a_word_about_it_a_post_goes_to_the_base_url_itself";
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let run = again
+        .args(["--exact", test])
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("http_proxy", "http://127.0.0.1:1");
+    let output = run.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
 async fn every_attempt_carries_the_same_idempotency_key() {
     let far_end = FarEnd::start((0..3).map(|_| answering("503 Busy", "", ""))).await;
     let http = http_at(far_end.url("/").as_str());
@@ -203,7 +227,7 @@ async fn headers_cannot_be_smuggled_in_through_names_or_values() {
 #[test]
 fn every_fault_is_named_at_once() {
     let data = json!({
-        "metod": "GET", "method": "TRACE", "path": "../x?y", "query": { "list": [1], "fine": 1, "a/b": {} },
+        "metod": "GET", "method": "TRACE", "path": "../x?y", "query": { "list": [1], "fine": 1, "a/b~": {} },
         "headers": { "Host": "x", "X-A": 7, "x-b": "1", "X-B": "2" }, "body": {}, "bodyBase64": "***",
     });
     let expected = [
@@ -216,7 +240,7 @@ fn every_fault_is_named_at_once() {
         "/metod",
         "/path",
         "/path",
-        "/query/a~1b",
+        "/query/a~1b~0",
         "/query/list",
     ];
     assert_eq!(pointers(&http(), &data), expected);

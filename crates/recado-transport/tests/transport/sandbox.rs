@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use recado_core::{Fault, FaultKind, NetworkKind, Outcome};
-use recado_transport::{Sandbox, Transport};
+use recado_transport::{Delivery, Sandbox, Transport};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{answer, attempt, fault, message, payload, pointers};
+use super::{NOW, answer, attempt, fault, job, message, payload, pointers};
 
 async fn scripted(entry: &str) -> Fault {
     fault(&Sandbox, &json!({ "script": [entry] })).await
@@ -103,6 +103,14 @@ async fn latency_delays_each_attempt_and_a_timeout_waits_no_longer_than_that() {
         let waited = start.elapsed().as_millis();
         assert!((waited_ms..=waited_ms + 1).contains(&waited), "{data} took {waited} ms");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_latency_holds_an_attempt_up_for_more_than_ten_minutes() {
+    let job = job(payload(&json!({ "latencyMs": u64::MAX })));
+    let start = Instant::now();
+    Sandbox.send(Delivery { job: &job, attempt: 1, now: NOW }).await;
+    assert!((600_000..=600_001).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const SENT: &str = r#"{"key":{"remoteJid":"5511987654321@s.whatsapp.net","fromMe
     "message":{"conversation":"Oi"},"messageTimestamp":"1717689097","status":"PENDING","error":null}"#;
 
 fn evolution_at(far_end: &FarEnd) -> Evolution {
-    let mut config = EvolutionConfig::new(far_end.url("/evo"), "SECRET-key");
+    let mut config = EvolutionConfig::new(far_end.url("/evo/"), "SECRET-key");
     config.instance = Some("loja".to_owned());
     Evolution::new(config).expect("an Evolution")
 }

@@ -1,0 +1,314 @@
+//! From files, variables and flags to what the engine needs.
+//!
+//! ```text
+//! built-in ◀ recado.toml ◀ [environments.<name>] ◀ RECADO_… variables ◀ flags
+//!    tree (every value knows where it stands) ─▶ Raw (what it says) ─▶ Config (what it means)
+//! ```
+//!
+//! Reading order: [`tree`], [`reader`], [`raw`], [`resolve`], [`routes`]. [`show`] writes a configuration
+//! out again, [`template`] the commented default. Every fault is told at once, each at its line, with what
+//! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
+
+pub mod fault;
+mod raw;
+mod reader;
+mod resolve;
+mod routes;
+mod rules;
+pub mod show;
+pub mod template;
+mod tree;
+pub mod units;
+pub mod variables;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_engine::{Route, Routes, Settings};
+use recado_store::Retention;
+use recado_store_embedded::EmbeddedOptions;
+use recado_transport::{Transport, Url};
+
+use crate::catalogue::{BuiltIn, Environment, Kind};
+use fault::{Fault, Faults, Place, Source, suggestion};
+use reader::FaultList;
+use tree::{Node, Table, Text, Value};
+use variables::Variables;
+
+pub use rules::OwnRule;
+
+/// Looked for in the working directory when nobody names a file.
+pub const FILE_NAME: &str = "recado.toml";
+
+/// All that a process was told, resolved.
+#[derive(Debug)]
+pub struct Config {
+    pub environment: Environment,
+    /// Nobody chose the environment.
+    pub environment_by_default: bool,
+    /// The file that was read, as the user would name it.
+    pub file: Option<String>,
+    pub server: Server,
+    pub store: Store,
+    pub engine: EngineTimes,
+    pub retention: Retention,
+    pub dead_letter_ttl: Duration,
+    pub log: Log,
+    pub sandbox_enabled: bool,
+    pub providers: BTreeMap<String, Provider>,
+    pub routes: Vec<RouteConfig>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub listen: SocketAddr,
+    pub token: Option<Secret>,
+    pub max_body_bytes: u64,
+    /// Names besides its own address that requests may address it by.
+    pub allowed_hosts: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    pub data_dir: PathBuf,
+    pub reserve_bytes: u64,
+    pub max_size_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineTimes {
+    pub lease: Duration,
+    pub stop_grace: Duration,
+    pub job_ttl: Duration,
+    /// A job whose holder vanished this many times in a row is poison.
+    pub poison_after: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    pub level: Level,
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Level {
+    pub const WORDS: [(&'static str, Level); 5] = [
+        ("info", Level::Info),
+        ("error", Level::Error),
+        ("warn", Level::Warn),
+        ("debug", Level::Debug),
+        ("trace", Level::Trace),
+    ];
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people on a terminal, for machines elsewhere.
+    Auto,
+    Json,
+    Human,
+}
+
+impl LogFormat {
+    pub const WORDS: [(&'static str, LogFormat); 3] =
+        [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("human", LogFormat::Human)];
+}
+
+/// Text that is used and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What a breaker and limits guard, and how it is reached.
+#[derive(Debug)]
+pub struct Provider {
+    pub kind: Kind,
+    /// Where it is, and how that may be shown.
+    pub url: Option<(Url, String)>,
+    pub headers: Vec<(String, Secret)>,
+    pub connect_timeout: Option<Duration>,
+    pub concurrency: Option<usize>,
+    pub instance: Option<String>,
+    pub api_key: Option<Secret>,
+    /// Carries the jobs of every route that uses it; absent without an address.
+    pub transport: Option<Arc<dyn Transport>>,
+}
+
+/// A route, and what its author said about it.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    pub route: Route,
+    pub kind: Kind,
+    pub classifier: &'static str,
+    pub own_rules: Vec<OwnRule>,
+    pub built_in: Option<&'static BuiltIn>,
+}
+
+/// Where to look for settings. The caller has read files, environment and arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    pub file: Option<Source>,
+    pub variables: Variables,
+    pub flags: Flags,
+}
+
+/// What the command line says, each under the name of its flag.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    pub environment: Option<Environment>,
+    pub listen: Option<String>,
+    pub store: Option<String>,
+    pub data_dir: Option<String>,
+}
+
+impl Config {
+    /// Resolves everything, or tells all that is wrong.
+    pub fn load(inputs: &Inputs) -> Result<Config, Faults> {
+        let (environment, by_default) = environment(inputs)?;
+        let mut config = resolve_for(inputs, environment, true)?;
+        config.environment_by_default = by_default;
+        Ok(config)
+    }
+
+    /// Checks the other environment of a file too, as far as that is possible from here: variables that
+    /// are set only there are taken as given.
+    pub fn check_elsewhere(inputs: &Inputs, environment: Environment) -> Result<(), Faults> {
+        resolve_for(inputs, environment, false).map(drop)
+    }
+
+    pub fn settings(&self, node: impl Into<Box<str>>) -> Settings {
+        Settings {
+            node: node.into(),
+            lease: self.engine.lease,
+            stop_grace: self.engine.stop_grace,
+            retention: self.retention.clone(),
+            job_ttl: self.engine.job_ttl,
+            dead_letter_ttl: self.dead_letter_ttl,
+            crashes_max: self.engine.poison_after,
+        }
+    }
+
+    pub fn routes(&self) -> Routes {
+        Routes::new(self.routes.iter().map(|config| config.route.clone()))
+    }
+
+    pub fn route(&self, name: &str) -> Option<&RouteConfig> {
+        self.routes.iter().find(|config| config.route.name.as_str() == name)
+    }
+
+    pub fn embedded(&self) -> EmbeddedOptions {
+        EmbeddedOptions {
+            dir: self.store.data_dir.clone(),
+            reserve_bytes: self.store.reserve_bytes,
+            max_bytes: self.store.max_size_bytes,
+        }
+    }
+}
+
+/// Which environment this is, and whether that is only the default.
+fn environment(inputs: &Inputs) -> Result<(Environment, bool), Faults> {
+    if let Some(environment) = inputs.flags.environment {
+        return Ok((environment, false));
+    }
+    match inputs.variables.get("RECADO_ENV").filter(|said| !said.is_empty()) {
+        None => Ok((Environment::Development, true)),
+        Some(said) => Environment::parse(said).map(|environment| (environment, false)).ok_or_else(|| {
+            let advice = suggestion(said, Environment::ALL.map(Environment::as_str), "ones");
+            let message = format!("there is no environment `{said}`; {advice}");
+            let fault = Fault { place: Place::Variable("RECADO_ENV".to_owned()), path: String::new(), message };
+            Faults::new(inputs.file.clone().unwrap_or_default(), vec![fault])
+        }),
+    }
+}
+
+fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: bool) -> Result<Config, Faults> {
+    let mut source = inputs.file.clone().unwrap_or_default();
+    let mut settings = match inputs.file.as_ref().map(tree::parse) {
+        None => Table::default(),
+        Some(Ok(table)) => table,
+        Some(Err(list)) => return Err(Faults::new(source, list)),
+    };
+    source.hidden = settings.secrets(&source);
+    if let Some(overlay) = settings.get_table("environments").and_then(|all| all.get_table(environment.as_str())) {
+        let overlay = overlay.clone();
+        settings.overlay(overlay);
+    }
+    let known = resolve::known_names(&settings);
+    settings.overlay(variables::settings(&inputs.variables, &known));
+    settings.overlay(flags(&inputs.flags));
+
+    let unset = settings.expand(&|name| inputs.variables.get(name).cloned());
+    let faults = FaultList::default();
+    let raw = raw::read(&settings, &faults);
+    let mut config = resolve::resolve(raw, environment, &faults);
+    config.file = inputs.file.as_ref().map(|file| file.name.clone());
+    let mut list = faults.into_inner();
+    // A value that is not known yet has no further faults.
+    list.retain(|fault| !unset.iter().any(|unset| unset.place == fault.place));
+    if variables_are_set {
+        list.extend(unset);
+    }
+    if list.is_empty() { Ok(config) } else { Err(Faults::new(source, list)) }
+}
+
+fn flags(flags: &Flags) -> Table {
+    let mut table = Table::default();
+    let said: [(&'static str, &[&str], _); 3] = [
+        ("--listen", &["server", "listen"], &flags.listen),
+        ("--store", &["store", "url"], &flags.store),
+        ("--data-dir", &["store", "data_dir"], &flags.data_dir),
+    ];
+    for (flag, path, text) in said {
+        if let Some(text) = text {
+            let value = Value::Text(Text { text: text.clone(), written: None, loose: true });
+            table.put(path, Node { place: Place::Flag(flag), value });
+        }
+    }
+    table
+}
+
+/// Finds the file to read: the one that was named, or `recado.toml` here.
+pub fn find_file(named: Option<&Path>, variables: &Variables) -> Result<Option<Source>, String> {
+    let by_variable = variables.get("RECADO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let (path, must_exist) = match (named, by_variable) {
+        (Some(path), _) => (path.to_owned(), true),
+        (None, Some(path)) => (path, true),
+        (None, None) => (PathBuf::from(FILE_NAME), false),
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(Source { name: path.display().to_string(), text, hidden: Vec::new() })),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(format!(
+            "there is no file {}; name another with --config, or write one with `recado config init`",
+            path.display()
+        )),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,156 @@
+//! What is wrong with a configuration, shown at the place where somebody wrote it.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Where a setting comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Bytes of the file.
+    File { start: usize, end: usize },
+    /// An environment variable.
+    Variable(String),
+    /// A command-line flag.
+    Flag(&'static str),
+    /// Nobody wrote it.
+    Nowhere,
+}
+
+impl Place {
+    pub fn file(span: Range<usize>) -> Self {
+        Place::File { start: span.start, end: span.end }
+    }
+}
+
+/// A setting somebody wrote: its value, the key it goes by and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct At<T> {
+    pub value: T,
+    pub path: String,
+    pub place: Place,
+}
+
+impl<T> At<T> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At { value: change(self.value), path: self.path, place: self.place }
+    }
+
+    pub fn fault(&self, message: impl Into<String>) -> Fault {
+        Fault { place: self.place.clone(), path: self.path.clone(), message: message.into() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub place: Place,
+    /// The key, such as `routes.email.timeout`; empty for what is no setting.
+    pub path: String,
+    /// What is wrong and what to write instead. It repeats no secret.
+    pub message: String,
+}
+
+/// A file of settings, as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// As the user would name it.
+    pub name: String,
+    pub text: String,
+    /// Bytes that are not shown: secrets.
+    pub hidden: Vec<Range<usize>>,
+}
+
+/// Everything that is wrong, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    pub source: Source,
+    pub list: Vec<Fault>,
+}
+
+impl Faults {
+    pub fn new(source: Source, mut list: Vec<Fault>) -> Self {
+        list.sort_by(|a, b| a.place.cmp(&b.place));
+        list.dedup();
+        Faults { source, list }
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, fault) in self.list.iter().enumerate() {
+            if at > 0 {
+                writeln!(f)?;
+            }
+            self.source.show(fault, f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    fn show(&self, fault: &Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "error: {}", fault.message)?;
+        let path = if fault.path.is_empty() { String::new() } else { format!("  {}", fault.path) };
+        match &fault.place {
+            Place::File { start, end } => {
+                let spot = self.spot(*start, *end);
+                let gutter = spot.line.to_string().len();
+                writeln!(f, "{:gutter$}--> {}:{}:{}{path}", "", self.name, spot.line, spot.column)?;
+                writeln!(f, "{:gutter$} |", "")?;
+                writeln!(f, "{} | {}", spot.line, spot.text)?;
+                writeln!(f, "{:gutter$} | {:indent$}{:^<marks$}", "", "", "", indent = spot.column - 1, marks = spot.marks)
+            }
+            Place::Variable(name) => writeln!(f, " --> ${name}{path}"),
+            Place::Flag(flag) => writeln!(f, " --> {flag}{path}"),
+            Place::Nowhere if path.is_empty() => Ok(()),
+            Place::Nowhere => writeln!(f, " -->{path}"),
+        }
+    }
+
+    fn spot(&self, start: usize, end: usize) -> Spot {
+        let text = &self.text;
+        let start = text.floor_char_boundary(start.min(text.len()));
+        let end = text.floor_char_boundary(end.clamp(start, text.len()));
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[line_start..].find('\n').map_or(text.len(), |at| line_start + at);
+        let shown = |c: char| if c.is_control() { ' ' } else { c };
+        let line = text[line_start..line_end].trim_end_matches('\r').char_indices().map(|(at, c)| {
+            let at = line_start + at;
+            if self.hidden.iter().any(|hidden| hidden.contains(&at)) { '*' } else { shown(c) }
+        });
+        Spot {
+            line: text[..start].matches('\n').count() + 1,
+            column: text[line_start..start].chars().count() + 1,
+            marks: text[start..end.min(line_end).max(start)].chars().count().max(1),
+            text: line.collect(),
+        }
+    }
+}
+
+/// One line of the file, and the part of it that is meant.
+struct Spot {
+    line: usize,
+    column: usize,
+    marks: usize,
+    text: String,
+}
+
+/// ` did you mean …?` for a word that is close to one of the known ones.
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());
+    let nearest = known.into_iter().map(|candidate| (distance(candidate), candidate)).min_by_key(|(far, _)| *far);
+    nearest.filter(|(far, candidate)| *far <= (candidate.len() / 3).clamp(1, 4)).map(|(_, candidate)| candidate)
+}
+
+/// `did you mean …?` when a known word is close, and all of them when none is.
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone, kind: &str) -> String {
+    match closest(word, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let all: Vec<_> = known.into_iter().collect();
+            format!("known {kind}: {}", all.join(", "))
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What the configuration says, every key optional and in its place. Nothing is decided here.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use recado_core::classify::{Blame, Class};
+use recado_core::policy::DELAY_MAX;
+use recado_core::{CapApplies, Jitter, NetworkKind};
+
+use super::fault::At;
+use super::reader::{FaultList, Section, Setting};
+use super::tree::Table;
+use super::{Level, LogFormat};
+use crate::catalogue::{Environment, Kind};
+
+pub struct Raw {
+    pub listen: Option<At<String>>,
+    pub token: Option<At<String>>,
+    pub max_body_bytes: Option<At<u64>>,
+    pub allowed_hosts: Option<At<Vec<At<String>>>>,
+    pub store_url: Option<At<String>>,
+    pub data_dir: Option<At<String>>,
+    pub reserve_bytes: Option<At<u64>>,
+    pub max_size_bytes: Option<At<u64>>,
+    pub lease: Option<At<Duration>>,
+    pub stop_grace: Option<At<Duration>>,
+    pub job_ttl: Option<At<Duration>>,
+    pub poison_after: Option<At<u64>>,
+    pub ended_max_age: Option<At<Duration>>,
+    pub ended_max_count: Option<At<u64>>,
+    pub dlq_ttl: Option<At<Duration>>,
+    pub log_level: Option<At<Level>>,
+    pub log_format: Option<At<LogFormat>>,
+    pub sandbox: Option<At<bool>>,
+    pub providers: Vec<(String, RawProvider)>,
+    pub routes: Vec<(String, RawRoute)>,
+}
+
+pub struct RawProvider {
+    pub here: At<()>,
+    pub transport: Option<At<Kind>>,
+    pub url: Option<At<(String, Option<String>)>>,
+    pub headers: Vec<(String, At<String>)>,
+    pub connect_timeout: Option<At<Duration>>,
+    pub concurrency: Option<At<u64>>,
+    pub instance: Option<At<String>>,
+    pub api_key: Option<At<String>>,
+}
+
+pub struct RawRoute {
+    pub here: At<()>,
+    pub provider: Option<At<String>>,
+    pub transport: Option<At<Kind>>,
+    pub policy: Option<RawPolicy>,
+    pub timeout: Option<At<Duration>>,
+    pub classifier: Option<At<&'static str>>,
+    pub classify: Option<At<Vec<RawRule>>>,
+}
+
+pub struct RawPolicy {
+    pub here: At<()>,
+    pub base: Option<At<Duration>>,
+    pub factor: Option<At<f64>>,
+    pub cap: Option<At<Duration>>,
+    pub jitter: Option<At<Jitter>>,
+    pub cap_applies: Option<At<CapApplies>>,
+    pub floor: Option<At<Duration>>,
+    pub ceiling: Option<At<Duration>>,
+    pub max_attempts: Option<At<u64>>,
+    pub schedule: Option<At<Vec<Duration>>>,
+}
+
+pub struct RawRule {
+    pub here: At<()>,
+    pub code: Option<At<String>>,
+    pub name: Option<At<String>>,
+    pub enhanced: Option<At<String>>,
+    pub status: Option<Vec<At<String>>>,
+    pub text: Option<At<String>>,
+    pub regex: Option<At<String>>,
+    pub network: Option<At<Option<NetworkKind>>>,
+    pub class: Option<At<Class>>,
+    pub blame: Option<At<Blame>>,
+}
+
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+const fn secs(low: u64, high: u64) -> RangeInclusive<Duration> {
+    Duration::from_secs(low)..=Duration::from_secs(high)
+}
+
+const HOUR_SECS: u64 = 60 * 60;
+const YEAR_SECS: u64 = 366 * 24 * HOUR_SECS;
+
+/// Any delay that a policy may name.
+const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=DELAY_MAX;
+
+/// Reads a merged tree. Faults go to the list; what could not be read is absent.
+pub fn read(table: &Table, faults: &FaultList) -> Raw {
+    let root = Section::root(table, faults);
+    let none = Table::default();
+    let at = |key: &'static str| {
+        root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults))
+    };
+    let (server, store, engine) = (at("server"), at("store"), at("engine"));
+    let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
+    let raw = Raw {
+        listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
+        token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
+        max_body_bytes: server.get("max_body", |it| it.size(KIB..=GIB)),
+        allowed_hosts: server
+            .get("allowed_hosts", |it| it.list("[\"recado.example.com\"]", |it| it.text("\"recado.example.com\""))),
+        store_url: store.get("url", |it| it.text("\"redis://127.0.0.1:6379\"")),
+        data_dir: store.get("data_dir", |it| it.text("\"./recado-data\"")),
+        reserve_bytes: store.get("reserve", |it| it.size(0..=1024 * GIB)),
+        max_size_bytes: store.get("max_size", |it| it.size(1024 * KIB..=8_000 * 1024 * GIB)),
+        lease: engine.get("lease", |it| it.duration(secs(1, HOUR_SECS))),
+        stop_grace: engine.get("stop_grace", |it| it.duration(secs(0, HOUR_SECS))),
+        job_ttl: engine.get("job_ttl", |it| it.duration(secs(1, YEAR_SECS))),
+        poison_after: engine.get("poison_after", |it| it.count(1..=100)),
+        ended_max_age: retention.get("ended_max_age", |it| it.duration(Duration::ZERO..=3650 * DAY)),
+        ended_max_count: retention.get("ended_max_count", |it| it.count(0..=1_000_000_000)),
+        dlq_ttl: dlq.get("ttl", |it| it.duration(secs(60, 10 * YEAR_SECS))),
+        log_level: log.get("level", |it| it.choice("level", &Level::WORDS)),
+        log_format: log.get("format", |it| it.choice("format", &LogFormat::WORDS)),
+        sandbox: sandbox.get("enabled", Setting::switch),
+        providers: root.named("providers", provider),
+        routes: root.named("routes", route),
+    };
+    for section in [server, store, engine, retention, dlq, log, sandbox] {
+        section.close();
+    }
+    environments(&root);
+    root.close();
+    raw
+}
+
+/// The overlays have been laid over already; here only their names are checked.
+fn environments(root: &Section<'_>) {
+    let names = root.named("environments", |it| it.section().map(|section| section.here(())));
+    for (name, here) in names {
+        if Environment::parse(&name).is_none() {
+            let words = Environment::ALL.map(Environment::as_str);
+            let advice = super::fault::suggestion(&name, words, "ones");
+            root.fault(here.fault(format!("there is no environment `{name}`; {advice}")));
+        }
+    }
+}
+
+fn provider(setting: Setting<'_>) -> Option<RawProvider> {
+    let section = setting.section()?;
+    let raw = RawProvider {
+        here: section.here(()),
+        transport: section.get("transport", kind),
+        url: section.get("url", |it| it.text_and_written("\"https://api.example.com\"")),
+        headers: section.named("headers", |it| it.text("\"Bearer ${API_TOKEN}\"")),
+        connect_timeout: section.get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
+        concurrency: section.get("concurrency", |it| it.count(1..=100_000)),
+        instance: section.get("instance", |it| it.text("\"main\"")),
+        api_key: section.get("api_key", |it| it.text("\"${EVOLUTION_API_KEY}\"")),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn kind(setting: Setting<'_>) -> Option<At<Kind>> {
+    setting.choice("transport", &Kind::ALL.map(|kind| (kind.as_str(), kind)))
+}
+
+fn route(setting: Setting<'_>) -> Option<RawRoute> {
+    let section = setting.section()?;
+    let raw = RawRoute {
+        here: section.here(()),
+        provider: section.get("provider", |it| it.text("\"my-provider\"")),
+        transport: section.get("transport", kind),
+        policy: section.get("policy", policy),
+        timeout: section.get("timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(HOUR_SECS))),
+        classifier: section
+            .get("classifier", |it| it.choice("classifier", &recado_core::rules::NAMES.map(|name| (name, name)))),
+        classify: section.get("classify", |it| it.list("[{ code = \"550\", as = \"transient\" }]", rule)),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn policy(setting: Setting<'_>) -> Option<RawPolicy> {
+    let section = setting.section()?;
+    let applies = [("before_jitter", CapApplies::BeforeJitter), ("after_jitter", CapApplies::AfterJitter)];
+    let raw = RawPolicy {
+        here: section.here(()),
+        base: section.get("base", |it| it.duration(DELAYS)),
+        factor: section.get("factor", |it| it.number("2")),
+        cap: section.get("cap", |it| it.duration(DELAYS)),
+        jitter: section.get("jitter", |it| it.parsed("\"±25%\"")),
+        cap_applies: section.get("cap_applies", |it| it.choice("cap_applies", &applies)),
+        floor: section.get("floor", |it| it.duration(DELAYS)),
+        ceiling: section.get("ceiling", |it| it.duration(DELAYS)),
+        max_attempts: section.get("max_attempts", |it| it.count(1..=u64::from(recado_core::policy::ATTEMPTS_MAX))),
+        schedule: section.get("schedule", |it| {
+            let waits = it.list("[\"0s\", \"5s\", \"30s\"]", |it| it.duration(DELAYS))?;
+            Some(waits.map(|waits| waits.into_iter().map(|wait| wait.value).collect()))
+        }),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn rule(setting: Setting<'_>) -> Option<RawRule> {
+    let section = setting.section()?;
+    let classes = [
+        ("transient", Class::Transient),
+        ("permanent", Class::Permanent),
+        ("rate_limit", Class::RateLimit),
+        ("unknown", Class::Unknown),
+    ];
+    let blames = [("message", Blame::Message), ("credential", Blame::Credential), ("provider", Blame::Provider)];
+    let mut networks = vec![("any", None)];
+    networks.extend(NetworkKind::ALL.map(|kind| (kind.as_str(), Some(kind))));
+    let status = |it: Setting<'_>| it.text_or_number("500 or \"5xx\"");
+    let raw = RawRule {
+        here: section.here(()),
+        code: section.get("code", |it| it.text_or_number("\"550\"")),
+        name: section.get("name", |it| it.text("\"Throttling\"")),
+        enhanced: section.get("enhanced", |it| it.text("\"4.x.x\"")),
+        status: section.get("status", |it| {
+            if it.is_list() { Some(it.list("[500, 504]", status)?.value) } else { status(it).map(|one| vec![one]) }
+        }),
+        text: section.get("text", |it| it.text("\"try again later\"")),
+        regex: section.get("regex", |it| it.text("\"(?i)try again\"")),
+        network: section.get("network", |it| it.choice("network failure", &networks)),
+        class: section.get("as", |it| it.choice("class", &classes)),
+        blame: section.get("blame", |it| it.choice("blame", &blames)),
+    };
+    if raw.class.is_none() && !section.has("as") {
+        let fault = "the rule does not say what it means; write as = \"transient\", \"permanent\", \"rate_limit\" or \"unknown\"";
+        section.fault(raw.here.fault(fault));
+    }
+    section.close();
+    Some(raw)
+}
+
+impl RawRule {
+    pub fn is_empty(&self) -> bool {
+        let RawRule { code, name, enhanced, status, text, regex, network, .. } = self;
+        let texts = [code, name, enhanced, text, regex];
+        texts.iter().all(|given| given.is_none()) && status.is_none() && network.is_none()
+    }
+}

@@ -1,0 +1,140 @@
+//! What the configuration means: defaults filled in, parts checked against each other.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
+use recado_core::job::JOB_TTL_DEFAULT;
+use recado_store::Retention;
+
+use super::fault::At;
+use super::raw::Raw;
+use super::reader::FaultList;
+use super::tree::Table;
+use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, Store, routes};
+use crate::catalogue::{self, Environment};
+
+pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
+pub const DATA_DIR_DEFAULT: &str = "./recado-data";
+const MAX_BODY_DEFAULT_BYTES: u64 = 4 << 20;
+const RESERVE_DEFAULT_BYTES: u64 = 64 << 20;
+const LEASE_DEFAULT: Duration = Duration::from_secs(15);
+const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
+const POISON_AFTER_DEFAULT: u32 = 5;
+const ENDED_MAX_AGE_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const ENDED_MAX_COUNT_DEFAULT: u64 = 1_000_000;
+const TOKEN_LEN_MIN: usize = 16;
+
+pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config {
+    let fault = |fault| faults.borrow_mut().push(fault);
+    if let Some(url) = &raw.store_url {
+        fault(url.fault(match url.value.split(':').next() {
+            Some("redis" | "rediss" | "valkey") => {
+                "this build has no Redis store; leave url out and jobs are kept in store.data_dir"
+            }
+            _ => "no store has this address; leave url out and jobs are kept in store.data_dir",
+        }));
+    }
+    let token = token(raw.token.as_ref(), faults);
+    let listen = listen(raw.listen.as_ref(), raw.token.is_some(), faults);
+    let allowed_hosts = raw.allowed_hosts.map(|hosts| hosts.value).unwrap_or_default();
+    for host in &allowed_hosts {
+        if host.value.is_empty() || host.value.contains(['/', '@', ' ']) {
+            fault(host.fault("write a host's name, such as \"recado.example.com\" or \"recado.example.com:8443\""));
+        }
+    }
+    let engine = EngineTimes {
+        lease: or(raw.lease, LEASE_DEFAULT),
+        stop_grace: or(raw.stop_grace, STOP_GRACE_DEFAULT),
+        job_ttl: or(raw.job_ttl, JOB_TTL_DEFAULT),
+        poison_after: raw.poison_after.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(POISON_AFTER_DEFAULT),
+    };
+    let dead_letter_ttl = or(raw.dlq_ttl, DEAD_LETTER_TTL_DEFAULT);
+    let sandbox_enabled = or(raw.sandbox, environment == Environment::Development);
+    let (providers, routes) = routes::resolve(
+        raw.providers,
+        raw.routes,
+        &routes::Given { environment, sandbox_enabled, dead_letter_ttl, crashes_max: engine.poison_after },
+        faults,
+    );
+    Config {
+        environment,
+        environment_by_default: false,
+        file: None,
+        server: Server {
+            listen,
+            token,
+            max_body_bytes: or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES),
+            allowed_hosts: allowed_hosts.into_iter().map(|host| host.value).collect(),
+        },
+        store: Store {
+            data_dir: PathBuf::from(or(raw.data_dir, DATA_DIR_DEFAULT.to_owned())),
+            reserve_bytes: or(raw.reserve_bytes, RESERVE_DEFAULT_BYTES),
+            max_size_bytes: raw.max_size_bytes.map(|size| size.value),
+        },
+        engine,
+        retention: Retention {
+            ended_max_age: or(raw.ended_max_age, ENDED_MAX_AGE_DEFAULT),
+            ended_max_count: or(raw.ended_max_count, ENDED_MAX_COUNT_DEFAULT),
+        },
+        dead_letter_ttl,
+        log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
+        sandbox_enabled,
+        providers,
+        routes,
+    }
+}
+
+fn or<T>(said: Option<At<T>>, otherwise: T) -> T {
+    said.map_or(otherwise, |said| said.value)
+}
+
+/// The names that a variable may mean.
+pub fn known_names(settings: &Table) -> Vec<String> {
+    let written = ["routes", "providers"].into_iter().filter_map(|key| settings.get_table(key));
+    let mut names: Vec<_> = written.flat_map(|table| table.0.keys().cloned()).collect();
+    for row in &catalogue::ROUTES {
+        names.extend([row.name.to_owned(), row.provider.to_owned()]);
+    }
+    names
+}
+
+fn token(said: Option<&At<String>>, faults: &FaultList) -> Option<Secret> {
+    let said = said?;
+    let plain = said.value.bytes().all(|b| b.is_ascii_graphic());
+    if said.value.len() < TOKEN_LEN_MIN || !plain {
+        let advice = "write at least 16 letters, digits or signs without spaces; `openssl rand -hex 24` makes a good one";
+        faults.borrow_mut().push(said.fault(format!("the token is too short or has odd characters; {advice}")));
+    }
+    Some(Secret::new(said.value.clone()))
+}
+
+fn listen(said: Option<&At<String>>, has_token: bool, faults: &FaultList) -> SocketAddr {
+    let default = SocketAddr::from(([127, 0, 0, 1], 7400));
+    let Some(said) = said else { return default };
+    // People write localhost, and mean the loopback address.
+    let text = said.value.replace("localhost", "127.0.0.1");
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        let message = format!(
+            "`{}` is not an address to listen on; write an IP address and a port, such as \"{LISTEN_DEFAULT}\"",
+            said.value
+        );
+        faults.borrow_mut().push(said.fault(message));
+        return default;
+    };
+    if !is_loopback(address.ip()) && !has_token {
+        faults.borrow_mut().push(said.fault(
+            "this address can be reached from other machines, and there is no token, so anybody could send jobs; \
+             set one with RECADO_TOKEN or [server] token = \"${RECADO_TOKEN}\", or listen on 127.0.0.1",
+        ));
+    }
+    address
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
+    }
+}

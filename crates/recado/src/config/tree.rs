@@ -1,0 +1,255 @@
+//! Settings as a tree in which every value knows where it was written.
+//!
+//! Three layers share this shape: the file, the `[environments.<name>]` table within it, and variables
+//! and flags. Later layers are laid over earlier ones, table by table; lists are replaced whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Fault, Place, Source};
+
+#[derive(Clone, Debug, Default)]
+pub struct Table(pub BTreeMap<String, Entry>);
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where the key stands.
+    pub key: Place,
+    pub node: Node,
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Text(Text),
+    Integer(i128),
+    Float(f64),
+    Boolean(bool),
+    Date,
+    List(Vec<Node>),
+    Table(Table),
+}
+
+#[derive(Clone, Debug)]
+pub struct Text {
+    pub text: String,
+    /// As it stands in the file, when `${NAME}` was replaced: what may be shown.
+    pub written: Option<String>,
+    /// It comes from a variable or a flag, where everything is text.
+    pub loose: bool,
+}
+
+impl Value {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Text(_) => "a string",
+            Value::Integer(_) | Value::Float(_) => "a number",
+            Value::Boolean(_) => "true or false",
+            Value::Date => "a date",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+/// Reads a file. Every fault of its syntax is told.
+pub fn parse(source: &Source) -> Result<Table, Vec<Fault>> {
+    let (document, errors) = DeTable::parse_recoverable(&source.text);
+    if errors.is_empty() {
+        return Ok(table(document.get_ref()));
+    }
+    let fault = |error: &toml::de::Error| Fault {
+        place: error.span().map_or(Place::Nowhere, Place::file),
+        path: String::new(),
+        message: format!("this is not TOML: {}", error.message()),
+    };
+    // One slip often makes the parser stumble several times on the same line; the first says it best.
+    let mut lines = BTreeSet::new();
+    let first_of_line = |error: &&toml::de::Error| {
+        let before = &source.text[..error.span().map_or(0, |span| span.start).min(source.text.len())];
+        lines.insert(before.matches('\n').count())
+    };
+    Err(errors.iter().filter(first_of_line).map(fault).collect())
+}
+
+fn table(table: &DeTable<'_>) -> Table {
+    let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+        let key: &Spanned<std::borrow::Cow<'_, str>> = key;
+        (key.get_ref().to_string(), Entry { key: Place::file(key.span()), node: node(value) })
+    };
+    Table(table.iter().map(entry).collect())
+}
+
+fn node(value: &Spanned<DeValue<'_>>) -> Node {
+    let place = Place::file(value.span());
+    let value = match value.get_ref() {
+        DeValue::String(text) => Value::Text(Text { text: text.to_string(), written: None, loose: false }),
+        DeValue::Integer(number) => {
+            Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
+        }
+        DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(on) => Value::Boolean(*on),
+        DeValue::Datetime(_) => Value::Date,
+        DeValue::Array(list) => Value::List(list.iter().map(node).collect()),
+        DeValue::Table(inner) => Value::Table(table(inner)),
+    };
+    Node { place, value }
+}
+
+/// One value of TOML, for a variable that holds a list or a table. Its parts have no place of their own.
+pub fn parse_value(text: &str, place: &Place) -> Option<Value> {
+    fn move_to(place: &Place, node: &mut Node) {
+        node.place = place.clone();
+        match &mut node.value {
+            Value::List(items) => items.iter_mut().for_each(|item| move_to(place, item)),
+            Value::Table(Table(entries)) => entries.values_mut().for_each(|entry| {
+                entry.key = place.clone();
+                move_to(place, &mut entry.node);
+            }),
+            _ => {}
+        }
+    }
+    let mut parsed = node(&DeValue::parse(text).ok()?);
+    move_to(place, &mut parsed);
+    Some(parsed.value)
+}
+
+impl Table {
+    /// Lays `over` upon this table.
+    pub fn overlay(&mut self, over: Table) {
+        for (name, entry) in over.0 {
+            match (self.0.get_mut(&name), entry) {
+                (
+                    Some(Entry { node: Node { value: Value::Table(under), .. }, .. }),
+                    Entry { node: Node { value: Value::Table(over), .. }, .. },
+                ) => under.overlay(over),
+                (_, entry) => {
+                    self.0.insert(name, entry);
+                }
+            }
+        }
+    }
+
+    pub fn get_table(&self, name: &str) -> Option<&Table> {
+        match &self.0.get(name)?.node.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// Puts a value at a path, making the tables on the way.
+    pub fn put(&mut self, path: &[&str], node: Node) {
+        let [first, rest @ ..] = path else { return };
+        let key = node.place.clone();
+        if rest.is_empty() {
+            self.0.insert((*first).to_owned(), Entry { key, node });
+            return;
+        }
+        let place = key.clone();
+        let empty = || Entry { key, node: Node { place, value: Value::Table(Table::default()) } };
+        let entry = self.0.entry((*first).to_owned()).or_insert_with(empty);
+        if !matches!(entry.node.value, Value::Table(_)) {
+            entry.node.value = Value::Table(Table::default());
+        }
+        if let Value::Table(table) = &mut entry.node.value {
+            table.put(rest, node);
+        }
+    }
+
+    /// Replaces `${NAME}` in every string of the file. Answers the places whose variable is not set.
+    pub fn expand(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (name, entry) in &mut self.0 {
+            expand(name, &mut entry.node, lookup, &mut faults);
+        }
+        faults
+    }
+
+    /// Bytes of the file that hold secrets.
+    pub fn secrets(&self, source: &Source) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        for (name, entry) in &self.0 {
+            secrets(name, &entry.node, source, false, &mut found);
+        }
+        found
+    }
+}
+
+fn expand(path: &str, node: &mut Node, lookup: &dyn Fn(&str) -> Option<String>, faults: &mut Vec<Fault>) {
+    let mut fault = |message| faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
+    match &mut node.value {
+        Value::Text(text) if !text.loose && text.text.contains('$') => match replace(&text.text, lookup) {
+            Ok(replaced) if replaced == text.text => {}
+            Ok(replaced) => text.written = Some(std::mem::replace(&mut text.text, replaced)),
+            Err(message) => fault(message),
+        },
+        Value::List(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                expand(&format!("{path}[{at}]"), item, lookup, faults);
+            }
+        }
+        Value::Table(Table(entries)) => {
+            for (name, entry) in entries {
+                expand(&format!("{path}.{name}"), &mut entry.node, lookup, faults);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `${NAME}` becomes the variable's value, `$${` a plain `${`; any other dollar stays.
+fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut done = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            done.push_str(&rest[..at - 1]);
+            done.push_str("${");
+            rest = &rest[at + 2..];
+            continue;
+        }
+        done.push_str(&rest[..at]);
+        let name = rest[at + 2..].split('}').next().unwrap_or_default();
+        let shaped = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !shaped || !rest[at + 2 + name.len()..].starts_with('}') {
+            return Err("`${` begins a variable, such as ${SMTP_PASSWORD}; write `$${` for the characters themselves"
+                .to_owned());
+        }
+        done.push_str(&lookup(name).ok_or_else(|| {
+            format!("the environment variable {name} is not set; set it, or write the value here")
+        })?);
+        rest = &rest[at + 3 + name.len()..];
+    }
+    done.push_str(rest);
+    Ok(done)
+}
+
+fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut Vec<Range<usize>>) {
+    let lower = name.to_lowercase();
+    let secret = within || ["token", "key", "secret", "password", "auth"].iter().any(|word| lower.contains(word));
+    match (&node.value, &node.place) {
+        // An address with an `@` may hold a password.
+        (Value::Text(text), Place::File { start, end }) if secret || text.text.contains('@') => {
+            let raw = source.text.get(*start..*end).unwrap_or_default();
+            let only_a_name = text.text.starts_with("${") && text.text.find('}') == Some(text.text.len() - 1);
+            let quote = raw.len() - raw.trim_start_matches(['"', '\'']).len();
+            if !only_a_name && raw.len() >= 2 * quote {
+                found.push(start + quote..end - quote);
+            }
+        }
+        (Value::List(items), _) => items.iter().for_each(|item| secrets(name, item, source, within, found)),
+        (Value::Table(Table(entries)), _) => {
+            let within = within || lower == "headers";
+            entries.iter().for_each(|(name, entry)| secrets(name, &entry.node, source, within, found));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,64 @@
+//! Sizes as people write them.
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a size; write a number and a unit, such as \"512KiB\", \"64MiB\" or \"10GB\"")]
+pub struct NotASize(String);
+
+const UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+/// Reads `"512KiB"`, `"64MiB"`, `"10GB"`, `"100B"`.
+pub fn parse_size(text: &str) -> Result<u64, NotASize> {
+    let refused = || NotASize(text.to_owned());
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(refused)?;
+    let (number, unit) = trimmed.split_at(split);
+    let (_, factor) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(refused)?;
+    let number: f64 = number.trim().parse().map_err(|_| refused())?;
+    let bytes = number * *factor as f64;
+    if (0.0..=9e15).contains(&bytes) { Ok(bytes.round() as u64) } else { Err(refused()) }
+}
+
+/// The shortest exact way to write a size that [`parse_size`] reads back.
+pub fn show_size(bytes: u64) -> String {
+    let fits = |(_, factor): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*factor);
+    match UNITS.iter().find(fits) {
+        Some((unit, factor)) => format!("{}{unit}", bytes / factor),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// A size for reading, not for reading back.
+pub fn about_size(bytes: u64) -> String {
+    match UNITS[..4].iter().find(|(_, factor)| bytes >= *factor) {
+        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        for (text, bytes) in [("64MiB", 64 << 20), ("1.5 KiB", 1536), ("10gb", 10_000_000_000), ("0B", 0), ("7B", 7)] {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for wrong in ["", "5", "MiB", "-1MiB", "5 elephants", "1e300GiB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong:?} was read");
+        }
+        for text in ["64MiB", "1GiB", "1500B", "3KB", "0B"] {
+            assert_eq!(show_size(parse_size(text).unwrap()), text);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which licences may be linked in, and which crates never.
+
+/// Licences that a dependency may carry, any one of its alternatives being enough.
+const ALLOWED: [&str; 14] = [
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-1-Clause",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "OpenSSL",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Crates that stay out, and why: advisories that no version mends, or a better one that we chose.
+const BANNED: [(&str, &str); 5] = [
+    ("rsa", "a timing side channel that no release mends"),
+    ("chrono", "time is jiff's here"),
+    ("openssl", "TLS is rustls with aws-lc here"),
+    ("backoff", "unmaintained; delays are recado-core's"),
+    ("time", "time is jiff's here"),
+];
+
+pub fn check(metadata: &serde_json::Value, faults: &mut Vec<String>) {
+    for package in metadata["packages"].as_array().into_iter().flatten().filter(|package| !package["source"].is_null()) {
+        let name = package["name"].as_str().unwrap_or_default();
+        if let Some((_, why)) = BANNED.iter().find(|(banned, _)| *banned == name) {
+            faults.push(format!("{name} is banned: {why}"));
+        }
+        let licence = package["license"].as_str().unwrap_or_default();
+        if !acceptable(licence) {
+            faults.push(format!("{name} has licence `{licence}`, which tidy does not allow"));
+        }
+    }
+}
+
+/// `A OR B` needs one, `A AND B` both; brackets group.
+fn acceptable(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ");
+    let flat = expression.trim();
+    if let Some(parts) = split(flat, " OR ") {
+        return parts.iter().any(|part| acceptable(part));
+    }
+    if let Some(parts) = split(flat, " AND ") {
+        return parts.iter().all(|part| acceptable(part));
+    }
+    if let Some(inner) = flat.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        return acceptable(inner);
+    }
+    ALLOWED.contains(&flat)
+}
+
+/// Splits at a word that stands outside all brackets.
+fn split<'a>(text: &'a str, word: &str) -> Option<Vec<&'a str>> {
+    let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 && at >= start && text[at..].starts_with(word) => {
+                parts.push(&text[start..at]);
+                start = at + word.len();
+            }
+            _ => {}
+        }
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.push(&text[start..]);
+    Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::acceptable;
+
+    #[test]
+    fn an_alternative_is_enough_and_a_conjunction_needs_all() {
+        assert!(acceptable("MIT OR GPL-3.0"));
+        assert!(acceptable("MIT/Apache-2.0"));
+        assert!(acceptable("(MIT OR GPL-3.0) AND Unicode-3.0"));
+        assert!(acceptable("ISC AND (Apache-2.0 OR ISC)"));
+        assert!(!acceptable("GPL-3.0"));
+        assert!(!acceptable("MIT AND GPL-3.0"));
+        assert!(!acceptable(""));
+    }
+}

@@ -1,0 +1,57 @@
+//! `docs/requirements.md` names every requirement, and tests that exist.
+
+use std::collections::BTreeSet;
+
+use crate::{Outcome, root, tidy};
+
+/// The families of requirements and how many each has.
+const FAMILIES: [(char, usize); 5] = [('E', 13), ('G', 24), ('W', 7), ('T', 23), ('F', 14)];
+
+/// A row reads `| id | how it works here | tests or "open" |`; a test reads `` `path::name` ``.
+pub fn check(faults: &mut Vec<String>) -> Outcome {
+    let path = "docs/requirements.md";
+    let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
+    let mut named = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [id, how, proof] = cells[..] else { continue };
+        if !id.starts_with(|first: char| FAMILIES.iter().any(|(family, _)| *family == first)) || id[1..].parse::<usize>().is_err() {
+            continue;
+        }
+        named.insert(id.to_owned());
+        if how.is_empty() {
+            faults.push(format!("{path}: {id} does not say how it works"));
+        }
+        let tests: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() && !proof.starts_with("open") {
+            faults.push(format!("{path}: {id} names no test and is not open"));
+        }
+        for test in tests {
+            if let Some(why) = missing(test)? {
+                faults.push(format!("{path}: {id} names {test}: {why}"));
+            }
+        }
+    }
+    for (family, count) in FAMILIES {
+        for number in 1..=count {
+            let id = format!("{family}{number}");
+            if !named.contains(&id) {
+                faults.push(format!("{path}: {id} is missing"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn missing(test: &str) -> Result<Option<String>, String> {
+    let Some((file, name)) = test.rsplit_once("::") else {
+        return Ok(Some("write it as path::name".to_owned()));
+    };
+    let known = tidy::files()?;
+    if !known.iter().any(|path| path.to_str() == Some(file)) {
+        return Ok(Some("there is no such file".to_owned()));
+    }
+    let text = std::fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))?;
+    let declared = format!("fn {name}(");
+    Ok((!text.contains(&declared)).then(|| "there is no such test in it".to_owned()))
+}

@@ -1,0 +1,188 @@
+//! House rules that a compiler does not know.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Outcome, cargo, licences, requirements, root};
+
+/// Who may depend on whom inside the workspace. Arrows point inwards.
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("recado-core", &[]),
+    ("recado-store", &["recado-core"]),
+    ("recado-store-embedded", &["recado-core", "recado-store"]),
+    ("recado-transport", &["recado-core"]),
+    ("recado-engine", &["recado-core", "recado-store", "recado-transport"]),
+    ("recado-wire", &["recado-core"]),
+    ("recado-api", &["recado-core", "recado-store", "recado-transport", "recado-engine", "recado-wire"]),
+    ("recado-client", &["recado-wire", "recado-core"]),
+    (
+        "recado",
+        &[
+            "recado-core",
+            "recado-store",
+            "recado-store-embedded",
+            "recado-transport",
+            "recado-engine",
+            "recado-wire",
+            "recado-api",
+            "recado-client",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// What the pure core must never reach, however deep.
+const BANNED_FROM_CORE: [&str; 8] = ["tokio", "rand", "fastrand", "reqwest", "hyper", "rusqlite", "axum", "getrandom"];
+
+/// A file that is longer than a sitting.
+const FILE_LINES_MAX: usize = 700;
+
+/// Rooms that nobody designed.
+const DRAWERS: [&str; 6] = ["util.rs", "utils.rs", "common.rs", "helpers.rs", "misc.rs", "imp.rs"];
+
+pub fn run() -> Outcome {
+    println!("\n── tidy");
+    let mut faults = Vec::new();
+    let metadata = metadata()?;
+    dependency_direction(&metadata, &mut faults);
+    licences::check(&metadata, &mut faults);
+    source_files(&mut faults)?;
+    generated_files(&mut faults)?;
+    requirements::check(&mut faults)?;
+    if faults.is_empty() {
+        println!("tidy");
+        return Ok(());
+    }
+    for fault in &faults {
+        println!("- {fault}");
+    }
+    Err(format!("{} faults", faults.len()))
+}
+
+fn metadata() -> Result<serde_json::Value, String> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
+        .output()
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) {
+    let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
+    for package in metadata["packages"].as_array().into_iter().flatten().filter(|package| package["source"].is_null()) {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(may) = allowed.get(name) else {
+            faults.push(format!("crate {name} is not in tidy's list of who may depend on whom"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let ours = allowed.contains_key(on);
+            if ours && dependency["kind"].is_null() && !may.contains(&on) {
+                faults.push(format!("{name} depends on {on}: arrows point inwards, see ARCHITECTURE.md"));
+            }
+        }
+    }
+    for banned in reachable_from_core(metadata) {
+        faults.push(format!("recado-core reaches {banned}: the core does no I/O, reads no clock and draws no numbers"));
+    }
+}
+
+fn reachable_from_core(metadata: &serde_json::Value) -> Vec<String> {
+    let nodes = metadata["resolve"]["nodes"].as_array();
+    let by_id: BTreeMap<&str, &serde_json::Value> =
+        nodes.into_iter().flatten().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
+    let mut open: Vec<&str> = by_id.keys().copied().filter(|id| id.contains("/recado-core#")).collect();
+    let mut seen = Vec::new();
+    while let Some(id) = open.pop() {
+        if seen.contains(&id) {
+            continue;
+        }
+        seen.push(id);
+        for dependency in by_id.get(id).and_then(|node| node["deps"].as_array()).into_iter().flatten() {
+            let normal = dependency["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()));
+            if let (true, Some(id)) = (normal, dependency["pkg"].as_str()) {
+                open.push(id);
+            }
+        }
+    }
+    let name = |id: &str| {
+        let last = id.rsplit('/').next().unwrap_or(id);
+        last.rsplit('#').next().unwrap_or(last).split('@').next().unwrap_or_default().to_owned()
+    };
+    seen.into_iter().map(name).filter(|name| BANNED_FROM_CORE.contains(&name.as_str())).collect()
+}
+
+/// Files that git tracks or would track.
+pub fn files() -> Result<Vec<PathBuf>, String> {
+    let output = Command::new("git")
+        .current_dir(root())
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .map_err(|error| format!("cannot run git ls-files: {error}"))?;
+    let names = String::from_utf8_lossy(&output.stdout);
+    Ok(names.lines().map(PathBuf::from).filter(|path| root().join(path).is_file()).collect())
+}
+
+fn source_files(faults: &mut Vec<String>) -> Outcome {
+    let home = std::env::var("HOME").unwrap_or_default();
+    let here = root().display().to_string();
+    for path in files()? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if DRAWERS.contains(&name) {
+            faults.push(format!("{}: name the file after what is in it", path.display()));
+        }
+        let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
+        let lines = text.lines().count();
+        if path.extension().is_some_and(|ending| ending == "rs") && lines > FILE_LINES_MAX {
+            faults.push(format!("{}: {lines} lines; split it at {FILE_LINES_MAX}", path.display()));
+        }
+        let local = [home.as_str(), here.as_str()].into_iter().filter(|path| path.len() > 1);
+        for local in local {
+            if text.contains(&format!("{local}/")) {
+                faults.push(format!("{}: holds a path of this machine ({local})", path.display()));
+            }
+        }
+        if path.extension().is_some_and(|ending| ending == "md") {
+            dead_links(&path, &text, faults);
+        }
+    }
+    Ok(())
+}
+
+/// Relative links in Markdown lead somewhere.
+fn dead_links(path: &Path, text: &str, faults: &mut Vec<String>) {
+    for part in text.split("](").skip(1) {
+        let target = part.split([')', ' ', '#']).next().unwrap_or_default();
+        if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+            continue;
+        }
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        if !root().join(folder).join(target).exists() {
+            faults.push(format!("{}: the link to {target} leads nowhere", path.display()));
+        }
+    }
+}
+
+/// Files that the program writes are as it would write them now.
+fn generated_files(faults: &mut Vec<String>) -> Outcome {
+    const GENERATED: [(&str, &[&str]); 1] = [("crates/recado/config.default.toml", &["config", "show", "--default"])];
+    for (path, command) in GENERATED {
+        let mut recado = cargo();
+        recado.args(["run", "--quiet", "--package", "recado", "--"]).args(command);
+        let output = recado.output().map_err(|error| format!("cannot run recado: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("recado {}: {}", command.join(" "), String::from_utf8_lossy(&output.stderr)));
+        }
+        let kept = std::fs::read(root().join(path)).unwrap_or_default();
+        if kept != output.stdout {
+            let how = format!("cargo run -- {} > {path}", command.join(" "));
+            faults.push(format!("{path} is not what the program says; run: {how}"));
+        }
+    }
+    Ok(())
+}
