@@ -1,0 +1,96 @@
+//! The HTTP API: axum, a file per resource.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`serve`] | accepts connections, with a limit on everything, and lets them go gracefully |
+//! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
+//! | [`gate`] | who may come in: token, host, origin |
+//! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`probes`] | the resources |
+//! | [`answer`] | answers, and problems as RFC 9457 has them |
+//! | [`cursor`] | places in a list |
+//! | [`openapi`] | the document that describes all of it, written from the code |
+//!
+//! Requests and answers are types of `recado-wire`; what they mean is the engine's business. So a handler
+//! reads, asks the engine, and shows what it said.
+//!
+//! Deliberately absent: TLS, sessions and rate limits (a proxy's work), and payloads in logs.
+
+mod answer;
+mod batch;
+mod body;
+mod connection;
+mod cursor;
+mod decisions;
+mod dlq;
+mod extract;
+mod gate;
+mod jobs;
+mod leases;
+mod openapi;
+mod probes;
+mod serve;
+mod state;
+
+use axum::Router;
+use axum::http::{Method, Uri};
+use recado_wire::Code;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::Refused;
+
+pub use gate::{EmptyToken, Hosts, Token};
+pub use serve::{ServeLimits, serve};
+pub use state::{ApiLimits, ApiOptions, ApiState};
+
+/// Every route there is. Each is added with its description, so that none can be missing from the document.
+fn described() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::with_openapi(openapi::preface())
+        .routes(routes!(jobs::enqueue, jobs::list))
+        .routes(routes!(batch::enqueue_batch))
+        .routes(routes!(jobs::show, jobs::cancel))
+        .routes(routes!(jobs::audit))
+        .routes(routes!(leases::lease))
+        .routes(routes!(leases::settle))
+        .routes(routes!(leases::succeed))
+        .routes(routes!(leases::fail))
+        .routes(routes!(leases::extend))
+        .routes(routes!(decisions::decide))
+        .routes(routes!(dlq::list))
+        .routes(routes!(dlq::stats))
+        .routes(routes!(dlq::show))
+        .routes(routes!(dlq::replay))
+        .routes(routes!(dlq::discard))
+        .routes(routes!(probes::healthz))
+        .routes(routes!(probes::readyz))
+        .routes(routes!(probes::openapi_json))
+        .routes(routes!(probes::root))
+}
+
+/// The API's description of itself.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    described().into_openapi()
+}
+
+/// The whole API, gate included.
+pub fn router(state: ApiState) -> Router {
+    let gate = state.gate();
+    let (router, document) = described().split_for_parts();
+    state.keep_document(&document);
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(state)
+        .layer(gate)
+}
+
+async fn no_such_path(uri: Uri) -> Refused {
+    let path = recado_core::reason::clip(uri.path(), 128);
+    Refused::new(Code::NotFound, format!("there is nothing at {path}; GET /openapi.json lists what there is"))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Refused {
+    let path = recado_core::reason::clip(uri.path(), 128);
+    Refused::new(Code::MethodNotAllowed, format!("{path} does not take {method}; see the Allow header"))
+}

@@ -116,7 +116,7 @@ impl Apply<'_> {
         let mut claimed = Claimed::default();
         match &claim.pick {
             Pick::Ready(route) => {
-                let lane = self.index.lane_key(route.as_str());
+                let Some(lane) = self.index.lane_of(route.as_str()) else { return Ok(claimed) };
                 while claimed.leases.len() < claim.max {
                     let Some(slot) = self.index.take_ready(lane, now) else { break };
                     claimed.leases.push(self.lease(slot, claim, None)?);
@@ -131,13 +131,14 @@ impl Apply<'_> {
                 claimed.next_at = self.index.next_expiry().map(Timestamp::from_millis);
             }
             Pick::Orphaned => {
-                while claimed.leases.len() < claim.max {
-                    let Some(seq) = self.index.orphan(now) else { break };
-                    let Some(held) = self.index.leases.get(&seq) else { break };
+                // All of them first: a new lease that has run out already is not taken over at once.
+                let ran_out: Vec<u64> = std::iter::from_fn(|| self.index.take_orphan(now)).take(claim.max).collect();
+                for seq in ran_out {
+                    let Some(held) = self.index.leases.get(&seq) else { continue };
                     let (slot, lost) = (held.slot, lost(held));
                     claimed.leases.push(self.lease(slot, claim, Some(lost))?);
                 }
-                claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
+                claimed.next_at = self.index.next_lease_end().map(Timestamp::from_millis);
             }
         }
         Ok(claimed)
@@ -172,7 +173,6 @@ impl Apply<'_> {
             claimed_at: claim.now.as_millis(),
             expires_at: claim.lease_until.as_millis(),
             worker: claim.worker.clone(),
-            outlives_process: claim.outlives_process,
             progress: job.progress,
             attempts,
         });
@@ -192,11 +192,9 @@ impl Apply<'_> {
             let seq = seq_of(given);
             match self.index.leases.get(&seq) {
                 Some(held) if token(seq, held.fence) == given => {
-                    if held.outlives_process {
-                        self.file
-                            .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
-                            .execute(params![seq, until.as_millis()])?;
-                    }
+                    self.file
+                        .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
+                        .execute(params![seq, until.as_millis()])?;
                     self.index.extend(seq, until.as_millis());
                     answers.push(Extended::Until(until));
                 }
@@ -239,7 +237,7 @@ impl Apply<'_> {
                         self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
                 }
                 self.index.retire(held.slot);
-                self.index.ended.push_back((settlement.now.as_millis(), seq));
+                self.index.note_ended(settlement.now.as_millis(), seq);
             }
             Transition::RetryAt { at, ref attempt } => self.wait_again(seq, &held, progress, at, Some(attempt))?,
             Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None)?,
@@ -338,12 +336,12 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Ends a job that nobody holds. `slot` is where it waited, if it did.
+    /// Ends a job that nobody holds.
     fn end(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
         self.file
             .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
             .execute(params![seq, status.as_str(), now.as_millis()])?;
-        self.index.ended.push_back((now.as_millis(), seq));
+        self.index.note_ended(now.as_millis(), seq);
         Ok(())
     }
 
@@ -462,7 +460,7 @@ impl Apply<'_> {
         let mut pruned = Pruned::default();
         let mut over = self.file.prepare_cached(
             "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
-             WHERE dlq.expiresAt <= ?1 AND dlq.state = 'dead' ORDER BY entry LIMIT ?2",
+             WHERE dlq.expiresAt <= ?1 AND dlq.state = 'dead' ORDER BY dlq.expiresAt LIMIT ?2",
         )?;
         let expired: Vec<(u64, String, String, String)> = over
             .query_map(params![now.as_millis(), PRUNE_ROWS_MAX as i64], |row| {
@@ -500,7 +498,10 @@ impl Apply<'_> {
     }
 
     pub fn record(&mut self, events: &[AuditEvent]) -> Result<()> {
-        events.iter().try_for_each(|event| self.write_audit(None, event))
+        events.iter().try_for_each(|event| {
+            let about = event.job_id.as_deref().and_then(|id| self.index.row_of(self.index.digest(id)));
+            self.write_audit(about, event)
+        })
     }
 
     fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::io::Errno;
 
 const LOCK_NAME: &str = "recado.lock";
 
@@ -28,15 +29,18 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     std::fs::create_dir_all(dir).map_err(io)?;
     let mut file =
         OpenOptions::new().create(true).truncate(false).read(true).write(true).open(dir.join(LOCK_NAME)).map_err(io)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
-        let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
-        return Err(LockError::Held { dir: dir.to_owned(), holder });
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+            return Err(LockError::Held { dir: dir.to_owned(), holder });
+        }
+        Err(error) => return Err(io(error.into())),
     }
-    file.set_len(0).map_err(io)?;
-    file.rewind().map_err(io)?;
-    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    // Only for the message to a second process: on a full disk the store must open without it.
+    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(DirLock { _file: file })
 }
 
@@ -61,6 +65,7 @@ pub struct RoomGuard {
     dir: PathBuf,
     reserve_bytes: u64,
     max_bytes: Option<u64>,
+    held_bytes: u64,
     looked_at: Option<Instant>,
     refusing: Option<String>,
 }
@@ -70,12 +75,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl RoomGuard {
     pub fn new(dir: &Path, reserve_bytes: u64, max_bytes: Option<u64>) -> Self {
-        RoomGuard { dir: dir.to_owned(), reserve_bytes, max_bytes, looked_at: None, refusing: None }
+        RoomGuard { dir: dir.to_owned(), reserve_bytes, max_bytes, held_bytes: 0, looked_at: None, refusing: None }
+    }
+
+    /// Whether the next question looks at the disk again.
+    pub fn look_is_due(&self) -> bool {
+        self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
+    }
+
+    /// What the store's pages hold, those that can be used again left out: its files never shrink.
+    pub fn holds(&mut self, bytes: u64) {
+        self.held_bytes = bytes;
     }
 
     /// Why new jobs are refused, if they are.
     pub fn refusing(&mut self) -> Option<&str> {
-        if self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+        if self.look_is_due() {
             self.looked_at = Some(Instant::now());
             self.refusing = self.look();
         }
@@ -98,9 +113,9 @@ impl RoomGuard {
                 self.reserve_bytes
             ));
         }
-        let used = used_bytes(&self.dir);
-        let max = self.max_bytes.filter(|max| used >= *max)?;
-        Some(format!("the store holds {used} bytes and store.max_size allows {max}; raise it or let the queue drain"))
+        let held = self.held_bytes;
+        let max = self.max_bytes.filter(|max| held >= *max)?;
+        Some(format!("the store holds {held} bytes and store.max_size allows {max}; raise it or let the queue drain"))
     }
 }
 

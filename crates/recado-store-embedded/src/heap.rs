@@ -42,10 +42,17 @@ impl<T: Ord + Copy> LazyHeap<T> {
     }
 
     /// Call after a subject died: sweeps once more than half of the entries can be stale.
+    ///
+    /// A subject that came and went may have left the same entry several times, all of them live: they are
+    /// made one, or they would be swept over and over.
     pub fn sweep(&mut self, live_count: usize, live: impl Fn(T) -> bool) {
         if self.entries.len() > SWEEP_MIN && self.entries.len() > 2 * live_count {
-            self.entries.retain(|Reverse(entry)| live(*entry));
-            self.entries.shrink_to(live_count + live_count / 2);
+            let mut entries = std::mem::take(&mut self.entries).into_vec();
+            entries.retain(|Reverse(entry)| live(*entry));
+            entries.sort_unstable();
+            entries.dedup();
+            entries.shrink_to(live_count + live_count / 2);
+            self.entries = entries.into();
         }
     }
 
@@ -74,5 +81,16 @@ mod tests {
         heap.sweep(100, |n| n >= 9_900);
         assert_eq!(heap.len(), 100);
         assert_eq!(heap.pop(|_| true), Some(9_900));
+    }
+
+    #[test]
+    fn an_entry_that_was_left_many_times_is_swept_into_one() {
+        let mut heap = LazyHeap::default();
+        for n in 0..2_000 {
+            heap.push(n % 10);
+        }
+        heap.sweep(10, |_| true);
+        assert_eq!(heap.len(), 10);
+        assert_eq!(heap.pop(|_| true), Some(0));
     }
 }

@@ -101,7 +101,6 @@ pub struct Held {
     pub claimed_at: i64,
     pub expires_at: i64,
     pub worker: Box<str>,
-    pub outlives_process: bool,
     pub progress: Progress,
     /// The history so far, as JSON; absent when there is none.
     pub attempts: Option<Box<str>>,
@@ -208,8 +207,9 @@ impl Index {
         key
     }
 
-    pub fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
-        &mut self.lanes[lane as usize]
+    /// The lane of a route that has had a job.
+    pub fn lane_of(&self, route: &str) -> Option<LaneKey> {
+        self.lane_keys.get(route).copied()
     }
 
     pub fn route(&self, slot: u32) -> RouteName {
@@ -313,14 +313,16 @@ impl Index {
         }
     }
 
-    /// The job whose lease ran out first, if one has by `now`.
-    pub fn orphan(&mut self, now: i64) -> Option<u64> {
-        self.next_lease_end().filter(|(at, _)| *at <= now).map(|(_, seq)| seq)
+    /// The job whose lease ran out first, if one has by `now`. Its lease stands until another takes its place.
+    pub fn take_orphan(&mut self, now: i64) -> Option<u64> {
+        self.next_lease_end().filter(|at| *at <= now)?;
+        let leases = &self.leases;
+        self.lease_ends.pop(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(_, seq, _)| seq)
     }
 
-    pub fn next_lease_end(&mut self) -> Option<(i64, u64)> {
+    pub fn next_lease_end(&mut self) -> Option<i64> {
         let leases = &self.leases;
-        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, seq, _)| (at, seq))
+        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, ..)| at)
     }
 
     /// Ends a lease; the slot stays until it waits again or is freed.
@@ -346,6 +348,12 @@ impl Index {
         self.remember_row(id, seq);
     }
 
+    /// Files an ending by its time; few come out of order, and those not far.
+    pub fn note_ended(&mut self, at: i64, seq: u64) {
+        let place = self.ended.iter().rposition(|ended| *ended <= (at, seq)).map_or(0, |before| before + 1);
+        self.ended.insert(place, (at, seq));
+    }
+
     pub fn remember_row(&mut self, id: IdHash, seq: u64) {
         self.rows.insert_unique(id.0[0], (id, seq), |(known, _)| known.0[0]);
         self.next_seq = self.next_seq.max(seq + 1);
@@ -366,10 +374,6 @@ impl Index {
             ready += lane.ready_count();
         }
         (self.waiting_count as u64 - ready as u64, ready as u64)
-    }
-
-    pub fn waiting_total(&self) -> usize {
-        self.waiting_count
     }
 }
 

@@ -1,11 +1,12 @@
 //! The read side: its own connections, on a snapshot, never in the writer's way.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, Payload, Status, Timestamp};
 use recado_store::{DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreError};
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
 
 use crate::apply::status_of;
@@ -20,12 +21,13 @@ const SCAN_ROWS_MAX: i64 = 200_000;
 #[derive(Debug)]
 pub struct Readers {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    /// Absent once the store is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
 }
 
 impl Readers {
     pub fn new(path: PathBuf) -> Self {
-        Readers { path, idle: Mutex::new(Vec::new()) }
+        Readers { path, idle: Mutex::new(Some(Vec::new())) }
     }
 
     /// Runs a question where blocking is allowed.
@@ -36,37 +38,41 @@ impl Readers {
         let readers = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let file = readers.take()?;
-            let answer = question(&file);
-            let mut idle = readers.idle.lock();
-            if idle.len() < IDLE_READERS_MAX {
-                idle.push(file);
+            let answer = question(&file).map_err(unavailable);
+            match &mut *readers.idle.lock() {
+                Some(idle) if idle.len() < IDLE_READERS_MAX => idle.push(file),
+                _ => drop(file),
             }
             answer
         });
-        match asked.await {
-            Ok(answer) => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
-            Err(error) => Err(StoreError::Unavailable(error.to_string())),
-        }
+        asked.await.unwrap_or_else(|error| Err(unavailable(error)))
     }
 
-    fn take(&self) -> rusqlite::Result<Connection> {
-        let idle = self.idle.lock().pop();
-        match idle {
-            Some(file) => Ok(file),
-            None => {
-                let file = Connection::open_with_flags(
-                    &self.path,
-                    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-                )?;
-                file.busy_timeout(std::time::Duration::from_secs(5))?;
-                Ok(file)
-            }
-        }
+    fn take(&self) -> Result<Connection, StoreError> {
+        let idle = match &mut *self.idle.lock() {
+            Some(idle) => idle.pop(),
+            None => return Err(StoreError::Broken("the store is closed".to_owned())),
+        };
+        idle.map_or_else(|| open(&self.path).map_err(unavailable), Ok)
     }
 
     pub fn close(&self) {
-        self.idle.lock().clear();
+        self.idle.lock().take();
     }
+}
+
+fn unavailable(error: impl std::error::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(path, flags)?;
+    file.busy_timeout(std::time::Duration::from_secs(5))?;
+    // SQLite's own case folding knows ASCII only.
+    let pure = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    file.create_scalar_function("fold", 1, pure, |call| Ok(call.get_raw(0).as_str()?.to_lowercase()))?;
+    Ok(file)
 }
 
 const VIEW: &str = "jobs.status, jobs.endedAt, jobs.answer, leases.worker, leases.expiresAt";
@@ -95,6 +101,11 @@ pub fn job(file: &Connection, seq: u64, now: Timestamp) -> rusqlite::Result<Opti
         .optional()
 }
 
+/// A cursor comes from outside and may be any number.
+fn below(before: u64) -> i64 {
+    i64::try_from(before).unwrap_or(i64::MAX)
+}
+
 /// A `WHERE` that grows by what is asked for.
 #[derive(Default)]
 struct Wanted {
@@ -118,7 +129,7 @@ impl Wanted {
 
 pub fn jobs(file: &Connection, filter: &JobFilter, page: PageRequest, now: Timestamp) -> rusqlite::Result<Page<JobView>> {
     let newest: i64 = file.query_row("SELECT coalesce(max(seq), 0) FROM jobs", [], |row| row.get(0))?;
-    let top = page.before.map_or(newest, |before| newest.min(before.cast_signed() - 1));
+    let top = page.before.map_or(newest, |before| newest.min(below(before) - 1));
     let indexed = filter.correlation_id.is_some();
     let bottom = if indexed { 0 } else { (top - SCAN_ROWS_MAX).max(0) };
     let mut wanted = Wanted::default();
@@ -183,19 +194,13 @@ fn wanted_dead(filter: &DeadLetterFilter) -> Wanted {
     wanted.and_if("fingerprint = ?", filter.fingerprint.as_deref().map(str::to_owned));
     wanted.and_if("movedToDLQAt >= ?", filter.since.map(|since| since.to_string()));
     wanted.and_if("movedToDLQAt < ?", filter.until.map(|until| until.to_string()));
-    wanted.and_if(
-        "lastFailureReason LIKE ? ESCAPE '\\'",
-        filter.reason.as_deref().map(|reason| {
-            let escaped = reason.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-            format!("%{escaped}%")
-        }),
-    );
+    wanted.and_if("instr(fold(lastFailureReason), ?) > 0", filter.reason.as_deref().map(str::to_lowercase));
     wanted
 }
 
 pub fn dead_letters(file: &Connection, filter: &DeadLetterFilter, page: PageRequest) -> rusqlite::Result<Page<DeadLetter>> {
     let mut wanted = wanted_dead(filter);
-    wanted.and_if("entry < ?", page.before.map(u64::cast_signed));
+    wanted.and_if("entry < ?", page.before.map(below));
     let sql = format!(
         "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE 1 {} ORDER BY entry DESC LIMIT {}",
         wanted.sql,

@@ -37,10 +37,6 @@ impl Lane {
         Lane { route, delayed: LazyHeap::default(), tenants: HashMap::new(), ring: VecDeque::new(), turn_taken: 0, ready_count: 0 }
     }
 
-    pub fn reserve(&mut self, more: usize) {
-        self.delayed.reserve(more);
-    }
-
     pub fn wait(&mut self, due: Due) {
         self.delayed.push(due);
     }

@@ -1,7 +1,7 @@
 //! From the file to the index: at start, and after a commit that failed.
 
 use recado_core::{Progress, Timestamp};
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use crate::index::{Entry, Held, Index};
 use crate::rows;
@@ -9,10 +9,17 @@ use crate::rows;
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
 
-/// Reads every job once, in order. `after_crash` tells whether this process just started.
-pub fn load(connection: &Connection, process_started: bool) -> rusqlite::Result<Index> {
+/// Call once at start: what the last process held is held by nobody.
+pub fn orphan_leases(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("UPDATE leases SET expiresAt = ?1 WHERE outlivesProcess = 0", params![ORPHANED_AT])?;
+    Ok(())
+}
+
+/// Reads every job once, in order.
+pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     let mut index = Index::new();
-    let waiting: i64 = connection.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0))?;
+    let waiting: i64 =
+        connection.query_row("SELECT count(*) FROM jobs WHERE status = 'waiting'", [], |row| row.get(0))?;
     index.reserve(usize::try_from(waiting).unwrap_or(0));
     let mut ended = Vec::new();
 
@@ -46,13 +53,17 @@ pub fn load(connection: &Connection, process_started: bool) -> rusqlite::Result<
     ended.sort_unstable();
     index.ended = ended.into();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
-    load_leases(connection, &mut index, process_started)?;
+    // A forgotten job's number is not given again while its audit trail stands under it.
+    let trail: u64 = connection
+        .query_row("SELECT coalesce(max(seq), 0) FROM audit WHERE seq IS NOT NULL", [], |row| row.get(0))?;
+    index.next_seq = index.next_seq.max(trail + 1);
+    load_leases(connection, &mut index)?;
     Ok(index)
 }
 
-fn load_leases(connection: &Connection, index: &mut Index, process_started: bool) -> rusqlite::Result<()> {
+fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut leases = connection.prepare(
-        "SELECT leases.seq, jobs.jobId, fence, attempt, claimedAt, leases.expiresAt, worker, outlivesProcess, \
+        "SELECT leases.seq, jobs.jobId, fence, attempt, claimedAt, leases.expiresAt, worker, \
          attemptsStarted, attemptsSpent, crashes, deferrals, replays, attempts \
          FROM leases JOIN jobs ON jobs.seq = leases.seq WHERE jobs.status = 'waiting'",
     )?;
@@ -60,20 +71,17 @@ fn load_leases(connection: &Connection, index: &mut Index, process_started: bool
     while let Some(row) = found.next()? {
         let id = index.digest(row.get_ref(1)?.as_str()?);
         let Some(crate::index::Place::Live(slot)) = index.find(id) else { continue };
-        let outlives_process: bool = row.get(7)?;
-        let expires_at: i64 = if process_started && !outlives_process { ORPHANED_AT } else { row.get(5)? };
-        let progress: Progress = rows::progress(row, 8)?;
+        let progress: Progress = rows::progress(row, 7)?;
         index.leave_line(slot);
         index.hold(Held {
             slot,
             fence: row.get::<_, i64>(2)?.cast_unsigned(),
             attempt: row.get(3)?,
             claimed_at: rows::time(row, 4).map(Timestamp::as_millis)?,
-            expires_at,
+            expires_at: row.get(5)?,
             worker: row.get(6)?,
-            outlives_process,
             progress,
-            attempts: row.get(13)?,
+            attempts: row.get(12)?,
         });
     }
     Ok(())

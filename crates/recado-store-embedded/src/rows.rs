@@ -6,10 +6,12 @@ use recado_core::{
 };
 use rusqlite::Row;
 
-/// The columns of `jobs` that [`job`] reads, in its order.
+/// The columns of `jobs` that [`job`] reads, in its order. While a job is dead its payload is with its dead
+/// letter alone.
 pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.priority, jobs.enqueuedAt, jobs.dueAt, \
     jobs.expiresAt, jobs.attemptsStarted, jobs.attemptsSpent, jobs.crashes, jobs.deferrals, jobs.replays, \
-    jobs.userId, jobs.correlationId, jobs.attempts, jobs.data";
+    jobs.userId, jobs.correlationId, jobs.attempts, \
+    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq))";
 
 /// How many columns [`JOB_COLUMNS`] names.
 pub const JOB_COLUMN_COUNT: usize = 16;

@@ -57,7 +57,7 @@ CREATE TABLE dlq (
   route                TEXT NOT NULL,
   originalData         TEXT NOT NULL,
   failedAttempts       INTEGER NOT NULL,
-  lastFailureReason    TEXT NOT NULL CHECK (length(trim(lastFailureReason)) > 0),
+  lastFailureReason    TEXT NOT NULL CHECK (length(trim(lastFailureReason, char(9, 10, 11, 12, 13, 32))) > 0),
   lastFailureCode      TEXT,
   lastFailureTimestamp TEXT NOT NULL, -- RFC 3339
   enqueuedAt           TEXT NOT NULL,
@@ -73,6 +73,7 @@ CREATE TABLE dlq (
   cause                TEXT NOT NULL,
   state                TEXT NOT NULL -- dead | replaying
 );
+CREATE INDEX dlq_by_expiry ON dlq (expiresAt);
 
 CREATE TABLE audit (
   id     INTEGER PRIMARY KEY,
@@ -92,31 +93,32 @@ pub enum SchemaError {
     TooNew(i32),
 }
 
-/// Settings of every connection.
-pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
+/// Settings of every connection that writes.
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -16_384)?; // KiB
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
 
-/// Makes the tables, or checks that they are ours.
+/// Makes the tables, or checks that they are ours. A file that is not ours is left as it is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
     match version {
-        0 if objects == 0 => {
+        0 if objects == 0 && application == 0 => {
+            configure(connection)?;
             connection.execute_batch(&format!(
                 "BEGIN; {TABLES} PRAGMA user_version = {FORMAT_VERSION}; PRAGMA application_id = {APPLICATION_ID}; COMMIT;"
             ))?;
             Ok(())
         }
         _ if application != APPLICATION_ID => Err(SchemaError::Foreign(application)),
-        FORMAT_VERSION => Ok(()),
+        FORMAT_VERSION => Ok(configure(connection)?),
         later => Err(SchemaError::TooNew(later)),
     }
 }

@@ -14,12 +14,12 @@ use recado_store::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::disk::{self, DirLock, LockError, RoomGuard};
+use crate::disk::{self, LockError, RoomGuard};
 use crate::index::Index;
 use crate::inspect::Readers;
-use crate::load::load;
+use crate::load::{load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::writer::{QUEUE_REQUESTS_MAX, Request, Writer, fold_in_background};
+use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, Sync, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Where the store lives and how much room it may take.
 #[derive(Debug, Clone)]
@@ -57,8 +57,6 @@ pub struct EmbeddedStore {
     room: Arc<Mutex<RoomGuard>>,
     readers: Arc<Readers>,
     dir: PathBuf,
-    /// Let go by `close`, or with the store.
-    lock: Mutex<Option<DirLock>>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -69,27 +67,28 @@ impl EmbeddedStore {
         let lock = disk::lock(&dir)?;
         let path = dir.join(FILE_NAME);
         let file = open_file(&path)?;
-        let index =
-            load(&file, true).map_err(|error| OpenError::Read { path: path.clone(), error })?;
-        let index = Arc::new(Mutex::new(index));
+        let read = |error| OpenError::Read { path: path.clone(), error };
+        orphan_leases(&file).map_err(read)?;
+        let index = Arc::new(Mutex::new(load(&file).map_err(read)?));
         let wakes = Arc::new(Wakes::default());
-        let room = Arc::new(Mutex::new(RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes)));
-        let (folder, fold_wanted) = std::sync::mpsc::sync_channel(1);
-        let folding = open_file(&path)?;
+        let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
+        room.holds(held_bytes(&file).map_err(read)?);
+        let room = Arc::new(Mutex::new(room));
         let writer = Writer {
             file,
+            sync: Sync::Machine,
             index: index.clone(),
             wakes: wakes.clone(),
             room: room.clone(),
             dir: dir.clone(),
-            folder,
+            folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
+            lock,
         };
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(OpenError::Thread)
-        };
-        spawn("recado-folder", Box::new(move || fold_in_background(folding, fold_wanted)))?;
-        let writer = spawn("recado-writer", Box::new(move || writer.run(inbox)))?;
+        let writer = std::thread::Builder::new()
+            .name("recado-writer".to_owned())
+            .spawn(move || writer.run(inbox))
+            .map_err(OpenError::Thread)?;
         Ok(EmbeddedStore {
             requests,
             index,
@@ -97,7 +96,6 @@ impl EmbeddedStore {
             room,
             readers: Arc::new(Readers::new(path)),
             dir,
-            lock: Mutex::new(Some(lock)),
             writer: Mutex::new(Some(writer)),
         })
     }
@@ -118,10 +116,22 @@ impl EmbeddedStore {
 fn open_file(path: &Path) -> Result<Connection, OpenError> {
     let schema = |error| OpenError::Schema { path: path.to_owned(), error };
     let file = Connection::open(path).map_err(|error| schema(error.into()))?;
-    schema::configure(&file).map_err(|error| schema(error.into()))?;
     schema::prepare(&file).map_err(schema)?;
     file.pragma_update(None, "wal_autocheckpoint", 0).map_err(|error| schema(error.into()))?;
+    file.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES).map_err(|error| schema(error.into()))?;
     Ok(file)
+}
+
+/// Waits for the writer to end, so that whoever opens the directory next finds it at rest and unlocked.
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.readers.close();
+        // The writer ends when nobody is left who could ask it for anything.
+        self.requests = mpsc::channel(1).0;
+        if let Some(writer) = self.writer.get_mut().take() {
+            let _ = writer.join();
+        }
+    }
 }
 
 #[async_trait]
@@ -234,14 +244,14 @@ impl Store for EmbeddedStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
+        // Before the writer: whoever closes the file last folds its log, and a reader could not.
+        self.readers.close();
         let closed = self.ask(Request::Close).await;
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
             // The writer has answered, so it is past its last transaction.
             let _ = tokio::task::spawn_blocking(move || writer.join()).await;
         }
-        self.readers.close();
-        self.lock.lock().take();
         closed
     }
 }

@@ -10,6 +10,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
@@ -21,7 +23,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
-use crate::disk::RoomGuard;
+use crate::disk::{DirLock, RoomGuard};
 use crate::index::Index;
 use crate::load::load;
 
@@ -33,6 +35,9 @@ const GROUP_REQUESTS_MAX: usize = 4_096;
 
 /// The log is folded back into the file in the background from this size on.
 const WAL_FOLD_BYTES: u64 = 16 << 20;
+
+/// A log that was folded back is cut to this size, or its old size would ask for folding at every commit.
+pub const WAL_KEPT_BYTES: u64 = 4 << 20;
 
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
@@ -59,16 +64,27 @@ type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 #[derive(Debug)]
 pub struct Writer {
     pub file: Connection,
+    /// What `file` is set to.
+    pub sync: Sync,
     pub index: Arc<Mutex<Index>>,
     pub wakes: Arc<Wakes>,
     pub room: Arc<Mutex<RoomGuard>>,
     pub dir: PathBuf,
-    pub folder: std::sync::mpsc::SyncSender<()>,
+    pub folder: Folder,
+    /// Let go when the writer has ended, and not before: until then it may still write.
+    pub lock: DirLock,
+}
+
+/// Folds the log into the file on its own connection, so that the writer need not wait for it.
+#[derive(Debug)]
+pub struct Folder {
+    wanted: SyncSender<()>,
+    thread: JoinHandle<()>,
 }
 
 /// What a transaction has to survive.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sync {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
     /// A crash of the process: leases, whose loss costs nothing but a repeated claim.
     Process,
     /// A crash of the machine.
@@ -77,7 +93,6 @@ enum Sync {
 
 impl Writer {
     pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        let mut sync = Sync::Machine;
         let mut rung = Vec::new();
         let mut replies: Vec<Reply> = Vec::new();
         while let Some(first) = requests.blocking_recv() {
@@ -87,11 +102,7 @@ impl Writer {
             {
                 group.push(next);
             }
-            let wanted = if group.iter().all(only_leases) { Sync::Process } else { Sync::Machine };
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
-            if wanted != sync && self.set_sync(wanted).is_ok() {
-                sync = wanted;
-            }
             let outcome = self.transact(group, &mut rung, &mut replies);
             let broken = matches!(outcome, Err(StoreError::Broken(_)));
             if let Err(error) = &outcome {
@@ -108,13 +119,21 @@ impl Writer {
             }
             self.fold_log();
         }
+        let Writer { file, folder, lock, .. } = self;
+        folder.end();
+        drop(file);
+        drop(lock);
     }
 
-    fn set_sync(&self, sync: Sync) -> rusqlite::Result<()> {
-        // NORMAL skips only the fsync of this commit: the next FULL one covers it, and a killed process
-        // loses nothing because the log is already with the kernel.
-        let level = if sync == Sync::Process { "NORMAL" } else { "FULL" };
-        self.file.pragma_update(None, "synchronous", level)
+    fn begin(&mut self, sync: Sync) -> rusqlite::Result<()> {
+        if self.sync != sync {
+            // NORMAL skips only the fsync of this commit: the next FULL one covers it, and a killed process
+            // loses nothing because the log is already with the kernel.
+            let level = if sync == Sync::Process { "NORMAL" } else { "FULL" };
+            self.file.pragma_update(None, "synchronous", level)?;
+            self.sync = sync;
+        }
+        self.file.execute_batch("BEGIN IMMEDIATE")
     }
 
     fn transact(
@@ -123,16 +142,25 @@ impl Writer {
         rung: &mut Vec<recado_core::RouteName>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), StoreError> {
+        let sync = if group.iter().all(only_leases) { Sync::Process } else { Sync::Machine };
+        if let Err(error) = self.begin(sync) {
+            group.into_iter().for_each(|request| refuse_later(request, replies));
+            return Err(match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy) => {
+                    StoreError::Unavailable("another program keeps the file locked; is a sqlite3 shell open?".to_owned())
+                }
+                _ => StoreError::Broken(error.to_string()),
+            });
+        }
         let outcome = self.apply(group, rung, replies);
         let Err(error) = outcome else { return Ok(()) };
         let _ = self.file.execute_batch("ROLLBACK");
         rung.clear();
-        let full = matches!(&error, rusqlite::Error::SqliteFailure(code, _) if code.code == ErrorCode::DiskFull);
-        if !full {
+        if error.sqlite_error_code() != Some(ErrorCode::DiskFull) {
             return Err(StoreError::Broken(error.to_string()));
         }
         self.room.lock().ran_out();
-        match load(&self.file, false) {
+        match load(&self.file) {
             Ok(index) => {
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
@@ -147,7 +175,6 @@ impl Writer {
         rung: &mut Vec<recado_core::RouteName>,
         replies: &mut Vec<Reply>,
     ) -> rusqlite::Result<()> {
-        self.file.execute_batch("BEGIN IMMEDIATE")?;
         let mut index = self.index.lock();
         let mut apply = Apply { file: &self.file, index: &mut index, rung };
         let mut failed = None;
@@ -158,8 +185,8 @@ impl Writer {
             }
             let outcome = match request {
                 Request::Enqueue(jobs, answer) => {
-                    if let Some(why) = self.room.lock().refusing() {
-                        let _ = answer.send(Err(StoreError::Full(why.to_owned())));
+                    if let Some(why) = refusing(&self.room, &self.file) {
+                        let _ = answer.send(Err(StoreError::Full(why)));
                         continue;
                     }
                     later(apply.enqueue(jobs), answer, replies)
@@ -192,9 +219,25 @@ impl Writer {
                 tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
             }
         } else if size >= WAL_FOLD_BYTES {
-            let _ = self.folder.try_send(());
+            let _ = self.folder.wanted.try_send(());
         }
     }
+}
+
+/// Why new jobs are refused, if they are.
+fn refusing(room: &Mutex<RoomGuard>, file: &Connection) -> Option<String> {
+    let mut room = room.lock();
+    if room.look_is_due()
+        && let Ok(bytes) = held_bytes(file)
+    {
+        room.holds(bytes);
+    }
+    room.refusing().map(str::to_owned)
+}
+
+pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
+    let pragma = |name| file.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
+    Ok((pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?)
 }
 
 fn only_leases(request: &Request) -> bool {
@@ -240,11 +283,22 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
     }
 }
 
-/// Folds the log into the file on its own connection, so that the writer need not wait for it.
-pub fn fold_in_background(file: Connection, wanted: std::sync::mpsc::Receiver<()>) {
-    while wanted.recv().is_ok() {
-        if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-            tracing::warn!(%error, "cannot fold the log back into the file in the background");
-        }
+impl Folder {
+    pub fn start(file: Connection) -> std::io::Result<Self> {
+        let (wanted, when) = std::sync::mpsc::sync_channel(1);
+        let fold = move || {
+            while when.recv().is_ok() {
+                if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+                    tracing::warn!(%error, "cannot fold the log back into the file in the background");
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("recado-folder".to_owned()).spawn(fold)?;
+        Ok(Folder { wanted, thread })
+    }
+
+    fn end(self) {
+        drop(self.wanted);
+        let _ = self.thread.join();
     }
 }

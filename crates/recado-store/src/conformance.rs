@@ -1,0 +1,210 @@
+//! The suite that every implementation of [`Store`] must pass.
+//!
+//! A store's tests say once how it is opened, a [`Home`], and get a test for each promise:
+//!
+//! ```text
+//! recado_store::conformance_tests!(Directory::new()); // every store
+//! recado_store::durability_tests!(Directory::new()); // stores that outlive their process
+//!
+//! #[test]
+//! fn it_does_what_the_reference_does() {
+//!     recado_store::conformance::agrees_with_the_reference(Directory::new, Restarts::Yes);
+//! }
+//! ```
+//!
+//! Each check is a function here, and its name is the promise. Time is an argument of every verb, so
+//! nothing sleeps. A check that nobody lists in [`suite`] is dead code, and the compiler says so.
+
+#![expect(clippy::unwrap_used, reason = "a check whose store cannot answer has failed, and the panic says where")]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::Store;
+
+mod auditing;
+mod cancelling;
+mod counting;
+mod durability;
+mod enqueueing;
+mod given;
+mod leasing;
+mod listing;
+mod model;
+mod ordering;
+mod pruning;
+mod replaying;
+mod settling;
+mod snapshot;
+mod waking;
+
+pub use model::{Restarts, agrees_with_the_reference};
+
+/// Where one store lives, for the length of one test.
+#[async_trait]
+pub trait Home: Send {
+    /// Opens the store that lives here: an empty one the first time, the same one after it was closed or
+    /// dropped.
+    async fn open(&mut self) -> Arc<dyn Store>;
+}
+
+/// Lists checks, module by module, and makes the macro that turns each into a test.
+macro_rules! suite {
+    ($dollar:tt $macro:ident in $listed:ident { $($module:ident { $($check:ident)+ })+ }) => {
+        #[doc(hidden)]
+        pub mod $listed {
+            $(pub mod $module {
+                pub use super::super::$module::{$($check),+};
+            })+
+        }
+
+        /// One test for each check; the argument makes a new [`Home`] for each.
+        #[macro_export]
+        macro_rules! $macro {
+            ($dollar home:expr) => {
+                $(mod $module {
+                    use super::*;
+                    $(#[::tokio::test]
+                    async fn $check() {
+                        ::recado_store::conformance::$listed::$module::$check(&mut $dollar home).await;
+                    })+
+                })+
+            };
+        }
+    };
+}
+
+suite! { $ conformance_tests in checks {
+    enqueueing {
+        a_new_job_is_found_as_it_was_given
+        a_job_without_user_and_correlation_is_found_without_them
+        a_job_is_queued_when_due_and_scheduled_before
+        the_same_job_again_is_a_duplicate_with_its_status_in_every_phase
+        the_same_id_with_another_body_is_a_conflict_in_every_phase
+        repetitions_inside_one_batch_are_answered_like_any_other
+        an_empty_batch_is_answered_with_nothing
+        two_callers_with_the_same_job_at_once_get_one_yes
+        ids_that_differ_in_one_character_are_different_jobs
+    }
+    ordering {
+        within_a_tenant_urgency_then_due_time_then_arrival_decide
+        the_same_order_holds_over_many_small_claims
+        tenants_take_turns_of_at_most_three
+        urgency_does_not_let_one_tenant_overtake_another
+        a_late_tenant_with_one_job_is_claimed_within_one_turn_of_a_thousand
+        a_tenant_that_arrives_waits_at_most_one_turn_of_each_other_one
+        a_job_is_not_claimed_before_it_is_due_and_the_claim_says_when
+        a_retry_waits_for_its_own_time_and_then_goes_in_line_by_it
+        a_released_job_keeps_its_place_by_the_time_it_was_released_for
+        routes_do_not_mix
+        many_claims_at_once_give_each_job_once
+        a_claim_takes_no_more_than_it_asked_for
+    }
+    leasing {
+        a_lease_carries_the_whole_job_and_shows_who_holds_it
+        a_token_leads_to_its_lease_while_it_is_current
+        an_extended_lease_ends_later
+        a_lease_inside_the_process_is_extended_for_all_to_see
+        extending_answers_in_order_and_refuses_what_is_not_current
+        a_lease_that_ran_out_is_taken_over_with_its_history
+        the_old_holder_is_fenced_off_after_a_takeover
+        a_late_holder_may_still_settle_while_nobody_took_over
+        leases_that_ran_out_are_taken_over_oldest_end_first
+        the_attempt_after_a_lost_one_has_the_next_number
+        waiting_jobs_whose_time_ran_out_are_picked_whatever_their_route_or_due_time
+        only_jobs_that_wait_can_be_overdue
+        a_job_given_back_can_become_overdue_again
+        no_token_is_ever_given_twice
+    }
+    settling {
+        a_delivered_job_has_ended_well
+        a_delivery_without_an_answer_keeps_none
+        a_failed_attempt_is_remembered_and_tried_again_at_its_time
+        a_postponed_job_has_spent_nothing
+        a_released_job_is_as_if_it_had_never_been_claimed
+        a_release_with_a_lost_attempt_counts_a_crash_and_spends_nothing
+        a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs
+        a_job_buried_untried_has_a_dead_letter_without_attempts
+        every_class_and_cause_of_a_burial_is_kept
+        a_stale_settlement_changes_nothing_at_all
+        a_batch_of_settlements_is_answered_in_order
+        two_settlements_of_one_token_at_once_have_one_winner
+        a_long_history_keeps_its_newest_attempts
+    }
+    cancelling {
+        a_job_that_waits_is_cancelled_and_never_claimed
+        cancelling_twice_changes_nothing_the_second_time
+        it_is_too_late_for_what_is_being_delivered_or_has_ended
+        a_replay_called_off_leaves_the_dead_letter_where_it_was
+        the_id_of_a_cancelled_job_stays_taken
+    }
+    replaying {
+        a_replay_has_a_fresh_budget_and_the_whole_history
+        a_replay_may_carry_corrected_data
+        the_entry_stays_through_retries_and_leaves_only_on_delivery
+        a_replay_that_fails_is_the_newest_entry_under_the_same_id
+        two_replays_at_once_are_one
+        only_dead_letters_can_be_replayed
+        a_discarded_dead_letter_is_gone_for_good
+        a_dead_letter_that_is_replaying_cannot_be_discarded
+        a_replay_for_later_waits_for_its_time
+    }
+    pruning {
+        ended_jobs_are_forgotten_at_their_age_and_not_before
+        only_the_newest_ended_jobs_are_kept_when_there_are_too_many
+        jobs_that_ended_in_any_way_count
+        a_dead_letter_goes_at_the_end_of_its_time_and_leaves_a_record
+        jobs_that_have_not_ended_and_replays_are_never_pruned
+        dead_letters_are_not_pruned_as_ended_jobs
+        a_replay_called_off_after_its_time_is_pruned_then
+        a_forgotten_id_is_a_new_job_with_a_trail_of_its_own
+        thousands_are_pruned_bite_by_bite
+    }
+    listing {
+        jobs_are_listed_newest_first
+        jobs_are_found_by_every_status
+        a_filter_by_status_follows_the_time_that_is_asked_about
+        jobs_are_found_by_company_route_and_correlation
+        a_walk_through_all_pages_has_no_gap_and_no_repetition
+        jobs_that_arrive_during_a_walk_do_not_disturb_it
+        a_cursor_out_of_this_world_is_answered_and_not_feared
+        dead_letters_are_found_by_every_filter
+        dead_letters_are_found_by_the_time_they_were_moved
+        a_reason_is_found_without_regard_to_case_in_any_script_and_literally
+    }
+    counting {
+        counts_follow_each_job_from_place_to_place
+        each_stage_is_counted_in_its_place
+        jobs_that_leave_the_line_by_another_door_are_not_counted_as_ready
+        dead_letters_are_grouped_by_each_key_largest_first
+        groups_obey_the_filter_and_show_a_reason
+        groups_count_every_entry_and_lose_those_that_leave
+    }
+    waking {
+        a_new_job_rings_its_route_and_no_other
+        a_ring_between_two_waits_is_not_lost
+        every_listener_of_a_route_is_rung
+        a_retry_and_a_replay_ring_too
+    }
+    auditing {
+        a_trail_tells_a_whole_life_in_order
+        what_is_recorded_about_a_job_is_found_on_its_trail
+        a_record_about_no_job_is_taken_in_and_belongs_to_none
+        a_settlement_keeps_its_record_word_for_word
+    }
+} }
+
+suite! { $ durability_tests in durable_checks {
+    durability {
+        everything_is_there_after_a_clean_stop
+        everything_is_there_when_nobody_closed_it
+        ids_stay_taken_in_every_phase
+        order_and_due_times_hold
+        a_lease_held_outside_outlives_the_process
+        a_lease_held_inside_is_an_orphan_at_once
+        work_goes_on_where_it_was
+        a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
+        thousands_come_back
+    }
+} }

@@ -2,6 +2,9 @@
 //!
 //! It lives in memory and promises nothing about crashes.
 
+#[cfg(feature = "conformance")]
+mod oracle;
+
 use std::collections::{HashMap, VecDeque};
 
 use async_trait::async_trait;
@@ -21,6 +24,9 @@ use crate::inspect::{
 };
 use crate::wake::{Waker, Wakes};
 
+#[cfg(feature = "conformance")]
+pub use oracle::Candidate;
+
 /// Consecutive jobs that one tenant gets before the next one's turn.
 pub const TURN_JOBS_MAX: u32 = 3;
 
@@ -33,11 +39,13 @@ pub struct ReferenceStore {
 #[derive(Debug, Default)]
 struct State {
     records: Vec<Record>,
+    last_seq: u64,
     next_fence: u128,
     turns: HashMap<RouteName, Turns>,
     dead: Vec<(u64, DeadLetter)>,
     next_dead: u64,
-    audit: Vec<AuditEvent>,
+    /// With the job that a record is about, if the store knew one by that id.
+    audit: Vec<(Option<u64>, AuditEvent)>,
 }
 
 #[derive(Debug)]
@@ -52,7 +60,7 @@ struct Record {
 enum Phase {
     Waiting,
     Leased(Held),
-    Ended { status: Status, at: Timestamp, order: u64, answer: Option<Payload> },
+    Ended { status: Status, at: Timestamp, answer: Option<Payload> },
     Dead,
 }
 
@@ -63,6 +71,9 @@ struct Held {
     claimed_at: Timestamp,
     expires_at: Timestamp,
     worker: Box<str>,
+    /// Read by [`oracle`] alone: nothing here outlives the process.
+    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the property test restarts"))]
+    outlives_process: bool,
 }
 
 /// Whose turn it is on a route.
@@ -122,10 +133,51 @@ impl State {
         ready.iter().copied().find(|&at| records[at].job.company == *company)
     }
 
-    fn lease(&mut self, at: usize, claim: &Claim, lost: Option<LostLease>) -> Lease {
+    /// What waits, earliest end of life first.
+    fn overdue(&self) -> Vec<(usize, Timestamp)> {
+        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
+            .filter(|&at| matches!(self.records[at].phase, Phase::Waiting))
+            .map(|at| (at, self.records[at].job.expires_at))
+            .collect();
+        waiting.sort_by_key(|&(at, expires)| (expires, self.records[at].seq));
+        waiting
+    }
+
+    /// What is leased, earliest end of the lease first.
+    fn held(&self) -> Vec<(usize, Timestamp)> {
+        let mut held: Vec<(usize, Timestamp)> = Vec::new();
+        for (at, record) in self.records.iter().enumerate() {
+            if let Phase::Leased(lease) = &record.phase {
+                held.push((at, lease.expires_at));
+            }
+        }
+        held.sort_by_key(|&(at, expires)| (expires, self.records[at].seq));
+        held
+    }
+
+    /// When time alone will bring more of what this picks.
+    fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
+        let times: Vec<Timestamp> = match pick {
+            Pick::Ready(route) => {
+                let waiting = self.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
+                waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at).collect()
+            }
+            Pick::Overdue => self.overdue().into_iter().map(|(_, expires)| expires).collect(),
+            Pick::Orphaned => self.held().into_iter().map(|(_, expires)| expires).collect(),
+        };
+        times.into_iter().filter(|at| *at > now).min()
+    }
+
+    fn lease(&mut self, at: usize, claim: &Claim) -> Lease {
         self.next_fence += 1;
         let token = LeaseToken(self.next_fence);
         let record = &mut self.records[at];
+        let lost = match &record.phase {
+            Phase::Leased(held) => {
+                Some(LostLease { attempt: held.attempt, claimed_at: held.claimed_at, worker: held.worker.clone() })
+            }
+            _ => None,
+        };
         let attempt = lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt);
         record.phase = Phase::Leased(Held {
             token,
@@ -133,6 +185,7 @@ impl State {
             claimed_at: claim.now,
             expires_at: claim.lease_until,
             worker: claim.worker.clone(),
+            outlives_process: claim.outlives_process,
         });
         Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job: record.job.clone(), lost }
     }
@@ -148,21 +201,15 @@ impl State {
     }
 
     fn end(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {
-        let order = 1 + self
-            .records
-            .iter()
-            .filter_map(|record| if let Phase::Ended { order, .. } = record.phase { Some(order) } else { None })
-            .max()
-            .unwrap_or(0);
         let record = &mut self.records[at];
-        record.phase = Phase::Ended { status, at: now, order, answer };
+        record.phase = Phase::Ended { status, at: now, answer };
         record.job.data = Payload::trusted("null");
     }
 
     fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
         let record = self.by_token(settlement.token)?;
         record.job.progress = settlement.transition.step(record.job.progress);
-        let route = record.job.route.clone();
+        let (route, seq) = (record.job.route.clone(), record.seq);
         let id = record.job.id.clone();
         let at = self.records.iter().position(|record| record.job.id == id)?;
         if let Transition::Bury(burial) = settlement.transition {
@@ -186,8 +233,15 @@ impl State {
                 Transition::Bury(_) => {}
             }
         }
-        self.audit.extend(settlement.audit);
+        self.audit.extend(settlement.audit.map(|event| (Some(seq), event)));
         Some(route)
+    }
+
+    /// Puts an event on the trail of the job it names.
+    fn note(&mut self, event: AuditEvent) {
+        let about = |record: &&Record| Some(record.job.id.as_str()) == event.job_id.as_deref();
+        let seq = self.records.iter().find(about).map(|record| record.seq);
+        self.audit.push((seq, event));
     }
 
     fn view(record: &Record, now: Timestamp) -> JobView {
@@ -235,7 +289,8 @@ impl Store for ReferenceStore {
                 answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
                 continue;
             }
-            let seq = state.records.last().map_or(1, |last| last.seq + 1);
+            state.last_seq += 1;
+            let seq = state.last_seq;
             let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
             let (route, body_hash) = (new.route.clone(), new.body_hash);
             state.records.push(Record { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
@@ -252,42 +307,19 @@ impl Store for ReferenceStore {
             Pick::Ready(route) => {
                 while claimed.leases.len() < claim.max {
                     let Some(at) = state.next_ready(route, claim.now) else { break };
-                    let lease = state.lease(at, &claim, None);
-                    claimed.leases.push(lease);
-                }
-                let waiting = state.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
-                let due = waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at);
-                claimed.next_at = due.filter(|due| *due > claim.now).min();
-            }
-            Pick::Overdue => {
-                let mut waiting: Vec<(Timestamp, u64, usize)> = (0..state.records.len())
-                    .filter(|&at| matches!(state.records[at].phase, Phase::Waiting))
-                    .map(|at| (state.records[at].job.expires_at, state.records[at].seq, at))
-                    .collect();
-                waiting.sort_unstable();
-                claimed.next_at = waiting.iter().map(|(expires, ..)| *expires).find(|expires| *expires > claim.now);
-                for (_, _, at) in waiting.into_iter().filter(|(expires, ..)| *expires <= claim.now).take(claim.max) {
-                    let lease = state.lease(at, &claim, None);
+                    let lease = state.lease(at, &claim);
                     claimed.leases.push(lease);
                 }
             }
-            Pick::Orphaned => {
-                let mut held: Vec<(Timestamp, u64, usize, LostLease)> = Vec::new();
-                for (at, record) in state.records.iter().enumerate() {
-                    if let Phase::Leased(lease) = &record.phase {
-                        let lost =
-                            LostLease { attempt: lease.attempt, claimed_at: lease.claimed_at, worker: lease.worker.clone() };
-                        held.push((lease.expires_at, record.seq, at, lost));
-                    }
-                }
-                held.sort_by_key(|(expires, seq, ..)| (*expires, *seq));
-                claimed.next_at = held.iter().map(|(expires, ..)| *expires).find(|expires| *expires > claim.now);
-                for (_, _, at, lost) in held.into_iter().filter(|(expires, ..)| *expires <= claim.now).take(claim.max) {
-                    let lease = state.lease(at, &claim, Some(lost));
+            Pick::Overdue | Pick::Orphaned => {
+                let found = if claim.pick == Pick::Overdue { state.overdue() } else { state.held() };
+                for (at, _) in found.into_iter().filter(|(_, time)| *time <= claim.now).take(claim.max) {
+                    let lease = state.lease(at, &claim);
                     claimed.leases.push(lease);
                 }
             }
         }
+        claimed.next_at = state.next_at(&claim.pick, claim.now);
         Ok(claimed)
     }
 
@@ -331,11 +363,13 @@ impl Store for ReferenceStore {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.state = DeadLetterState::Dead;
+                let data = entry.original_data.clone();
                 state.records[at].phase = Phase::Dead;
+                state.records[at].job.data = data;
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
         }
-        state.audit.push(audit);
+        state.note(audit);
         Ok(Cancelled::Done)
     }
 
@@ -360,7 +394,7 @@ impl Store for ReferenceStore {
             record.phase = Phase::Waiting;
             self.wakes.ring(&record.job.route);
         }
-        state.audit.push(redrive.audit);
+        state.note(redrive.audit);
         Ok(Redriven::Done)
     }
 
@@ -376,7 +410,7 @@ impl Store for ReferenceStore {
         if let Some(at) = state.records.iter().position(|record| record.job.id == *id) {
             state.end(at, Status::Discarded, audit.timestamp, None);
         }
-        state.audit.push(audit);
+        state.note(audit);
         Ok(Discarded::Done)
     }
 
@@ -395,21 +429,21 @@ impl Store for ReferenceStore {
             if let Some(at) = state.records.iter().position(|record| record.job.id == entry.job_id) {
                 let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
                 state.end(at, Status::Discarded, now, None);
-                state.audit.push(audit);
+                state.note(audit);
             }
         }
-        let mut ended: Vec<(u64, Timestamp, JobId)> = Vec::new();
+        let mut ended: Vec<(Timestamp, u64, JobId)> = Vec::new();
         for record in &state.records {
-            if let Phase::Ended { at, order, .. } = record.phase {
-                ended.push((order, at, record.job.id.clone()));
+            if let Phase::Ended { at, .. } = record.phase {
+                ended.push((at, record.seq, record.job.id.clone()));
             }
         }
-        ended.sort_by_key(|(order, ..)| *order);
+        ended.sort_by_key(|(at, seq, _)| (*at, *seq));
         let excess = ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
         let gone: Vec<JobId> = ended
             .into_iter()
             .enumerate()
-            .take_while(|(nth, (_, at, _))| *nth < excess || at.plus(retention.ended_max_age) <= now)
+            .take_while(|(nth, (at, ..))| *nth < excess || at.plus(retention.ended_max_age) <= now)
             .map(|(_, (.., id))| id)
             .collect();
         pruned.ended = gone.len() as u64;
@@ -418,7 +452,8 @@ impl Store for ReferenceStore {
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.state.lock().audit.extend(events);
+        let mut state = self.state.lock();
+        events.into_iter().for_each(|event| state.note(event));
         Ok(())
     }
 
@@ -443,9 +478,10 @@ impl Store for ReferenceStore {
     }
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
-        let state = self.state.lock();
-        let about = |event: &&AuditEvent| event.job_id.as_deref() == Some(id.as_str());
-        Ok(state.audit.iter().filter(about).cloned().collect())
+        let mut state = self.state.lock();
+        let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
+        let trail = state.audit.iter().filter(|(about, _)| *about == Some(seq));
+        Ok(trail.map(|(_, event)| event.clone()).collect())
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {

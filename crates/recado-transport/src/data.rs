@@ -107,10 +107,9 @@ impl<'a, 'f> Object<'a, 'f> {
 
     /// Refuses every member that is not one of `known`.
     pub fn allow_only(&self, known: &[&str]) {
-        for (name, _) in &self.members {
-            if !known.contains(&&**name) {
-                self.fault(name, format!("is not a field here; {}", suggest(name, known)));
-            }
+        let unknown = self.members.iter().filter(|(name, _)| !known.contains(&&**name));
+        for (name, _) in unknown.take(FAULTS_TOLD_MAX) {
+            self.fault(name, format!("is not a field here; {}", suggest(name, known)));
         }
     }
 

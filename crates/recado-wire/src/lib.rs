@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
+pub mod audit;
 pub mod decisions;
 pub mod dlq;
 pub mod health;

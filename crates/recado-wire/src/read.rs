@@ -9,14 +9,17 @@ use std::fmt;
 
 use recado_core::reason::clip;
 use recado_core::{Payload, Timestamp};
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::problem::FieldFault;
 
 /// Levels of nesting at most in a body.
 pub const DEPTH_MAX: usize = 100;
+
+/// Faults at most that are noted; whoever has more knows enough.
+pub const FAULTS_MAX: usize = 100;
 
 /// Bytes at most that a message repeats of a name it does not know.
 const NAME_SHOWN_MAX_BYTES: usize = 64;
@@ -79,9 +82,7 @@ pub fn by_field<T: Body>(json: &str) -> Result<Read<T>, NotJson> {
         }
         Err(error) => return Err(error.into()),
     };
-    let is_object = faults.is_empty();
-    let mut stand_ins = Faults::default();
-    let value = read_members(members, if is_object { &mut faults } else { &mut stand_ins });
+    let value = read_members(members, &mut faults);
     Ok(Read { value, faults })
 }
 
@@ -125,7 +126,7 @@ pub fn deeper_than(json: &str, max: usize) -> bool {
     false
 }
 
-/// Everything wrong so far. One fault a place: what is said first stays.
+/// Everything wrong so far. One fault a place, what is said first stays; and at most [`FAULTS_MAX`].
 #[derive(Debug, Default, Clone)]
 pub struct Faults {
     base: String,
@@ -144,6 +145,9 @@ impl Faults {
 
     /// Notes what is wrong at a JSON pointer, unless something there, above or below is wrong already.
     pub fn note_at(&mut self, pointer: String, message: impl Into<String>) {
+        if self.is_full() {
+            return;
+        }
         let covers = |outer: &str, inner: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -167,13 +171,21 @@ impl Faults {
         self.found.is_empty()
     }
 
+    fn is_full(&self) -> bool {
+        self.found.len() >= FAULTS_MAX
+    }
+
     pub fn into_vec(self) -> Vec<FieldFault> {
         self.found
     }
 }
 
 fn escaped(name: &str) -> Cow<'_, str> {
-    if name.contains(['~', '/']) { Cow::Owned(name.replace('~', "~0").replace('/', "~1")) } else { Cow::Borrowed(name) }
+    if name.contains(['~', '/']) {
+        Cow::Owned(name.replace('~', "~0").replace('/', "~1"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 /// The members of one JSON object, still unread.
@@ -194,7 +206,13 @@ impl<'a> Fields<'a, '_> {
 
     fn allow_only(&mut self, known: &[&str]) {
         for (name, _) in self.members.iter().filter(|(name, _)| !known.contains(&&**name)) {
-            self.faults.note(clip(name, NAME_SHOWN_MAX_BYTES), format!("is not a field here; {}", suggest(name, known)));
+            if self.faults.is_full() {
+                break;
+            }
+            self.faults.note(
+                clip(name, NAME_SHOWN_MAX_BYTES),
+                format!("is not a field here; {}", suggest(name, known)),
+            );
         }
     }
 
@@ -315,12 +333,10 @@ const NOT_A_TIME: &str = "is not a time; write RFC 3339 in UTC, such as 2026-01-
 /// The number, or what it is instead, in words that fit after "is".
 fn integer<T: TryFrom<i128>>(raw: &str) -> Result<T, &'static str> {
     match raw.parse::<i128>() {
-        Ok(number) if raw.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) => {
-            T::try_from(number).map_err(|_| if number < 0 { "negative" } else { "too large" })
-        }
-        _ if kind_of(raw) != "a number" => Err(kind_of(raw)),
-        _ if raw.contains(['.', 'e', 'E']) => Err("not a whole number"),
-        _ => Err("too large"),
+        Ok(number) => T::try_from(number).map_err(|_| if number < 0 { "negative" } else { "too large" }),
+        Err(_) if kind_of(raw) != "a number" => Err(kind_of(raw)),
+        Err(_) if raw.contains(['.', 'e', 'E']) => Err("not a whole number"),
+        Err(_) => Err("too large"),
     }
 }
 
@@ -390,9 +406,13 @@ impl Params<'_> {
     }
 
     /// A value that another type reads; what it says about the rest is the fault.
-    pub fn parsed<T, E: fmt::Display>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+    pub fn parsed<T, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(String) -> Result<T, E>,
+    ) -> Option<T> {
         let text = self.text(name)?;
-        parse(&text).map_err(|error| self.faults.note(name, error.to_string())).ok()
+        parse(text).map_err(|error| self.faults.note(name, error.to_string())).ok()
     }
 
     pub fn time(&mut self, name: &str) -> Option<Timestamp> {
@@ -414,7 +434,7 @@ impl Params<'_> {
             Some((_, value)) => Ok(*value),
             None => {
                 let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-                Err(format!("is not one of the choices; {}", suggest(text, &words)))
+                Err(format!("is not one of the choices; {}", suggest(&text, &words)))
             }
         })
     }

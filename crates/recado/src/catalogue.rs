@@ -268,14 +268,19 @@ fn tiss_claims(_: Environment) -> Policy {
 
 /// Seed 004.
 fn social_media(_: Environment) -> Policy {
-    Policy { jitter: Jitter::Positive(0.20), ..Policy::schedule(vec![Duration::ZERO, seconds(60), seconds(300)]) }
+    Policy {
+        jitter: Jitter::Positive(0.20),
+        ..Policy::schedule(vec![Duration::ZERO, seconds(60), seconds(300)])
+    }
 }
 
 /// What to do about a route that nobody carries, in words.
 pub fn missing(row: &BuiltIn, route: &str, environment: Environment) -> String {
     match row.kind {
         Kind::Sandbox => {
-            format!("the sandbox is off in {environment}; to turn it on, write in recado.toml:\n\n[sandbox]\nenabled = true\n")
+            format!(
+                "the sandbox is off in {environment}; to turn it on, write in recado.toml:\n\n[sandbox]\nenabled = true\n"
+            )
         }
         kind if kind.needs_address() => {
             format!("its provider has no address; write in recado.toml:\n\n{}", row.provider_lines)

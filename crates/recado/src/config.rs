@@ -10,6 +10,7 @@
 //! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
 
 pub mod fault;
+mod providers;
 mod raw;
 mod reader;
 mod resolve;
@@ -242,7 +243,8 @@ fn environment(inputs: &Inputs) -> Result<(Environment, bool), Faults> {
         Some(said) => Environment::parse(said).map(|environment| (environment, false)).ok_or_else(|| {
             let advice = suggestion(said, Environment::ALL.map(Environment::as_str), "ones");
             let message = format!("there is no environment `{said}`; {advice}");
-            let fault = Fault { place: Place::Variable("RECADO_ENV".to_owned()), path: String::new(), message };
+            let fault =
+                Fault { place: Place::Variable("RECADO_ENV".to_owned()), path: String::new(), message };
             Faults::new(inputs.file.clone().unwrap_or_default(), vec![fault])
         }),
     }
@@ -256,7 +258,9 @@ fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: boo
         Some(Err(list)) => return Err(Faults::new(source, list)),
     };
     source.hidden = settings.secrets(&source);
-    if let Some(overlay) = settings.get_table("environments").and_then(|all| all.get_table(environment.as_str())) {
+    if let Some(overlay) =
+        settings.get_table("environments").and_then(|all| all.get_table(environment.as_str()))
+    {
         let overlay = overlay.clone();
         settings.overlay(overlay);
     }
@@ -312,3 +316,6 @@ pub fn find_file(named: Option<&Path>, variables: &Variables) -> Result<Option<S
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
 }
+
+#[cfg(test)]
+mod tests;

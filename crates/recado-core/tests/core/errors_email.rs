@@ -62,7 +62,8 @@ fn e6_a_550_is_transient_when_its_words_or_its_enhanced_code_say_temporary() {
             ("4.2.1 mailbox unavailable", "55x-4.x.x"),
         ] {
             let failure = classify(set, smtp("550", text));
-            assert_eq!((failure.class, &*failure.rule), (Transient, &*format!("{set}/{row}")), "{text}");
+            let expected = (Transient, Message, &*format!("{set}/{row}"));
+            assert_eq!((failure.class, failure.blame, &*failure.rule), expected, "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use recado_core::{AttemptResult, Lease, LeaseToken, LostLease, NewJob, Status, T
 use super::Home;
 use super::given::{Desk, HOUR, SECOND, Stage, T0, attempt, deliver, id, job, retry_at, route};
 use super::snapshot::Snapshot;
-use crate::{Claim, Extended, Pick, Settled, Store};
+use crate::{Claim, Extended, Pick, Settled};
 
 /// The end of the leases that [`Desk::ready`] gives at `T0`.
 const END: Timestamp = Timestamp::from_millis(T0.as_millis() + 3_600_000);

@@ -11,6 +11,8 @@ use crate::data::{self, Object};
 
 /// Headers at most that a job may bring.
 const HEADERS_MAX: usize = 64;
+/// Parameters at most in a job's query.
+const PARAMETERS_MAX: usize = 256;
 /// Bytes at most of the whole address; servers refuse longer ones.
 const URL_LEN_MAX_BYTES: usize = 8 * 1_024;
 /// Times a path is decoded before it is judged: once for each party on the way that might do so.
@@ -133,6 +135,10 @@ fn percent_decoded(text: &[u8]) -> Vec<u8> {
 
 fn query<'a>(data: &Object<'a, '_>) -> Vec<(String, Cow<'a, str>)> {
     let Some(query) = data.object("query") else { return Vec::new() };
+    if query.members().count() > PARAMETERS_MAX {
+        query.fault_here(format!("holds too many parameters; give at most {PARAMETERS_MAX}, or use `body`"));
+        return Vec::new();
+    }
     let pairs = query.members().filter_map(|(name, raw)| {
         let value = match raw.get().as_bytes().first() {
             Some(b'"') => query.text(name)?,

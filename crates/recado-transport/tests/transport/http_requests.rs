@@ -262,13 +262,14 @@ fn a_fault_says_what_to_write_instead() {
 }
 
 #[test]
-fn an_address_too_long_and_headers_too_many_are_refused_before_they_reach_a_server() {
+fn an_address_too_long_and_headers_or_parameters_too_many_are_refused_before_they_reach_a_server() {
     assert_eq!(pointers(&http(), &json!({ "path": "x".repeat(9_000) })), [""]);
     assert_eq!(pointers(&http(), &json!({ "query": { "q": "x".repeat(9_000) } })), [""]);
     let many =
         |count: usize| (0..count).map(|n| (format!("x-{n}"), json!("v"))).collect::<serde_json::Map<_, _>>();
     assert_eq!(pointers(&http(), &json!({ "headers": many(40_000) })), ["/headers"]);
-    assert_eq!(pointers(&http(), &json!({ "headers": many(64) })), [""; 0]);
+    assert_eq!(pointers(&http(), &json!({ "query": many(100_000) })), ["/query"]);
+    assert_eq!(pointers(&http(), &json!({ "headers": many(64), "query": many(256) })), [""; 0]);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// Where a setting comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Bytes of the file.
     File { start: usize, end: usize },
@@ -13,6 +13,7 @@ pub enum Place {
     /// A command-line flag.
     Flag(&'static str),
     /// Nobody wrote it.
+    #[default]
     Nowhere,
 }
 
@@ -23,7 +24,7 @@ impl Place {
 }
 
 /// A setting somebody wrote: its value, the key it goes by and where it stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct At<T> {
     pub value: T,
     pub path: String,
@@ -99,7 +100,15 @@ impl Source {
                 writeln!(f, "{:gutter$}--> {}:{}:{}{path}", "", self.name, spot.line, spot.column)?;
                 writeln!(f, "{:gutter$} |", "")?;
                 writeln!(f, "{} | {}", spot.line, spot.text)?;
-                writeln!(f, "{:gutter$} | {:indent$}{:^<marks$}", "", "", "", indent = spot.column - 1, marks = spot.marks)
+                writeln!(
+                    f,
+                    "{:gutter$} | {:indent$}{:^<marks$}",
+                    "",
+                    "",
+                    "",
+                    indent = spot.column - 1,
+                    marks = spot.marks
+                )
             }
             Place::Variable(name) => writeln!(f, " --> ${name}{path}"),
             Place::Flag(flag) => writeln!(f, " --> {flag}{path}"),
@@ -136,12 +145,18 @@ struct Spot {
     text: String,
 }
 
-/// ` did you mean …?` for a word that is close to one of the known ones.
-pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The known word that somebody probably meant: one that begins so, or is a few slips away.
+pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let distance = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());
-    let nearest = known.into_iter().map(|candidate| (distance(candidate), candidate)).min_by_key(|(far, _)| *far);
-    nearest.filter(|(far, candidate)| *far <= (candidate.len() / 3).clamp(1, 4)).map(|(_, candidate)| candidate)
+    if let Some(begun) = known.clone().into_iter().find(|known| word.len() >= 3 && known.starts_with(&word)) {
+        return Some(begun);
+    }
+    let slips = |candidate: &str| strsim::damerau_levenshtein(&word, &candidate.to_lowercase());
+    let nearest =
+        known.into_iter().map(|candidate| (slips(candidate), candidate)).min_by_key(|(slips, _)| *slips);
+    nearest
+        .filter(|(slips, candidate)| *slips <= (candidate.len() / 3).clamp(1, 4))
+        .map(|(_, candidate)| candidate)
 }
 
 /// `did you mean …?` when a known word is close, and all of them when none is.

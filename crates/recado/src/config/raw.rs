@@ -47,6 +47,7 @@ pub struct RawProvider {
     pub api_key: Option<At<String>>,
 }
 
+#[derive(Default)]
 pub struct RawRoute {
     pub here: At<()>,
     pub provider: Option<At<String>>,
@@ -101,17 +102,17 @@ const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=DELAY_MAX;
 pub fn read(table: &Table, faults: &FaultList) -> Raw {
     let root = Section::root(table, faults);
     let none = Table::default();
-    let at = |key: &'static str| {
-        root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults))
-    };
+    let at =
+        |key: &'static str| root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults));
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
         max_body_bytes: server.get("max_body", |it| it.size(KIB..=GIB)),
-        allowed_hosts: server
-            .get("allowed_hosts", |it| it.list("[\"recado.example.com\"]", |it| it.text("\"recado.example.com\""))),
+        allowed_hosts: server.get("allowed_hosts", |it| {
+            it.list("[\"recado.example.com\"]", |it| it.text("\"recado.example.com\""))
+        }),
         store_url: store.get("url", |it| it.text("\"redis://127.0.0.1:6379\"")),
         data_dir: store.get("data_dir", |it| it.text("\"./recado-data\"")),
         reserve_bytes: store.get("reserve", |it| it.size(0..=1024 * GIB)),
@@ -156,7 +157,8 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
         transport: section.get("transport", kind),
         url: section.get("url", |it| it.text_and_written("\"https://api.example.com\"")),
         headers: section.named("headers", |it| it.text("\"Bearer ${API_TOKEN}\"")),
-        connect_timeout: section.get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
+        connect_timeout: section
+            .get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
         concurrency: section.get("concurrency", |it| it.count(1..=100_000)),
         instance: section.get("instance", |it| it.text("\"main\"")),
         api_key: section.get("api_key", |it| it.text("\"${EVOLUTION_API_KEY}\"")),
@@ -176,9 +178,11 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
         provider: section.get("provider", |it| it.text("\"my-provider\"")),
         transport: section.get("transport", kind),
         policy: section.get("policy", policy),
-        timeout: section.get("timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(HOUR_SECS))),
-        classifier: section
-            .get("classifier", |it| it.choice("classifier", &recado_core::rules::NAMES.map(|name| (name, name)))),
+        timeout: section
+            .get("timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(HOUR_SECS))),
+        classifier: section.get("classifier", |it| {
+            it.choice("classifier", &recado_core::rules::NAMES.map(|name| (name, name)))
+        }),
         classify: section.get("classify", |it| it.list("[{ code = \"550\", as = \"transient\" }]", rule)),
     };
     section.close();
@@ -197,7 +201,8 @@ fn policy(setting: Setting<'_>) -> Option<RawPolicy> {
         cap_applies: section.get("cap_applies", |it| it.choice("cap_applies", &applies)),
         floor: section.get("floor", |it| it.duration(DELAYS)),
         ceiling: section.get("ceiling", |it| it.duration(DELAYS)),
-        max_attempts: section.get("max_attempts", |it| it.count(1..=u64::from(recado_core::policy::ATTEMPTS_MAX))),
+        max_attempts: section
+            .get("max_attempts", |it| it.count(1..=u64::from(recado_core::policy::ATTEMPTS_MAX))),
         schedule: section.get("schedule", |it| {
             let waits = it.list("[\"0s\", \"5s\", \"30s\"]", |it| it.duration(DELAYS))?;
             Some(waits.map(|waits| waits.into_iter().map(|wait| wait.value).collect()))
@@ -215,7 +220,8 @@ fn rule(setting: Setting<'_>) -> Option<RawRule> {
         ("rate_limit", Class::RateLimit),
         ("unknown", Class::Unknown),
     ];
-    let blames = [("message", Blame::Message), ("credential", Blame::Credential), ("provider", Blame::Provider)];
+    let blames =
+        [("message", Blame::Message), ("credential", Blame::Credential), ("provider", Blame::Provider)];
     let mut networks = vec![("any", None)];
     networks.extend(NetworkKind::ALL.map(|kind| (kind.as_str(), Some(kind))));
     let status = |it: Setting<'_>| it.text_or_number("500 or \"5xx\"");
@@ -225,7 +231,11 @@ fn rule(setting: Setting<'_>) -> Option<RawRule> {
         name: section.get("name", |it| it.text("\"Throttling\"")),
         enhanced: section.get("enhanced", |it| it.text("\"4.x.x\"")),
         status: section.get("status", |it| {
-            if it.is_list() { Some(it.list("[500, 504]", status)?.value) } else { status(it).map(|one| vec![one]) }
+            if it.is_list() {
+                Some(it.list("[500, 504]", status)?.value)
+            } else {
+                status(it).map(|one| vec![one])
+            }
         }),
         text: section.get("text", |it| it.text("\"try again later\"")),
         regex: section.get("regex", |it| it.text("\"(?i)try again\"")),

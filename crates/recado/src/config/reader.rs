@@ -61,7 +61,8 @@ impl<'t> Section<'t> {
     /// Everything below a key, whatever it is called: `[routes.<name>]`, headers.
     pub fn named<T>(&self, key: &'static str, read: impl Fn(Setting<'t>) -> Option<T>) -> Vec<(String, T)> {
         let Some(section) = self.get(key, Setting::section) else { return Vec::new() };
-        let one = |(name, entry): (&String, &'t Entry)| Some((name.clone(), read(section.setting(name, entry))?));
+        let one =
+            |(name, entry): (&String, &'t Entry)| Some((name.clone(), read(section.setting(name, entry))?));
         section.table.0.iter().filter_map(one).collect()
     }
 
@@ -165,7 +166,12 @@ impl<'t> Setting<'t> {
         self.within(size, &range, |size| show_size(*size))
     }
 
-    fn within<T: PartialOrd>(self, value: T, range: &RangeInclusive<T>, show: impl Fn(&T) -> String) -> Option<At<T>> {
+    fn within<T: PartialOrd>(
+        self,
+        value: T,
+        range: &RangeInclusive<T>,
+        show: impl Fn(&T) -> String,
+    ) -> Option<At<T>> {
         if range.contains(&value) {
             return Some(self.at(value));
         }

@@ -41,14 +41,21 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     let allowed_hosts = raw.allowed_hosts.map(|hosts| hosts.value).unwrap_or_default();
     for host in &allowed_hosts {
         if host.value.is_empty() || host.value.contains(['/', '@', ' ']) {
-            fault(host.fault("write a host's name, such as \"recado.example.com\" or \"recado.example.com:8443\""));
+            fault(
+                host.fault(
+                    "write a host's name, such as \"recado.example.com\" or \"recado.example.com:8443\"",
+                ),
+            );
         }
     }
     let engine = EngineTimes {
         lease: or(raw.lease, LEASE_DEFAULT),
         stop_grace: or(raw.stop_grace, STOP_GRACE_DEFAULT),
         job_ttl: or(raw.job_ttl, JOB_TTL_DEFAULT),
-        poison_after: raw.poison_after.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(POISON_AFTER_DEFAULT),
+        poison_after: raw
+            .poison_after
+            .and_then(|said| u32::try_from(said.value).ok())
+            .unwrap_or(POISON_AFTER_DEFAULT),
     };
     let dead_letter_ttl = or(raw.dlq_ttl, DEAD_LETTER_TTL_DEFAULT);
     let sandbox_enabled = or(raw.sandbox, environment == Environment::Development);
@@ -105,7 +112,9 @@ fn token(said: Option<&At<String>>, faults: &FaultList) -> Option<Secret> {
     let plain = said.value.bytes().all(|b| b.is_ascii_graphic());
     if said.value.len() < TOKEN_LEN_MIN || !plain {
         let advice = "write at least 16 letters, digits or signs without spaces; `openssl rand -hex 24` makes a good one";
-        faults.borrow_mut().push(said.fault(format!("the token is too short or has odd characters; {advice}")));
+        faults
+            .borrow_mut()
+            .push(said.fault(format!("the token is too short or has odd characters; {advice}")));
     }
     Some(Secret::new(said.value.clone()))
 }

@@ -48,7 +48,7 @@ impl OwnRule {
     }
 }
 
-pub fn resolve(raw: RawRule, faults: &FaultList) -> Option<OwnRule> {
+pub fn resolve(raw: &RawRule, faults: &FaultList) -> Option<OwnRule> {
     let fault = |fault| faults.borrow_mut().push(fault);
     if raw.is_empty() {
         fault(raw.here.fault(
@@ -58,16 +58,20 @@ pub fn resolve(raw: RawRule, faults: &FaultList) -> Option<OwnRule> {
     }
     for words in [&raw.code, &raw.name, &raw.enhanced, &raw.text, &raw.regex].into_iter().flatten() {
         if words.value.trim().is_empty() {
-            fault(words.fault("this is empty and would match every failure; write what to look for, or leave it out"));
+            fault(words.fault(
+                "this is empty and would match every failure; write what to look for, or leave it out",
+            ));
         }
     }
     if let (Some(_), Some(name)) = (&raw.code, &raw.name) {
         fault(name.fault("`name` is another word for `code`; give one of the two"));
     }
     if let Some(enhanced) = raw.enhanced.as_ref().filter(|enhanced| !is_enhanced(&enhanced.value)) {
-        fault(enhanced.fault("this is not an enhanced code; write three parts, such as \"4.7.1\" or \"4.x.x\""));
+        fault(
+            enhanced.fault("this is not an enhanced code; write three parts, such as \"4.7.1\" or \"4.x.x\""),
+        );
     }
-    let regex = raw.regex.and_then(|pattern| match Regex::new(&pattern.value) {
+    let regex = raw.regex.as_ref().and_then(|pattern| match Regex::new(&pattern.value) {
         Ok(regex) => Some(regex),
         Err(error) => {
             let words = error.to_string();
@@ -76,22 +80,26 @@ pub fn resolve(raw: RawRule, faults: &FaultList) -> Option<OwnRule> {
             None
         }
     });
-    let class = raw.class?.value;
+    let status = raw.status.iter().flatten().filter_map(|said| status(said, faults)).collect();
+    let class = raw.class.as_ref()?.value;
+    let text = |said: &Option<At<String>>| said.as_ref().map(|said| said.value.clone());
     let usual_blame = if class == Class::Permanent { Blame::Message } else { Blame::Provider };
     Some(OwnRule {
-        code: raw.code.or(raw.name).map(|code| code.value),
-        enhanced: raw.enhanced.map(|enhanced| enhanced.value),
-        status: raw.status.unwrap_or_default().iter().filter_map(|said| status(said, faults)).collect(),
-        text: raw.text.map(|text| text.value),
+        code: text(&raw.code).or_else(|| text(&raw.name)),
+        enhanced: text(&raw.enhanced),
+        status,
+        text: text(&raw.text),
         regex,
-        network: raw.network.map(|network| network.value),
+        network: raw.network.as_ref().map(|network| network.value),
         class,
-        blame: raw.blame.map_or(usual_blame, |blame| blame.value),
+        blame: raw.blame.as_ref().map_or(usual_blame, |blame| blame.value),
     })
 }
 
 fn is_enhanced(text: &str) -> bool {
-    let part = |part: &str| part == "x" || ((1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()));
+    let part = |part: &str| {
+        part == "x" || ((1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
+    };
     text.split('.').count() == 3 && text.split('.').all(part)
 }
 
@@ -100,9 +108,11 @@ fn status(said: &At<String>, faults: &FaultList) -> Option<(u16, u16)> {
     let text = said.value.trim().to_ascii_lowercase();
     let end = |digit: &str| text.replace('x', digit).parse::<u16>().ok();
     let shaped = text.len() == 3 && text.trim_end_matches('x').bytes().all(|b| b.is_ascii_digit());
-    let range = Some((end("0")?, end("9")?)).filter(|(low, high)| shaped && *low >= 100 && *high <= 599);
+    let range = end("0").zip(end("9")).filter(|(low, high)| shaped && *low >= 100 && *high <= 599);
     if range.is_none() {
-        faults.borrow_mut().push(said.fault("this is not an HTTP status; write 100 to 599, \"50x\" or \"5xx\""));
+        faults
+            .borrow_mut()
+            .push(said.fault("this is not an HTTP status; write 100 to 599, \"50x\" or \"5xx\""));
     }
     range
 }

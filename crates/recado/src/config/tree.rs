@@ -9,7 +9,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Place, Source};
+use super::fault::{Fault, Place, Source, closest};
 
 #[derive(Clone, Debug, Default)]
 pub struct Table(pub BTreeMap<String, Entry>);
@@ -184,7 +184,8 @@ impl Table {
 }
 
 fn expand(path: &str, node: &mut Node, lookup: &dyn Fn(&str) -> Option<String>, faults: &mut Vec<Fault>) {
-    let mut fault = |message| faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
+    let mut fault =
+        |message| faults.push(Fault { place: node.place.clone(), path: path.to_owned(), message });
     match &mut node.value {
         Value::Text(text) if !text.loose && text.text.contains('$') => match replace(&text.text, lookup) {
             Ok(replaced) if replaced == text.text => {}
@@ -220,8 +221,10 @@ fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String
         let name = rest[at + 2..].split('}').next().unwrap_or_default();
         let shaped = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !shaped || !rest[at + 2 + name.len()..].starts_with('}') {
-            return Err("`${` begins a variable, such as ${SMTP_PASSWORD}; write `$${` for the characters themselves"
-                .to_owned());
+            return Err(
+                "`${` begins a variable, such as ${SMTP_PASSWORD}; write `$${` for the characters themselves"
+                    .to_owned(),
+            );
         }
         done.push_str(&lookup(name).ok_or_else(|| {
             format!("the environment variable {name} is not set; set it, or write the value here")
@@ -232,9 +235,17 @@ fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String
     Ok(done)
 }
 
+/// Words that say a value is not for everybody's eyes.
+const SECRET_WORDS: [&str; 6] = ["token", "key", "api_key", "secret", "password", "auth"];
+
+/// Also hides what is only nearly called a secret: a misspelled key is when its line is shown.
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word)) || closest(&name, SECRET_WORDS).is_some()
+}
+
 fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut Vec<Range<usize>>) {
-    let lower = name.to_lowercase();
-    let secret = within || ["token", "key", "secret", "password", "auth"].iter().any(|word| lower.contains(word));
+    let secret = within || sounds_secret(name);
     match (&node.value, &node.place) {
         // An address with an `@` may hold a password.
         (Value::Text(text), Place::File { start, end }) if secret || text.text.contains('@') => {
@@ -247,7 +258,7 @@ fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut V
         }
         (Value::List(items), _) => items.iter().for_each(|item| secrets(name, item, source, within, found)),
         (Value::Table(Table(entries)), _) => {
-            let within = within || lower == "headers";
+            let within = within || name == "headers" || closest(name, ["headers"]).is_some();
             entries.iter().for_each(|(name, entry)| secrets(name, &entry.node, source, within, found));
         }
         _ => {}

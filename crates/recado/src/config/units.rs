@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn sizes_read_as_people_write_them() {
-        for (text, bytes) in [("64MiB", 64 << 20), ("1.5 KiB", 1536), ("10gb", 10_000_000_000), ("0B", 0), ("7B", 7)] {
+        for (text, bytes) in
+            [("64MiB", 64 << 20), ("1.5 KiB", 1536), ("10gb", 10_000_000_000), ("0B", 0), ("7B", 7)]
+        {
             assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
         }
         for wrong in ["", "5", "MiB", "-1MiB", "5 elephants", "1e300GiB"] {

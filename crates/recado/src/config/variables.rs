@@ -79,7 +79,9 @@ fn path_of(rest: &str, known: &[String]) -> Vec<String> {
 /// Variables that look like a slip of the pen: their name, and the one that was probably meant.
 pub fn misspelled(variables: &Variables) -> Vec<(String, &'static str)> {
     let known = || SHORT.iter().map(|(name, _)| *name).chain(ELSEWHERE);
-    let ours = |name: &&String| name.starts_with(PREFIX) && !name.contains("__") && !known().any(|known| known == *name);
+    let ours = |name: &&String| {
+        name.starts_with(PREFIX) && !name.contains("__") && !known().any(|known| known == *name)
+    };
     let near = |name: &String| {
         let near = closest(&name[PREFIX.len()..], known().map(|known| &known[PREFIX.len()..]))?;
         let whole = known().find(|known| known.ends_with(near))?;

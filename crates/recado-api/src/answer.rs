@@ -1,0 +1,141 @@
+//! Answers, and problems.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use recado_engine::EngineError;
+use recado_store::StoreError;
+use recado_wire::problem::PROBLEM_JSON;
+use recado_wire::read::NotJson;
+use recado_wire::{Code, FieldFault, Problem};
+use serde::Serialize;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Seconds after which a refused caller may come back.
+const RETRY_AFTER_FULL_S: u16 = 5;
+const RETRY_AFTER_SOON_S: u16 = 1;
+
+/// JSON that is already written.
+pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(json.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(json) => written(status, json),
+        Err(error) => {
+            tracing::error!(%error, "cannot write an answer");
+            Refused::new(Code::Internal, "the answer cannot be written; the log says more").into_response()
+        }
+    }
+}
+
+pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
+    json(StatusCode::OK, value)
+}
+
+/// Why a request gets no answer of its own kind.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    problem: Box<Problem>,
+    retry_after_s: Option<u16>,
+}
+
+impl Refused {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Problem::new(code, detail).into()
+    }
+
+    pub fn invalid(errors: Vec<FieldFault>) -> Self {
+        Problem::invalid(errors).into()
+    }
+
+    /// One fault, of a header or a query.
+    pub fn invalid_at(pointer: &str, message: impl Into<String>) -> Self {
+        Refused::invalid(vec![FieldFault { pointer: pointer.to_owned(), message: message.into() }])
+    }
+
+    pub fn no_such_job(id: &str) -> Self {
+        Refused::new(Code::NotFound, format!("there is no job `{}`", recado_core::reason::clip(id, 128)))
+    }
+
+    pub fn stale() -> Self {
+        stale_lease().into()
+    }
+
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Refused { retry_after_s: Some(RETRY_AFTER_SOON_S), ..Refused::new(Code::Overloaded, detail) }
+    }
+
+    pub fn into_problem(self) -> Problem {
+        *self.problem
+    }
+}
+
+pub(crate) fn stale_lease() -> Problem {
+    Problem::new(Code::StaleLease, "the lease ran out or was settled before; nothing changed")
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Refused { problem: Box::new(problem), retry_after_s: None }
+    }
+}
+
+impl From<NotJson> for Refused {
+    fn from(NotJson(what): NotJson) -> Self {
+        Refused::new(Code::InvalidJson, what)
+    }
+}
+
+impl From<Vec<FieldFault>> for Refused {
+    fn from(errors: Vec<FieldFault>) -> Self {
+        Refused::invalid(errors)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        let (code, retry_after_s) = match &error {
+            StoreError::Full(_) => (Code::StoreFull, RETRY_AFTER_FULL_S),
+            StoreError::Unavailable(_) => (Code::StoreUnavailable, RETRY_AFTER_SOON_S),
+            StoreError::Broken(_) => (Code::StoreBroken, RETRY_AFTER_FULL_S),
+        };
+        Refused { retry_after_s: Some(retry_after_s), ..Refused::new(code, error.to_string()) }
+    }
+}
+
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) => error.into(),
+            EngineError::Stopping => Refused {
+                retry_after_s: Some(RETRY_AFTER_FULL_S),
+                ..Refused::new(Code::Stopping, EngineError::Stopping.to_string())
+            },
+        }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self.problem).unwrap_or_default();
+        let mut response = Response::new(Body::from(json));
+        *response.status_mut() = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.problem.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,138 @@
+//! Many jobs in one request, each on its own merits.
+
+use std::fmt;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_engine::{Accepted, Submission};
+use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
+use recado_wire::read::{NotJson, kind_of};
+use recado_wire::{BATCH_JOBS_MAX, Code, Problem};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::answer::{self, Refused};
+use crate::body::{self, Format, Received};
+use crate::jobs::{read_submission, show_refusal};
+use crate::openapi::WriteProblems;
+use crate::state::ApiState;
+
+/// Bodies up to this size are read where they arrive; larger ones would hold up the other connections.
+const READ_IN_PLACE_MAX_BYTES: usize = 64 << 10;
+
+/// Enqueue up to 10,000 jobs: a JSON list, or one job a line. One bad item does not refuse the others.
+#[utoipa::path(
+    post, path = "/v1/jobs/batch", tag = "jobs",
+    request_body(content(
+        (Vec<JobRequest> = "application/json"),
+        (String = "application/x-ndjson"),
+    ), description = "A list of jobs, or one job a line (`application/x-ndjson`)."),
+    responses(
+        (status = 200, description = "What became of each, in the order given.", body = BatchAnswer),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn enqueue_batch(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let (format, received) = body::batch(&api, request).await?;
+    if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
+        return take_in(api, format, received).await;
+    }
+    let here = tokio::runtime::Handle::current();
+    let elsewhere = tokio::task::spawn_blocking(move || here.block_on(take_in(api, format, received)));
+    elsewhere.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a batch could not be taken in");
+        Err(Refused::new(Code::Internal, "the batch could not be taken in; the log says more"))
+    })
+}
+
+async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Response, Refused> {
+    let mut submissions = Vec::new();
+    let mut places: Vec<Result<(), Problem>> = Vec::new();
+    for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
+        places.push(read_item(&api, item).map(|submission| submissions.push(submission)));
+    }
+    let mut answers = api.engine().submit(submissions).await?.into_iter();
+    let mut answer = BatchAnswer { accepted: 0, duplicates: 0, refused: 0, items: Vec::with_capacity(places.len()) };
+    for (index, place) in (0..).zip(places) {
+        let outcome = place.and_then(|()| match answers.next() {
+            Some(Ok(accepted)) => Ok(accepted),
+            Some(Err(refusal)) => Err(show_refusal(refusal)),
+            None => Err(Problem::new(Code::Internal, "the engine said nothing about this job")),
+        });
+        match &outcome {
+            Ok(Accepted { duplicate: false, .. }) => answer.accepted += 1,
+            Ok(Accepted { duplicate: true, .. }) => answer.duplicates += 1,
+            Err(_) => answer.refused += 1,
+        }
+        answer.items.push(show(index, outcome));
+    }
+    Ok(answer::json(StatusCode::OK, &answer))
+}
+
+fn read_item(api: &ApiState, item: &[u8]) -> Result<Submission, Problem> {
+    let max_bytes = api.limits().body_max_bytes;
+    if item.len() > max_bytes {
+        return Err(Problem::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
+    }
+    read_submission(api, body::text(item).map_err(Refused::into_problem)?)
+}
+
+fn show(index: u64, outcome: Result<Accepted, Problem>) -> BatchItem {
+    match outcome {
+        Ok(Accepted { job_id, status, duplicate }) => {
+            BatchItem { index, job_id: Some(job_id), status: Some(status), duplicate: Some(duplicate), error: None }
+        }
+        Err(problem) => BatchItem { index, job_id: None, status: None, duplicate: None, error: Some(problem) },
+    }
+}
+
+/// The items of a batch, unread. What is wrong with one of them is found later.
+pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+    let items: Vec<&[u8]> = match format {
+        Format::Json => items_of_list(body::text(bytes)?, max_items)?,
+        Format::Ndjson => {
+            let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            lines.filter(|line| !line.is_empty()).take(max_items + 1).collect()
+        }
+    };
+    if items.len() > max_items {
+        let detail = format!("the batch has more than {max_items} items; send several batches");
+        return Err(Refused::new(Code::PayloadTooLarge, detail));
+    }
+    Ok(items)
+}
+
+fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+    if kind_of(json) != "a list" {
+        let _: &RawValue = serde_json::from_str(json).map_err(NotJson::from)?;
+        return Err(Refused::invalid_at("", format!("is {}; write a list", kind_of(json))));
+    }
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let items = reader.deserialize_seq(FirstItems { max: max_items + 1 }).map_err(NotJson::from)?;
+    reader.end().map_err(NotJson::from)?;
+    Ok(items)
+}
+
+/// Keeps the first `max` items and only checks the rest, so that a list of millions costs no memory.
+struct FirstItems {
+    max: usize,
+}
+
+impl<'de> Visitor<'de> for FirstItems {
+    type Value = Vec<&'de [u8]>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < self.max {
+            let Some(item) = seq.next_element::<&'de RawValue>()? else { return Ok(items) };
+            items.push(item.get().as_bytes());
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(items)
+    }
+}

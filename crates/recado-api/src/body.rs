@@ -1,0 +1,207 @@
+//! The body of a request, bounded in size and in time.
+
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_TYPE, EXPECT};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use recado_wire::Code;
+use recado_wire::read::{self, Body as Readable};
+use tokio::time::Instant;
+
+use crate::answer::Refused;
+use crate::state::{ApiState, Reserved};
+
+/// How much of a body that is too large is read and thrown away, so that its sender gets to hear why.
+const DISCARDED_MAX_BYTES: usize = 64 << 20;
+
+/// A body that has arrived.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub bytes: Bytes,
+    _room: Vec<Reserved>,
+}
+
+impl Received {
+    pub fn text(&self) -> Result<&str, Refused> {
+        text(&self.bytes)
+    }
+
+    /// Reads it as a request that may have faults, and refuses it with all of them if it has.
+    pub fn read<T: Readable>(&self) -> Result<T, Refused> {
+        Ok(read::body::<T>(self.text()?)?.sound()?)
+    }
+
+    /// The same for requests that may be left out.
+    pub fn read_or_default<T: Readable + Default>(&self) -> Result<T, Refused> {
+        if self.bytes.is_empty() { Ok(T::default()) } else { self.read() }
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Refused> {
+    std::str::from_utf8(bytes).map_err(|_| Refused::new(Code::InvalidJson, "the body is not UTF-8"))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    /// One JSON value a line.
+    Ndjson,
+}
+
+/// What the content type says, if it says anything known.
+fn format_of(headers: &HeaderMap) -> Option<Format> {
+    let value = headers.get(CONTENT_TYPE)?.as_bytes();
+    if value == b"application/json" {
+        return Some(Format::Json);
+    }
+    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    match essence.as_slice() {
+        b"application/json" => Some(Format::Json),
+        b"application/x-ndjson" | b"application/ndjson" => Some(Format::Ndjson),
+        other if other.starts_with(b"application/") && other.ends_with(b"+json") => Some(Format::Json),
+        _ => None,
+    }
+}
+
+fn unsupported(wanted: &str) -> Refused {
+    Refused::new(Code::UnsupportedMediaType, format!("send the body with `Content-Type: {wanted}`"))
+}
+
+/// A JSON body.
+pub(crate) async fn json(api: &ApiState, request: Request) -> Result<Received, Refused> {
+    if format_of(request.headers()) != Some(Format::Json) {
+        return Err(unsupported("application/json"));
+    }
+    receive(api, request, api.limits().body_max_bytes).await
+}
+
+/// A JSON body that may be left out, and its content type with it.
+pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Received, Refused> {
+    let named = request.headers().contains_key(CONTENT_TYPE);
+    if named && format_of(request.headers()) != Some(Format::Json) {
+        return Err(unsupported("application/json"));
+    }
+    let received = receive(api, request, api.limits().body_max_bytes).await?;
+    if !named && !received.bytes.is_empty() {
+        return Err(unsupported("application/json"));
+    }
+    Ok(received)
+}
+
+/// A JSON list.
+pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, Refused> {
+    match batch(api, request).await? {
+        (Format::Json, received) => Ok(received),
+        (Format::Ndjson, _) => Err(unsupported("application/json")),
+    }
+}
+
+/// A batch: a JSON list, or one JSON value a line.
+pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, Received), Refused> {
+    let Some(format) = format_of(request.headers()) else {
+        return Err(unsupported("application/json (a list) or application/x-ndjson (one job a line)"));
+    };
+    let received = receive(api, request, api.limits().batch_body_max_bytes).await?;
+    Ok((format, received))
+}
+
+async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<Received, Refused> {
+    let timeout = api.limits().body_timeout;
+    let waits = request.headers().contains_key(EXPECT);
+    let mut body = request.into_body();
+    let declared = body.size_hint().lower();
+    if declared > max_bytes as u64 {
+        if !waits {
+            discard(&mut body, timeout).await;
+        }
+        return Err(too_large(max_bytes));
+    }
+    let deadline = Instant::now() + timeout;
+    let first = match next(&mut body, deadline, timeout).await? {
+        // Almost every body is one piece, and is used where it lies.
+        Some(first) if body.is_end_stream() => return whole(first, max_bytes),
+        Some(first) => first,
+        None => return whole(Bytes::new(), max_bytes),
+    };
+    gather(api, first, body, deadline, max_bytes).await
+}
+
+fn whole(bytes: Bytes, max_bytes: usize) -> Result<Received, Refused> {
+    if bytes.len() > max_bytes { Err(too_large(max_bytes)) } else { Ok(Received { bytes, _room: Vec::new() }) }
+}
+
+/// Puts a body together that comes in pieces, paying for its room as it grows.
+async fn gather(
+    api: &ApiState,
+    first: Bytes,
+    mut body: Body,
+    deadline: Instant,
+    max_bytes: usize,
+) -> Result<Received, Refused> {
+    let timeout = api.limits().body_timeout;
+    let mut gathered = BytesMut::new();
+    let mut room = Vec::new();
+    let mut reserved_bytes = 0;
+    let mut piece = Some(first);
+    while let Some(bytes) = piece {
+        let length = gathered.len() + bytes.len();
+        if length > max_bytes {
+            drop((gathered, room));
+            discard(&mut body, timeout).await;
+            return Err(too_large(max_bytes));
+        }
+        if length > reserved_bytes {
+            let more = length.next_power_of_two().clamp(64 << 10, max_bytes.max(64 << 10)) - reserved_bytes;
+            let Some(reserved) = api.reserve(more) else {
+                return Err(Refused::busy("too many large requests are on their way in; come back in a moment"));
+            };
+            room.push(reserved);
+            reserved_bytes += more;
+            gathered.reserve(reserved_bytes - gathered.len());
+        }
+        gathered.extend_from_slice(&bytes);
+        piece = next(&mut body, deadline, timeout).await?;
+    }
+    Ok(Received { bytes: gathered.freeze(), _room: room })
+}
+
+async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<Option<Bytes>, Refused> {
+    loop {
+        match tokio::time::timeout_at(deadline, body.frame()).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(bytes) = frame.into_data() {
+                    return Ok(Some(bytes));
+                }
+            }
+            // Nobody reads this answer: the connection is gone.
+            Ok(Some(Err(_))) => return Err(Refused::new(Code::InvalidJson, "the body ended before its time")),
+            Err(_) => {
+                let detail = format!("the body did not arrive within {} s", timeout.as_secs_f32());
+                return Err(Refused::new(Code::RequestTimeout, detail));
+            }
+        }
+    }
+}
+
+/// A sender that is cut off while it sends often never reads the answer.
+async fn discard(body: &mut Body, timeout: Duration) {
+    let reading = async {
+        let mut discarded = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+            if discarded > DISCARDED_MAX_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(timeout, reading).await;
+}
+
+fn too_large(max_bytes: usize) -> Refused {
+    Refused::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes, which is the most there may be"))
+}

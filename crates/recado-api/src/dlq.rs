@@ -1,0 +1,181 @@
+//! The dead letter queue: look, count, replay, discard.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_core::{DeadLetterState, Status};
+use recado_engine::operate::Replay;
+use recado_store::{DeadLetterFilter, PageRequest};
+use recado_wire::dlq::{
+    DeadLetter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DiscardRequest,
+    Discarded, GroupBy, ReplayRequest, ReplayStarted,
+};
+use recado_wire::read::FAULTS_MAX;
+use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::cursor::{self, List};
+use crate::extract::{Actor, Asked, Id};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Entries that are asked of the store at a time.
+const CHUNK_ENTRIES: usize = 50;
+
+/// A page ends early once it holds this much data.
+const PAGE_DATA_MAX_BYTES: usize = 16 << 20;
+
+fn no_such_entry(id: &str) -> Refused {
+    Refused::new(Code::NotFound, format!("there is no dead letter `{id}`"))
+}
+
+/// Dead letters, newest first.
+#[utoipa::path(
+    get, path = "/v1/dlq", tag = "dead letters", params(DeadLetterQuery),
+    responses((status = 200, body = DeadLetterList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(query): Asked<DeadLetterQuery>,
+) -> Result<Response, Refused> {
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
+    let mut before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
+    let filter = DeadLetterFilter {
+        company: query.company_id,
+        route: query.route,
+        last_failure_code: query.last_failure_code.map(Into::into),
+        reason: query.reason.map(Into::into),
+        fingerprint: query.fingerprint.map(Into::into),
+        since: query.since,
+        until: query.until,
+    };
+    let mut items: Vec<DeadLetter> = Vec::new();
+    let mut data_bytes = 0;
+    loop {
+        let wanted = CHUNK_ENTRIES.min(limit - items.len());
+        let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit: wanted }).await?;
+        let is_full = page.items.len() == wanted;
+        data_bytes += page.items.iter().map(|entry| entry.original_data.as_str().len()).sum::<usize>();
+        items.extend(page.items.into_iter().map(DeadLetter::from));
+        before = page.next;
+        if before.is_none() || !is_full || items.len() >= limit || data_bytes > PAGE_DATA_MAX_BYTES {
+            break;
+        }
+    }
+    let next_cursor = before.map(|place| cursor::write(List::DeadLetters, place));
+    Ok(answer::ok(&DeadLetterList { items, next_cursor }))
+}
+
+/// How many dead letters there are, by what they have in common.
+#[utoipa::path(
+    get, path = "/v1/dlq/stats", tag = "dead letters", params(DeadLetterStatsQuery),
+    responses((status = 200, body = DeadLetterStats), ReadProblems)
+)]
+pub(crate) async fn stats(
+    State(api): State<ApiState>,
+    Asked(query): Asked<DeadLetterStatsQuery>,
+) -> Result<Response, Refused> {
+    let by = query.by.unwrap_or_default();
+    let filter = DeadLetterFilter {
+        company: query.company_id,
+        route: query.route,
+        since: query.since,
+        until: query.until,
+        ..DeadLetterFilter::default()
+    };
+    let stored_by = match by {
+        GroupBy::LastFailureCode => recado_store::GroupBy::LastFailureCode,
+        GroupBy::CompanyId => recado_store::GroupBy::Company,
+        GroupBy::Route => recado_store::GroupBy::Route,
+        GroupBy::Fingerprint => recado_store::GroupBy::Fingerprint,
+    };
+    let groups = api.engine().store().dead_letter_groups(stored_by, filter).await?;
+    let total = groups.iter().map(|group| group.count).sum();
+    let show = |group: recado_store::DeadLetterGroup| DeadLetterGroup {
+        key: group.key,
+        count: group.count,
+        example_reason: group.example_reason,
+    };
+    Ok(answer::ok(&DeadLetterStats { by, total, items: groups.into_iter().map(show).collect() }))
+}
+
+/// One dead letter.
+#[utoipa::path(
+    get, path = "/v1/dlq/{jobId}", tag = "dead letters", params(("jobId" = String, Path)),
+    responses(
+        (status = 200, body = DeadLetter),
+        (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+    match api.engine().store().dead_letter(&id).await? {
+        Some(entry) => Ok(answer::ok(&DeadLetter::from(entry))),
+        None => Err(no_such_entry(id.as_str())),
+    }
+}
+
+/// Put a dead letter back in line with a fresh budget of attempts, corrected if data is given.
+#[utoipa::path(
+    post, path = "/v1/dlq/{jobId}/replay", tag = "dead letters",
+    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<ReplayRequest>,
+    responses(
+        (status = 202, description = "It is on its way.", body = ReplayStarted),
+        (status = 200, description = "It was on its way already; nothing changed.", body = ReplayStarted),
+        (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn replay(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: ReplayRequest = body::optional_json(&api, request).await?.read_or_default()?;
+    let note = asked.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
+    let status = match api.engine().replay(&id, asked.data, note, Some(&actor)).await? {
+        Replay::Started => StatusCode::ACCEPTED,
+        Replay::AlreadyReplaying => StatusCode::OK,
+        Replay::Unknown => return Err(no_such_entry(id.as_str())),
+        Replay::InvalidData(faults) => {
+            let fault = |fault: recado_transport::DataFault| FieldFault {
+                pointer: format!("/data{}", fault.pointer),
+                message: fault.message,
+            };
+            return Err(Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect()));
+        }
+    };
+    Ok(answer::json(status, &ReplayStarted { job_id: id, state: DeadLetterState::Replaying }))
+}
+
+/// Give a dead letter up for good.
+#[utoipa::path(
+    post, path = "/v1/dlq/{jobId}/discard", tag = "dead letters",
+    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = DiscardRequest,
+    responses(
+        (status = 200, body = Discarded),
+        (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being replayed.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn discard(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: DiscardRequest = body::json(&api, request).await?.read()?;
+    match api.engine().discard(&id, asked.reason.trim(), Some(&actor)).await? {
+        recado_store::Discarded::Done => Ok(answer::ok(&Discarded { job_id: id, status: Status::Discarded })),
+        recado_store::Discarded::Replaying => {
+            let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");
+            Err(Refused::new(Code::Conflict, detail))
+        }
+        recado_store::Discarded::Unknown => Err(no_such_entry(id.as_str())),
+    }
+}

@@ -1,0 +1,77 @@
+//! What a request says outside its body: in its path, its query and its headers.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::Uri;
+use axum::http::request::Parts;
+use recado_core::{JobId, LeaseToken};
+use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, Code, read};
+
+use crate::answer::Refused;
+
+async fn path_text<S: Sync>(parts: &mut Parts, state: &S) -> String {
+    let path = Path::<String>::from_request_parts(parts, state).await;
+    path.map(|Path(text)| text).unwrap_or_default()
+}
+
+/// A job's id from the path. What cannot be an id is simply not there.
+#[derive(Debug)]
+pub(crate) struct Id(pub JobId);
+
+impl<S: Sync> FromRequestParts<S> for Id {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let text = path_text(parts, state).await;
+        JobId::new(text.as_str()).map(Id).map_err(|_| Refused::no_such_job(&text))
+    }
+}
+
+/// Who acts, for the audit trail.
+#[derive(Debug)]
+pub(crate) struct Actor(pub String);
+
+/// Who acts when nobody says.
+const ACTOR_DEFAULT: &str = "api";
+
+impl<S: Sync> FromRequestParts<S> for Actor {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let Some(header) = parts.headers.get(ACTOR_HEADER) else { return Ok(Actor(ACTOR_DEFAULT.to_owned())) };
+        let name = std::str::from_utf8(header.as_bytes()).unwrap_or_default().trim();
+        if name.is_empty() || name.chars().count() > ACTOR_LEN_MAX {
+            let message = format!("is blank, too long or not UTF-8; give 1 to {ACTOR_LEN_MAX} characters");
+            return Err(Refused::invalid_at("X-Recado-Actor", message));
+        }
+        Ok(Actor(name.to_owned()))
+    }
+}
+
+/// What stands after the `?`, checked.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub T);
+
+impl<T: read::Query, S: Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        Ok(Asked(read::query(pairs(&parts.uri))?))
+    }
+}
+
+fn pairs(uri: &Uri) -> Vec<(String, String)> {
+    Query::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default()
+}
+
+/// A lease's token from the path.
+#[derive(Debug)]
+pub(crate) struct Token(pub LeaseToken);
+
+impl<S: Sync> FromRequestParts<S> for Token {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let token = path_text(parts, state).await.parse();
+        token.map(Token).map_err(|error: recado_core::lease::NotAToken| Refused::new(Code::NotFound, error.to_string()))
+    }
+}

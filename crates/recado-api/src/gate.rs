@@ -1,0 +1,207 @@
+//! Who may come in.
+//!
+//! With a token, whoever has it. Without one the API serves this machine's own programs, and a browser on
+//! this machine is one of them: any page it shows can send requests here. So the Host header has to be one
+//! of our names (a page whose name was rebound to our address still says its own), and so does the
+//! Origin, where there is one (a page of another site says so). Probes stay open for whoever asks.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::{Either, Ready, ready};
+use recado_wire::Code;
+use subtle::ConstantTimeEq;
+use tower::{Layer, Service};
+
+use crate::answer::Refused;
+
+/// The secret that callers show. Its `Debug` keeps it.
+#[derive(Clone)]
+pub struct Token(Arc<str>);
+
+/// A token of nothing would let everybody in who sends one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmptyToken;
+
+impl fmt::Display for EmptyToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the token is empty; write a long random one, or leave it out")
+    }
+}
+
+impl std::error::Error for EmptyToken {}
+
+impl Token {
+    pub fn new(text: &str) -> Result<Self, EmptyToken> {
+        let text = text.trim();
+        if text.is_empty() { Err(EmptyToken) } else { Ok(Token(text.into())) }
+    }
+
+    /// Whether these headers carry it. Takes the same time however much of it is right.
+    pub(crate) fn is_shown_in(&self, headers: &HeaderMap) -> bool {
+        let Some(value) = headers.get(AUTHORIZATION).map(|value| value.as_bytes()) else { return false };
+        let Some((scheme, shown)) = value.split_at_checked(7) else { return false };
+        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(shown.trim_ascii().ct_eq(self.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Names by which callers may address the server when there is no token.
+#[derive(Clone, Debug, Default)]
+pub enum Hosts {
+    /// Whatever they call it: the server is meant to be reached from other machines.
+    #[default]
+    Any,
+    /// One of these, with any port.
+    Only(Arc<[String]>),
+}
+
+impl Hosts {
+    /// This machine's names for itself, and `more`, when the server listens on a loopback address.
+    pub fn at(listening: SocketAddr, more: &[String]) -> Self {
+        if !listening.ip().is_loopback() {
+            return Hosts::Any;
+        }
+        let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
+        let own = own.into_iter().chain([host_of(&listening.to_string()).to_owned()]);
+        Hosts::Only(own.chain(more.iter().map(|name| name.to_ascii_lowercase())).collect())
+    }
+
+    fn allow(&self, host: &str) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::Only(names) => names.iter().any(|name| name.eq_ignore_ascii_case(host)),
+        }
+    }
+}
+
+/// `host:port` without the port.
+fn host_of(authority: &str) -> &str {
+    match authority.rfind(':') {
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
+    }
+}
+
+/// The gate, as a layer around the whole router.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    token: Option<Token>,
+    hosts: Hosts,
+}
+
+impl Gate {
+    pub fn new(token: Option<Token>, hosts: Hosts) -> Self {
+        Gate { token, hosts }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refused> {
+        let (path, headers) = (request.uri().path(), request.headers());
+        match &self.token {
+            Some(token) => {
+                let guarded = path.starts_with("/v1") || path == "/openapi.json";
+                if guarded && !token.is_shown_in(headers) {
+                    return Err(Refused::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`"));
+                }
+                Ok(())
+            }
+            None if path == "/healthz" => Ok(()),
+            None => self.check_names(headers),
+        }
+    }
+
+    fn check_names(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        if !self.hosts.allow(host_of(host)) {
+            return Err(Refused::new(
+                Code::HostNotAllowed,
+                "without a token this server answers only to its own names; add the name to api.hosts or set a token",
+            ));
+        }
+        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default();
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+        if !host.is_empty() && authority.eq_ignore_ascii_case(host) {
+            return Ok(());
+        }
+        Err(Refused::new(Code::OriginNotAllowed, "without a token only this server's own pages may use the API"))
+    }
+}
+
+impl<S> Layer<S> for Gate {
+    type Service = Guarded<S>;
+
+    fn layer(&self, inner: S) -> Guarded<S> {
+        Guarded { gate: self.clone(), inner }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded<S> {
+    gate: Gate,
+    inner: S,
+}
+
+impl<S> Service<Request> for Guarded<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match self.gate.check(&request) {
+            Ok(()) => Either::Right(self.inner.call(request)),
+            Err(refused) => Either::Left(ready(Ok(refused.into_response()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_part_of_a_host() {
+        let rows = [("localhost:7400", "localhost"), ("[::1]:7400", "[::1]"), ("[::1]", "[::1]"), ("a.b", "a.b"), ("", "")];
+        for (authority, host) in rows {
+            assert_eq!(host_of(authority), host, "{authority}");
+        }
+    }
+
+    #[test]
+    fn only_a_loopback_server_is_picky_about_its_name() {
+        let loopback = Hosts::at("127.0.0.1:7400".parse().unwrap(), &["Recado.Test".to_owned()]);
+        for name in ["localhost", "127.0.0.1", "[::1]", "LOCALHOST", "recado.test"] {
+            assert!(loopback.allow(name), "{name}");
+        }
+        for name in ["evil.example", "", "127.0.0.1.evil.example"] {
+            assert!(!loopback.allow(name), "{name}");
+        }
+        assert!(Hosts::at("127.0.0.9:1".parse().unwrap(), &[]).allow("127.0.0.9"));
+        assert!(Hosts::at("0.0.0.0:7400".parse().unwrap(), &[]).allow("evil.example"));
+    }
+
+    #[test]
+    fn a_token_does_not_show_itself() {
+        assert_eq!(format!("{:?}", Token::new("secret").unwrap()), "Token(…)");
+        assert_eq!(Token::new("  ").unwrap_err(), EmptyToken);
+    }
+}

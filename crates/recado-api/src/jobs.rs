@@ -1,0 +1,238 @@
+//! Jobs: enqueue, look at, list, cancel, audit.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_core::{Status, Timestamp};
+use recado_engine::{Accepted, Refusal, Submission};
+use recado_store::{Cancelled, JobFilter, PageRequest};
+use recado_wire::audit::AuditTrail;
+use recado_wire::jobs::{
+    Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView, WaitingFor,
+};
+use recado_wire::read::{self, FAULTS_MAX};
+use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::cursor::{self, List};
+use crate::extract::{Actor, Asked, Id};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
+const CHUNK_JOBS: usize = 100;
+
+/// Enqueue a job. Answers once it is durable.
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = "jobs", request_body = JobRequest,
+    responses(
+        (status = 202, description = "Taken in.", body = JobAccepted),
+        (status = 200, description = "The same job was here before; this is where it stands.", body = JobAccepted),
+        (status = 409, description = "The id belongs to a job with another body.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let received = body::json(&api, request).await?;
+    let submission = read_submission(&api, received.text()?)?;
+    let answer = api.engine().submit(vec![submission]).await?.pop();
+    match answer {
+        Some(Ok(accepted)) => Ok(show_accepted(&accepted)),
+        Some(Err(refusal)) => Err(show_refusal(refusal).into()),
+        None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
+    }
+}
+
+/// Reads one job, or says everything that is wrong with it: with its shape, and with what is in it.
+pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, Problem> {
+    let request = read::body::<JobRequest>(json).map_err(|error| Refused::from(error).into_problem())?;
+    let submission = submission(request.value);
+    let mut faults = request.faults;
+    if faults.is_empty() {
+        return Ok(submission);
+    }
+    for (pointer, message) in api.engine().faults_of(submission) {
+        faults.note_at(pointer, message);
+    }
+    Err(Problem::invalid(faults.into_vec()))
+}
+
+fn submission(request: JobRequest) -> Submission {
+    Submission {
+        job_id: request.job_id,
+        route: request.route,
+        company_id: request.company_id,
+        data: request.data,
+        user_id: request.user_id,
+        correlation_id: request.correlation_id,
+        run_at: request.run_at,
+        delay: request.delay_ms.map(Duration::from_millis),
+        ttl: request.ttl_ms.map(Duration::from_millis),
+        priority: request.priority,
+    }
+}
+
+fn show_accepted(accepted: &Accepted) -> Response {
+    let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let Accepted { job_id, status: stands, duplicate } = accepted;
+    let mut json = String::with_capacity(64 + job_id.as_str().len());
+    // A job's id holds nothing that JSON would escape.
+    let _ = write!(json, r#"{{"jobId":"{job_id}","status":"{stands}","duplicate":{duplicate}}}"#);
+    answer::written(status, json)
+}
+
+pub(crate) fn show_refusal(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Invalid(faults) => {
+            let fault = |(pointer, message)| FieldFault { pointer, message };
+            Problem::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+        }
+        Refusal::Conflict { job_id } => {
+            Problem::new(Code::Conflict, format!("job `{job_id}` exists and asks for something else; use another jobId"))
+        }
+    }
+}
+
+/// One job, with every attempt, what it waits for, and its payload while it exists.
+#[utoipa::path(
+    get, path = "/v1/jobs/{jobId}", tag = "jobs", params(("jobId" = String, Path)),
+    responses(
+        (status = 200, body = JobView),
+        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+    let now = api.engine().now();
+    let Some(found) = api.engine().store().job(&id, now).await? else {
+        return Err(Refused::no_such_job(id.as_str()));
+    };
+    let data = match found.status {
+        // The payload has moved to the dead letter.
+        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.original_data),
+        Status::Sent | Status::Cancelled | Status::Discarded => None,
+        _ => Some(found.job.data.clone()),
+    };
+    Ok(answer::ok(&JobView { data, ..view(found, now) }))
+}
+
+/// How a job looks in a list.
+fn view(found: recado_store::JobView, now: Timestamp) -> JobView {
+    let job = found.job;
+    let waits = matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
+    let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
+        (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
+        (true, _) => WaitingFor::Delay { until: job.due_at },
+        (false, _) => WaitingFor::Turn,
+    });
+    JobView {
+        job_id: job.id,
+        route: job.route,
+        company_id: job.company,
+        status: found.status,
+        priority: job.priority.level(),
+        user_id: job.user_id,
+        correlation_id: job.correlation_id,
+        enqueued_at: job.enqueued_at,
+        run_at: job.due_at,
+        expires_at: job.expires_at,
+        attempts: job.attempts.iter().map(Attempt::from).collect(),
+        next_attempt_at: waits.then_some(job.due_at),
+        deferrals: job.progress.deferrals,
+        waiting_for,
+        replays: job.progress.replays,
+        ended_at: found.ended_at,
+        answer: found.answer,
+        held_by: found.held_by.map(|(worker_id, until)| HeldBy { worker_id, until }),
+        data: None,
+    }
+}
+
+/// Jobs, newest first.
+#[utoipa::path(
+    get, path = "/v1/jobs", tag = "jobs", params(JobQuery),
+    responses((status = 200, body = JobList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(query): Asked<JobQuery>,
+) -> Result<Response, Refused> {
+    let now = api.engine().now();
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
+    let filter = JobFilter {
+        status: query.status,
+        company: query.company_id,
+        route: query.route,
+        correlation_id: query.correlation_id.map(Into::into),
+    };
+    let mut before = cursor::read(List::Jobs, query.cursor.as_deref())?;
+    let mut items = Vec::new();
+    loop {
+        let wanted = CHUNK_JOBS.min(limit - items.len());
+        let page = api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
+        let is_full = page.items.len() == wanted;
+        items.extend(page.items.into_iter().map(|found| view(found, now)));
+        before = page.next;
+        // A short page has searched as far as one question may: the caller decides whether to go on.
+        if before.is_none() || !is_full || items.len() >= limit {
+            break;
+        }
+    }
+    let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
+    Ok(answer::ok(&JobList { items, next_cursor }))
+}
+
+/// Cancel a job that has not been sent.
+#[utoipa::path(
+    delete, path = "/v1/jobs/{jobId}", tag = "jobs",
+    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    responses(
+        (status = 200, description = "Cancelled, now or before.", body = JobCancelled),
+        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too late: it is being delivered, or has ended.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn cancel(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
+    let engine = api.engine();
+    match engine.cancel(&id, Some(&actor)).await? {
+        Cancelled::Done => {
+            // A replay that is called off is a dead letter again.
+            let found = engine.store().job(&id, engine.now()).await?;
+            let status = found.map_or(Status::Cancelled, |found| found.status);
+            Ok(answer::ok(&JobCancelled { job_id: id, status }))
+        }
+        Cancelled::Already => Ok(answer::ok(&JobCancelled { job_id: id, status: Status::Cancelled })),
+        Cancelled::Refused(status) => {
+            let detail = format!("job `{id}` is {status}; only a job that waits can be cancelled");
+            Err(Refused::new(Code::Conflict, detail))
+        }
+        Cancelled::Unknown => Err(Refused::no_such_job(id.as_str())),
+    }
+}
+
+/// A job's audit trail, oldest first.
+#[utoipa::path(
+    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", params(("jobId" = String, Path)),
+    responses(
+        (status = 200, body = AuditTrail),
+        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn audit(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+    let store = api.engine().store();
+    let records = store.audit(&id).await?;
+    if records.is_empty() && store.job(&id, api.engine().now()).await?.is_none() {
+        return Err(Refused::no_such_job(id.as_str()));
+    }
+    Ok(answer::ok(&AuditTrail::of(&records)))
+}

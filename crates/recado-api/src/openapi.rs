@@ -1,0 +1,97 @@
+//! The document's preface, and the problems that many routes share.
+
+use std::collections::BTreeMap;
+
+use recado_wire::problem::PROBLEM_JSON;
+use recado_wire::{Code, Problem};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, Modify, OpenApi as _};
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Recado",
+        description = "Takes jobs, keeps them durably, delivers each to an external provider, and puts what cannot be \
+                       delivered where a person sees it. Times are RFC 3339 in UTC, durations `…Ms` integers. Errors \
+                       are RFC 9457 problems with a stable `code` and, for bad input, every fault at once.",
+    ),
+    components(schemas(Problem)),
+    modifiers(&Bearer),
+    security((), ("token" = [])),
+    tags(
+        (name = "jobs", description = "Enqueue, look at, list, cancel."),
+        (name = "leases", description = "For workers that deliver on their own."),
+        (name = "decisions", description = "Retry or not, for process engines."),
+        (name = "dead letters", description = "What could not be delivered, for a person."),
+        (name = "probes", description = "Alive, ready, and documents."),
+    )
+)]
+struct Preface;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut OpenApi) {
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+pub(crate) fn preface() -> OpenApi {
+    Preface::openapi()
+}
+
+fn problems(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for code in codes {
+        by_status.entry(code.status().to_string()).or_default().push(code.as_str());
+    }
+    let describe = |(status, codes): (String, Vec<&str>)| {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let description = format!("`code`: {}", codes.join(", "));
+        (status, RefOr::T(ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()))
+    };
+    by_status.into_iter().map(describe).collect()
+}
+
+/// What can go wrong with any request that only looks.
+pub(crate) struct ReadProblems;
+
+impl IntoResponses for ReadProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            Code::Unauthorized,
+            Code::HostNotAllowed,
+            Code::OriginNotAllowed,
+            Code::ValidationFailed,
+            Code::Internal,
+            Code::StoreUnavailable,
+            Code::StoreBroken,
+        ])
+    }
+}
+
+/// What can go wrong with any request that has a body.
+pub(crate) struct WriteProblems;
+
+impl IntoResponses for WriteProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[
+            Code::InvalidJson,
+            Code::Unauthorized,
+            Code::HostNotAllowed,
+            Code::OriginNotAllowed,
+            Code::RequestTimeout,
+            Code::PayloadTooLarge,
+            Code::UnsupportedMediaType,
+            Code::ValidationFailed,
+            Code::Internal,
+            Code::StoreFull,
+            Code::StoreUnavailable,
+            Code::StoreBroken,
+            Code::Stopping,
+            Code::Overloaded,
+        ])
+    }
+}

@@ -1,0 +1,100 @@
+//! Probes, and the way to the documents.
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use recado_wire::health::{Health, JobCounts, Readiness, Ready, StoreState};
+
+use crate::answer;
+use crate::state::ApiState;
+
+/// The process is alive. Asks nothing of the store, so that a slow disk gets nobody killed.
+#[utoipa::path(get, path = "/healthz", tag = "probes", responses((status = 200, body = Health)))]
+pub(crate) async fn healthz() -> Response {
+    answer::ok(&Health { status: "alive".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// The server is ready for work: the store answers, takes jobs, and nothing is stopping.
+#[utoipa::path(
+    get, path = "/readyz", tag = "probes",
+    responses((status = 200, body = Readiness), (status = 503, description = "Not ready, and why.", body = Readiness))
+)]
+pub(crate) async fn readyz(State(api): State<ApiState>, headers: HeaderMap) -> Response {
+    let readiness = look(&api).await;
+    let status = match readiness.status {
+        Ready::Ready => StatusCode::OK,
+        Ready::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let may_know = api.token().is_none_or(|token| token.is_shown_in(&headers));
+    if may_know {
+        return answer::json(status, &readiness);
+    }
+    let told = Readiness { status: readiness.status, reasons: Vec::new(), counts: None, store: None };
+    answer::json(status, &told)
+}
+
+async fn look(api: &ApiState) -> Readiness {
+    let engine = api.engine();
+    let mut reasons = Vec::new();
+    if engine.is_stopping() || api.closing().is_cancelled() {
+        reasons.push("the server is stopping".to_owned());
+    }
+    let store = match engine.store().report().await {
+        Ok(report) => {
+            if let Some(why) = &report.refusing {
+                reasons.push(format!("the store refuses new jobs: {why}"));
+            }
+            Some(StoreState {
+                kind: report.kind.to_owned(),
+                durability: report.durability.as_str().to_owned(),
+                size_bytes: report.size_bytes,
+                free_bytes: report.free_bytes,
+                refusing: report.refusing,
+            })
+        }
+        Err(error) => {
+            reasons.push(error.to_string());
+            None
+        }
+    };
+    let counts = match engine.store().counts(engine.now()).await {
+        Ok(counts) => Some(JobCounts {
+            delayed: counts.delayed,
+            ready: counts.ready,
+            leased: counts.leased,
+            dead_letters: counts.dead_letters,
+            ended: counts.ended,
+        }),
+        Err(error) => {
+            reasons.push(error.to_string());
+            None
+        }
+    };
+    let status = if reasons.is_empty() { Ready::Ready } else { Ready::NotReady };
+    Readiness { status, reasons, counts, store }
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "probes",
+    responses((status = 200, description = "OpenAPI.", content_type = "application/json", body = Object))
+)]
+pub(crate) async fn openapi_json(State(api): State<ApiState>) -> Response {
+    answer::written(StatusCode::OK, api.document())
+}
+
+/// Where to go from here.
+#[utoipa::path(get, path = "/", tag = "probes", responses((status = 200, body = String, content_type = "text/plain")))]
+pub(crate) async fn root() -> Response {
+    let text = concat!(
+        "Recado ",
+        env!("CARGO_PKG_VERSION"),
+        "\n\n",
+        "GET  /openapi.json   what this server understands\n",
+        "POST /v1/jobs        enqueue a job\n",
+        "GET  /v1/dlq         what could not be delivered\n",
+        "GET  /readyz         whether it is ready for work\n",
+    );
+    ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], text).into_response()
+}

@@ -1,0 +1,117 @@
+//! What every handler is given.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use recado_engine::Engine;
+use tokio_util::sync::CancellationToken;
+
+use crate::gate::{Gate, Hosts, Token};
+
+/// How the API runs, apart from the engine behind it.
+#[derive(Clone, Debug, Default)]
+pub struct ApiOptions {
+    /// Asked of every caller, as `Authorization: Bearer …`, when there is one.
+    pub token: Option<Token>,
+    /// Names by which callers without a token may address this server.
+    pub hosts: Hosts,
+    pub limits: ApiLimits,
+    /// Cancelled when the server begins to stop: long polls end with what they have.
+    pub closing: CancellationToken,
+}
+
+/// Bounds of one request, and of all of them together.
+#[derive(Clone, Debug)]
+pub struct ApiLimits {
+    /// One job, and everything else that is not a batch.
+    pub body_max_bytes: usize,
+    pub batch_body_max_bytes: usize,
+    /// From the end of the header to the end of the body.
+    pub body_timeout: Duration,
+    /// Bodies held at the same time that did not come in one piece.
+    pub bodies_in_flight_max_bytes: usize,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        ApiLimits {
+            body_max_bytes: 1 << 20,
+            batch_body_max_bytes: 32 << 20,
+            body_timeout: Duration::from_secs(30),
+            bodies_in_flight_max_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ApiState {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    options: ApiOptions,
+    document: OnceLock<Bytes>,
+    bodies_in_flight_bytes: AtomicUsize,
+}
+
+impl ApiState {
+    pub fn new(engine: Engine, options: ApiOptions) -> Self {
+        let (document, bodies_in_flight_bytes) = (OnceLock::new(), AtomicUsize::new(0));
+        ApiState { inner: Arc::new(Inner { engine, options, document, bodies_in_flight_bytes }) }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn limits(&self) -> &ApiLimits {
+        &self.inner.options.limits
+    }
+
+    pub(crate) fn token(&self) -> Option<&Token> {
+        self.inner.options.token.as_ref()
+    }
+
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.inner.options.closing
+    }
+
+    pub(crate) fn gate(&self) -> Gate {
+        Gate::new(self.inner.options.token.clone(), self.inner.options.hosts.clone())
+    }
+
+    pub(crate) fn keep_document(&self, document: &utoipa::openapi::OpenApi) {
+        let json = document.to_json().unwrap_or_default();
+        let _ = self.inner.document.set(json.into());
+    }
+
+    pub(crate) fn document(&self) -> Bytes {
+        self.inner.document.get().cloned().unwrap_or_default()
+    }
+
+    /// Reserves room for bodies; `None` when there is none left.
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<Reserved> {
+        let reserved = Reserved { state: self.clone(), bytes };
+        let before = self.inner.bodies_in_flight_bytes.fetch_add(bytes, Ordering::Relaxed);
+        (before.saturating_add(bytes) <= self.limits().bodies_in_flight_max_bytes).then_some(reserved)
+    }
+}
+
+/// Room for a body, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    state: ApiState,
+    bytes: usize,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.state.inner.bodies_in_flight_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,170 @@
+//! What the tests are given: a clock that follows tokio's, routes, and far ends that misbehave.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use recado_core::decide::Terms;
+use recado_core::{Fault, JobId, Outcome, Payload, Policy, RouteName, Status, Timestamp, rules};
+use recado_engine::{Accepted, Carrier, Chance, Clock, Engine, Route, Routes, Settings, Submission};
+use recado_store::reference::ReferenceStore;
+use recado_store::{JobView, Retention, Store};
+use recado_transport::{DataFault, Delivery, Transport};
+use tokio::time::Instant;
+
+/// Follows tokio's time, which the tests pause.
+#[derive(Debug)]
+pub struct TestClock {
+    started: Instant,
+}
+
+pub const EPOCH: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        EPOCH.plus(self.started.elapsed())
+    }
+}
+
+/// Plays a script, one entry an attempt, the last one for all that follow; notes when it was called.
+#[derive(Debug, Default)]
+pub struct Scripted {
+    pub script: Vec<&'static str>,
+    pub latency: Duration,
+    pub calls: Mutex<Vec<(JobId, u32, Timestamp)>>,
+    pub running: AtomicU32,
+    pub running_max: AtomicU32,
+}
+
+impl Scripted {
+    pub fn new(script: &[&'static str]) -> Self {
+        Scripted { script: script.to_vec(), ..Scripted::default() }
+    }
+
+    pub fn slow(latency: Duration) -> Self {
+        Scripted { latency, ..Scripted::default() }
+    }
+
+    pub fn count(&self) -> usize {
+        self.calls.lock().len()
+    }
+}
+
+#[async_trait]
+impl Transport for Scripted {
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
+        if data.as_str().contains("refuse me") {
+            let fault = DataFault { pointer: "/text".to_owned(), message: "cannot be delivered".to_owned() };
+            return Err(vec![fault]);
+        }
+        Ok(())
+    }
+
+    async fn send(&self, delivery: Delivery<'_>) -> Outcome {
+        self.calls.lock().push((delivery.job.id.clone(), delivery.attempt, delivery.now));
+        let now_running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max.fetch_max(now_running, Ordering::SeqCst);
+        tokio::time::sleep(self.latency).await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        let at = delivery.attempt as usize - 1;
+        match self.script.get(at).or(self.script.last()).copied().unwrap_or("ok") {
+            "ok" => Outcome::Accepted { answer: None },
+            "panic" => panic!("the far end made us stumble"),
+            "hang" => std::future::pending().await,
+            code => Outcome::Failed(Fault::answer(code, "said the far end")),
+        }
+    }
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        node: "node-1".into(),
+        lease: Duration::from_secs(15),
+        stop_grace: Duration::from_secs(30),
+        retention: Retention { ended_max_age: Duration::from_secs(3_600), ended_max_count: 1_000 },
+        job_ttl: Duration::from_secs(24 * 3_600),
+        dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+        crashes_max: 5,
+    }
+}
+
+pub fn route(name: &str, carrier: Carrier) -> Route {
+    Route {
+        name: RouteName::new(name).unwrap(),
+        carrier,
+        provider: name.into(),
+        classifier: rules::named("smtp").unwrap(),
+        terms: Terms {
+            policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
+            dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+            crashes_max: 5,
+        },
+        timeout: Duration::from_secs(30),
+        concurrency: 8,
+    }
+}
+
+/// An engine with one route `mail`, on a store that outlives it.
+pub struct Given {
+    pub store: Arc<ReferenceStore>,
+    pub clock: Arc<TestClock>,
+}
+
+impl Given {
+    pub fn new() -> Self {
+        Given { store: Arc::default(), clock: Arc::new(TestClock { started: Instant::now() }) }
+    }
+
+    pub fn engine(&self, routes: impl IntoIterator<Item = Route>) -> Engine {
+        self.engine_with(routes, settings())
+    }
+
+    pub fn engine_with(&self, routes: impl IntoIterator<Item = Route>, settings: Settings) -> Engine {
+        Engine::start(self.store.clone(), Routes::new(routes), settings, self.clock.clone(), Chance::seeded(7))
+    }
+
+    pub fn mail(&self, far_end: &Arc<Scripted>) -> Engine {
+        self.engine([route("mail", Carrier::Transport(far_end.clone()))])
+    }
+
+    pub async fn view(&self, id: &str) -> JobView {
+        self.store.job(&JobId::new(id).unwrap(), self.clock.now()).await.unwrap().expect("the job is known")
+    }
+
+    /// Waits, in virtual time, until the job has this status.
+    pub async fn until(&self, id: &str, status: Status) -> JobView {
+        for _ in 0..200_000 {
+            let view = self.view(id).await;
+            if view.status == status {
+                return view;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{id} never became {status}; it is {}", self.view(id).await.status);
+    }
+}
+
+pub fn submission(id: &str) -> Submission {
+    Submission {
+        job_id: Some(id.to_owned()),
+        route: "mail".to_owned(),
+        company_id: "acme".to_owned(),
+        data: Payload::new("{}").unwrap(),
+        user_id: None,
+        correlation_id: None,
+        run_at: None,
+        delay: None,
+        ttl: None,
+        priority: None,
+    }
+}
+
+pub async fn submit(engine: &Engine, submission: Submission) -> Accepted {
+    engine.submit(vec![submission]).await.unwrap().remove(0).expect("taken in")
+}

@@ -1,0 +1,199 @@
+//! Lists: newest first, by every filter, page by page without gap or repetition.
+
+use std::collections::HashSet;
+
+use recado_core::{NewJob, Status, Timestamp};
+
+use super::Home;
+use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, job, jobs_of, route};
+use super::snapshot::walk_jobs;
+use crate::{DeadLetterFilter, JobFilter, PageRequest};
+
+async fn listed(desk: &Desk, filter: JobFilter, now: Timestamp) -> Vec<String> {
+    walk_jobs(desk, &filter, 3, now).await.iter().map(ToString::to_string).collect()
+}
+
+pub async fn jobs_are_listed_newest_first(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("first"), NewJob { due_at: T0.plus(HOUR), ..job("second") }]).await;
+    desk.accept(vec![NewJob { route: route("sms"), ..job("third") }]).await;
+    assert_eq!(listed(&desk, JobFilter::default(), T0).await, ["third", "second", "first"]);
+}
+
+pub async fn jobs_are_found_by_every_status(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    for stage in Stage::ALL {
+        desk.bring(&stage.name(), stage).await;
+    }
+    let mut total = 0;
+    for status in Status::ALL {
+        let found = listed(&desk, JobFilter { status: Some(status), ..JobFilter::default() }, T0).await;
+        for name in &found {
+            assert_eq!(desk.view(name, T0).await.status, status, "{name} is listed as {status}");
+        }
+        total += found.len();
+    }
+    assert_eq!(total, Stage::ALL.len(), "each job has one status and is found by it");
+}
+
+pub async fn a_filter_by_status_follows_the_time_that_is_asked_about(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![NewJob { due_at: T0.plus(SECOND), ..job("a") }]).await;
+    let with = |status| JobFilter { status: Some(status), ..JobFilter::default() };
+    assert_eq!(listed(&desk, with(Status::Scheduled), T0).await, ["a"]);
+    assert_eq!(listed(&desk, with(Status::Queued), T0).await.len(), 0);
+    assert_eq!(listed(&desk, with(Status::Scheduled), T0.plus(SECOND)).await.len(), 0);
+    assert_eq!(listed(&desk, with(Status::Queued), T0.plus(SECOND)).await, ["a"]);
+}
+
+pub async fn jobs_are_found_by_company_route_and_correlation(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let made = |name: &str, tenant: &str, way: &str, correlation: Option<&str>| NewJob {
+        company: company(tenant),
+        route: route(way),
+        correlation_id: correlation.map(Into::into),
+        ..job(name)
+    };
+    desk.accept(vec![
+        made("1", "acme", "email", Some("order-1")),
+        made("2", "acme", "sms", Some("order-1")),
+        made("3", "apex", "email", Some("order-1")),
+        made("4", "acme", "email", Some("order-2")),
+        made("5", "acme", "email", None),
+    ])
+    .await;
+    let by = |tenant: Option<&str>, way: Option<&str>, correlation: Option<&str>| JobFilter {
+        status: None,
+        company: tenant.map(company),
+        route: way.map(route),
+        correlation_id: correlation.map(Into::into),
+    };
+    assert_eq!(listed(&desk, by(Some("acme"), None, None), T0).await, ["5", "4", "2", "1"]);
+    assert_eq!(listed(&desk, by(None, Some("sms"), None), T0).await, ["2"]);
+    assert_eq!(listed(&desk, by(None, None, Some("order-1")), T0).await, ["3", "2", "1"]);
+    assert_eq!(listed(&desk, by(Some("acme"), Some("email"), Some("order-1")), T0).await, ["1"]);
+    assert_eq!(listed(&desk, by(Some("nobody"), None, None), T0).await.len(), 0);
+    let queued = JobFilter { status: Some(Status::Queued), ..by(Some("apex"), None, None) };
+    assert_eq!(listed(&desk, queued, T0).await, ["3"]);
+}
+
+pub async fn a_walk_through_all_pages_has_no_gap_and_no_repetition(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(jobs_of("a", 23)).await;
+    let whole = walk_jobs(&desk, &JobFilter::default(), 1_000, T0).await;
+    assert_eq!(whole.len(), 23);
+    for limit in [1, 2, 22, 23, 24] {
+        assert_eq!(walk_jobs(&desk, &JobFilter::default(), limit, T0).await, whole, "pages of {limit}");
+    }
+}
+
+pub async fn jobs_that_arrive_during_a_walk_do_not_disturb_it(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(jobs_of("old", 20)).await;
+    let expected: HashSet<_> = walk_jobs(&desk, &JobFilter::default(), 100, T0).await.into_iter().collect();
+    let (mut seen, mut before) = (Vec::new(), None);
+    for page in 0.. {
+        desk.accept(jobs_of(&format!("new-{page}"), 3)).await;
+        desk.ready(2, T0).await;
+        let page = desk.0.jobs(JobFilter::default(), PageRequest { before, limit: 4 }, T0).await.unwrap();
+        seen.extend(page.items.into_iter().map(|view| view.job.id));
+        match page.next {
+            Some(next) => before = Some(next),
+            None => break,
+        }
+    }
+    let old: Vec<_> = seen.iter().filter(|id| expected.contains(*id)).collect();
+    assert_eq!(old.len(), 20, "each job that was there is seen once");
+    assert_eq!(seen.len(), seen.iter().collect::<HashSet<_>>().len(), "no job is seen twice");
+}
+
+pub async fn a_cursor_out_of_this_world_is_answered_and_not_feared(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a")]).await;
+    for before in [0, 1, 1 << 63, u64::MAX] {
+        let page = PageRequest { before: Some(before), limit: 10 };
+        let jobs = desk.0.jobs(JobFilter::default(), page, T0).await.unwrap().items.len();
+        let dead = desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items.len();
+        assert_eq!((jobs, dead), (usize::from(before > 1), 0), "below {before}");
+    }
+}
+
+/// Buries jobs with the given reasons and codes, a second apart, each of a company of its own.
+async fn bury_all(desk: &Desk, failures: &[(&str, Option<&str>, &str)]) {
+    for (nth, (name, code, reason)) in failures.iter().enumerate() {
+        desk.accept(vec![NewJob { company: company(&format!("c-{name}")), ..job(name) }]).await;
+        let lease = desk.only(T0).await;
+        let now = T0.plus(SECOND * u32::try_from(nth).unwrap());
+        desk.done(&lease, bury(&lease, *code, reason, now), now).await;
+    }
+}
+
+async fn dead(desk: &Desk, filter: DeadLetterFilter) -> Vec<String> {
+    let (mut seen, mut before) = (Vec::new(), None);
+    loop {
+        let page = desk.0.dead_letters(filter.clone(), PageRequest { before, limit: 2 }).await.unwrap();
+        assert!(page.items.len() <= 2);
+        seen.extend(page.items.into_iter().map(|entry| entry.job_id.to_string()));
+        match page.next {
+            Some(next) => before = Some(next),
+            None => return seen,
+        }
+    }
+}
+
+pub async fn dead_letters_are_found_by_every_filter(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let failures = [
+        ("1", Some("550"), "mailbox unknown"),
+        ("2", Some("554"), "rejected"),
+        ("3", None, "mailbox full"),
+        ("4", Some("550"), "mailbox unknown"),
+        ("5", Some("550"), "blocked"),
+    ];
+    bury_all(&desk, &failures).await;
+    let all = DeadLetterFilter::default;
+    assert_eq!(dead(&desk, all()).await, ["5", "4", "3", "2", "1"]);
+    assert_eq!(dead(&desk, DeadLetterFilter { company: Some(company("c-2")), ..all() }).await, ["2"]);
+    assert_eq!(dead(&desk, DeadLetterFilter { route: Some(route("email")), ..all() }).await.len(), 5);
+    assert_eq!(dead(&desk, DeadLetterFilter { route: Some(route("sms")), ..all() }).await.len(), 0);
+    assert_eq!(dead(&desk, DeadLetterFilter { last_failure_code: Some("550".into()), ..all() }).await, ["5", "4", "1"]);
+    assert_eq!(dead(&desk, DeadLetterFilter { reason: Some("mailbox".into()), ..all() }).await, ["4", "3", "1"]);
+    let fingerprint = Some(desk.dead_letter("1").await.unwrap().fingerprint);
+    assert_eq!(dead(&desk, DeadLetterFilter { fingerprint, ..all() }).await, ["4", "1"]);
+    let both = DeadLetterFilter { last_failure_code: Some("550".into()), reason: Some("unknown".into()), ..all() };
+    assert_eq!(dead(&desk, both).await, ["4", "1"]);
+}
+
+pub async fn dead_letters_are_found_by_the_time_they_were_moved(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    bury_all(&desk, &[("1", None, "no"), ("2", None, "no"), ("3", None, "no")]).await;
+    let (second, third) = (Some(T0.plus(SECOND)), Some(T0.plus(SECOND * 2)));
+    let all = DeadLetterFilter::default;
+    assert_eq!(dead(&desk, DeadLetterFilter { since: second, ..all() }).await, ["3", "2"], "since is included");
+    assert_eq!(dead(&desk, DeadLetterFilter { until: third, ..all() }).await, ["2", "1"], "until is not");
+    assert_eq!(dead(&desk, DeadLetterFilter { since: second, until: third, ..all() }).await, ["2"]);
+}
+
+pub async fn a_reason_is_found_without_regard_to_case_in_any_script_and_literally(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let failures = [
+        ("1", None, "Endereço NÃO encontrado"),
+        ("2", None, "quota at 100% of plan"),
+        ("3", None, "quota at 1000 of plan"),
+        ("4", None, r"path C:\mail_box"),
+        ("5", None, "path C:/mailXbox"),
+    ];
+    bury_all(&desk, &failures).await;
+    let with = |text: &str| DeadLetterFilter { reason: Some(text.into()), ..DeadLetterFilter::default() };
+    for (asked, expected) in [
+        ("não", vec!["1"]),
+        ("ENDEREÇO não", vec!["1"]),
+        ("100%", vec!["2"]),
+        ("QUOTA", vec!["3", "2"]),
+        ("mail_box", vec!["4"]),
+        (r"C:\", vec!["4"]),
+        ("nothing like it", vec![]),
+    ] {
+        assert_eq!(dead(&desk, with(asked)).await, expected, "reason contains {asked:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Seed 003's rule for process engines: retry or not, and when.
+
+use recado_core::claim::{ClaimDecision, ClaimError};
+use recado_core::{Class, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::read::{Body, Faults, Fields};
+
+/// The route whose rules and policy decide when the caller names none.
+pub const ROUTE_DEFAULT: &str = "tiss-claims";
+
+/// Characters at most of a claim's id.
+pub const CLAIM_ID_LEN_MAX: usize = 256;
+
+/// Body of `POST /v1/decisions`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DecisionRequest {
+    /// `tiss-claims` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(example = "CLM-ENC-001-1234567890"))]
+    pub claim_id: String,
+    /// The message of the submission that failed.
+    #[cfg_attr(feature = "openapi", schema(example = "SERVICE_UNAVAILABLE"))]
+    pub submission_error: String,
+    /// Retries already made; 0 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_count: Option<u32>,
+    /// May be absent on the first try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub last_submission_time: Option<Timestamp>,
+}
+
+impl DecisionRequest {
+    pub fn new(claim_id: impl Into<String>, submission_error: impl Into<String>) -> Self {
+        DecisionRequest {
+            route: None,
+            claim_id: claim_id.into(),
+            submission_error: submission_error.into(),
+            retry_count: None,
+            last_submission_time: None,
+        }
+    }
+}
+
+impl Body for DecisionRequest {
+    const FIELDS: &'static [&'static str] =
+        &["route", "claimId", "submissionError", "retryCount", "lastSubmissionTime"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        DecisionRequest {
+            route: fields.text("route"),
+            claim_id: fields.required_text("claimId"),
+            submission_error: fields.required_text("submissionError"),
+            retry_count: fields.integer("retryCount", "how many retries were made, 0 or more"),
+            last_submission_time: fields.time("lastSubmissionTime"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.claim_id.trim().is_empty() {
+            faults.note("claimId", "is empty; name the claim");
+        }
+        let length = self.claim_id.chars().count();
+        if length > CLAIM_ID_LEN_MAX {
+            faults.note("claimId", format!("has {length} characters; give at most {CLAIM_ID_LEN_MAX}"));
+        }
+        if self.submission_error.trim().is_empty() {
+            faults.note("submissionError", "is empty; give the message of the submission that failed");
+        }
+    }
+}
+
+/// Answer to `POST /v1/decisions`, in seed 003's names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Decision {
+    pub should_retry: bool,
+    /// `null` when there is no retry.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub next_retry_time: Option<Timestamp>,
+    /// One more than was given when there is a retry, the same when there is none.
+    pub retry_count: u32,
+    pub retry_reason: String,
+    /// `null` when there is no retry.
+    pub backoff_minutes: Option<u64>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Class,
+    /// Why there is no retry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<DecisionErrorCode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum DecisionErrorCode {
+    MaxRetriesExceeded,
+    PermanentError,
+}
+
+impl From<ClaimDecision> for Decision {
+    fn from(decision: ClaimDecision) -> Self {
+        Decision {
+            should_retry: decision.should_retry,
+            next_retry_time: decision.next_retry_time,
+            retry_count: decision.retry_count,
+            retry_reason: decision.retry_reason,
+            backoff_minutes: decision.backoff_minutes,
+            error_classification: decision.classification,
+            error_code: decision.error_code.map(|code| match code {
+                ClaimError::MaxRetriesExceeded => DecisionErrorCode::MaxRetriesExceeded,
+                ClaimError::PermanentError => DecisionErrorCode::PermanentError,
+            }),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The dead letter queue: look, count, replay, discard.
+
+use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::Attempt;
+use crate::read::{Body, Faults, Fields, Params, Query};
+
+/// What could not be delivered, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetter {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    /// The same as `jobId`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub outbox_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub company_id: CompanyId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub original_data: Payload,
+    pub failed_attempts: u32,
+    /// Never empty.
+    pub last_failure_reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub last_failure_code: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub last_failure_timestamp: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub enqueued_at: Timestamp,
+    #[serde(rename = "movedToDLQAt")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub moved_to_dlq_at: Timestamp,
+    /// How long the entry is kept from `movedToDLQAt` on, in milliseconds.
+    pub ttl: u64,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub route: RouteName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub correlation_id: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Class,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub stack_trace: Option<Box<str>>,
+    pub attempts: Vec<Attempt>,
+    /// Failures that a person would call the same have the same one.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub fingerprint: Box<str>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::cause))]
+    pub cause: Cause,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::dead_letter_state))]
+    pub state: DeadLetterState,
+}
+
+impl From<recado_core::DeadLetter> for DeadLetter {
+    fn from(entry: recado_core::DeadLetter) -> Self {
+        DeadLetter {
+            outbox_id: entry.job_id.clone(),
+            job_id: entry.job_id,
+            company_id: entry.company,
+            original_data: entry.original_data,
+            failed_attempts: entry.failed_attempts,
+            last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
+            last_failure_code: entry.last_failure_code,
+            last_failure_timestamp: entry.last_failure_at,
+            enqueued_at: entry.enqueued_at,
+            moved_to_dlq_at: entry.moved_at,
+            ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+            route: entry.route,
+            user_id: entry.user_id,
+            correlation_id: entry.correlation_id,
+            error_classification: entry.class,
+            stack_trace: entry.stack_trace,
+            attempts: entry.attempts.iter().map(Attempt::from).collect(),
+            fingerprint: entry.fingerprint,
+            cause: entry.cause,
+            state: entry.state,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterList {
+    /// Newest first.
+    pub items: Vec<DeadLetter>,
+    /// Where the next page begins. A page may be short and still have a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// Which dead letters to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct DeadLetterQuery {
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    pub last_failure_code: Option<String>,
+    /// The reason contains this, without regard to case.
+    pub reason: Option<String>,
+    pub fingerprint: Option<String>,
+    /// Moved to the queue at or after this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    /// Moved to the queue before this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub until: Option<Timestamp>,
+    /// Items on a page, up to 1000; 100 when absent.
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Query for DeadLetterQuery {
+    const FIELDS: &'static [&'static str] = &[
+        "companyId",
+        "route",
+        "lastFailureCode",
+        "reason",
+        "fingerprint",
+        "since",
+        "until",
+        "limit",
+        "cursor",
+    ];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        DeadLetterQuery {
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+            last_failure_code: params.text("lastFailureCode"),
+            reason: params.text("reason"),
+            fingerprint: params.text("fingerprint"),
+            since: params.time("since"),
+            until: params.time("until"),
+            limit: params.limit(),
+            cursor: params.text("cursor"),
+        }
+    }
+}
+
+/// What to count dead letters by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum GroupBy {
+    #[default]
+    LastFailureCode,
+    CompanyId,
+    Route,
+    Fingerprint,
+}
+
+/// How to count dead letters, and which.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct DeadLetterStatsQuery {
+    /// `lastFailureCode` when absent.
+    pub by: Option<GroupBy>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub until: Option<Timestamp>,
+}
+
+impl Query for DeadLetterStatsQuery {
+    const FIELDS: &'static [&'static str] = &["by", "companyId", "route", "since", "until"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        let choices = [
+            ("lastFailureCode", GroupBy::LastFailureCode),
+            ("companyId", GroupBy::CompanyId),
+            ("route", GroupBy::Route),
+            ("fingerprint", GroupBy::Fingerprint),
+        ];
+        DeadLetterStatsQuery {
+            by: params.choice("by", &choices),
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+            since: params.time("since"),
+            until: params.time("until"),
+        }
+    }
+}
+
+/// Answer to `GET /v1/dlq/stats`, counted over all entries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterStats {
+    pub by: GroupBy,
+    pub total: u64,
+    /// Largest first.
+    pub items: Vec<DeadLetterGroup>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterGroup {
+    /// `null` for entries that have no such value.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub key: Option<Box<str>>,
+    pub count: u64,
+    /// One entry's reason, so that a group can be read.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub example_reason: Box<str>,
+}
+
+/// Characters at most of a note or a reason.
+pub const WORDS_LEN_MAX: usize = 1_000;
+
+/// Body of `POST /v1/dlq/{jobId}/replay`; may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReplayRequest {
+    /// Corrected data; the original when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub data: Option<Payload>,
+    /// Why, for the audit trail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Body for ReplayRequest {
+    const FIELDS: &'static [&'static str] = &["data", "note"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        ReplayRequest { data: fields.json("data"), note: fields.text("note") }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.note.as_ref().is_some_and(|note| note.chars().count() > WORDS_LEN_MAX) {
+            faults.note("note", format!("is too long; write at most {WORDS_LEN_MAX} characters"));
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReplayStarted {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::dead_letter_state))]
+    pub state: DeadLetterState,
+}
+
+/// Body of `POST /v1/dlq/{jobId}/discard`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DiscardRequest {
+    /// Why it is given up, for the audit trail.
+    pub reason: String,
+}
+
+impl Body for DiscardRequest {
+    const FIELDS: &'static [&'static str] = &["reason"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        DiscardRequest { reason: fields.required_text("reason") }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.reason.trim().is_empty() {
+            faults.note("reason", "is blank; say in words why it is given up");
+        }
+        if self.reason.chars().count() > WORDS_LEN_MAX {
+            faults.note("reason", format!("is too long; write at most {WORDS_LEN_MAX} characters"));
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Discarded {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    pub status: Status,
+}

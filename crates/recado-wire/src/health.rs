@@ -1,0 +1,67 @@
+//! Probes: is the process alive, is it ready for work.
+
+use serde::{Deserialize, Serialize};
+
+/// Answer to `GET /healthz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Health {
+    #[cfg_attr(feature = "openapi", schema(example = "alive"))]
+    pub status: String,
+    pub version: String,
+}
+
+/// Answer to `GET /readyz`: 200 when ready, 503 when not. Without a valid token, where one is configured,
+/// only `status` is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Readiness {
+    pub status: Ready,
+    /// Why not, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<JobCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Ready {
+    Ready,
+    NotReady,
+}
+
+/// How many jobs are where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobCounts {
+    /// Waiting to be due.
+    pub delayed: u64,
+    /// Due, waiting for their turn.
+    pub ready: u64,
+    pub leased: u64,
+    pub dead_letters: u64,
+    /// Ended and still remembered.
+    pub ended: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StoreState {
+    pub kind: String,
+    /// What an acknowledged write survives: `fsync` (a power cut) or `memory` (nothing).
+    pub durability: String,
+    pub size_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// Why new jobs are refused right now, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusing: Option<String>,
+}

@@ -1,0 +1,323 @@
+//! Jobs: enqueue, look at, list, cancel.
+
+use recado_core::{AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+use crate::read::{Body, Fields, Params, Query};
+
+/// A job to enqueue: the body of `POST /v1/jobs`, or one item of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobRequest {
+    /// The caller's outboxId and idempotency key: a UUID, or up to 128 characters of `A–Z a–z 0–9 . _ : -`.
+    /// Made by Recado when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(example = "email"))]
+    pub route: String,
+    /// The tenant.
+    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    pub company_id: String,
+    /// What to deliver, as the route's transport wants it.
+    #[serde(deserialize_with = "crate::read::payload")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub data: Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Not before this. Excludes `delayMs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub run_at: Option<Timestamp>,
+    /// Not before this long from now. Excludes `runAt`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// How long it is worth delivering, from when it may first run; 24 hours when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// 1 (most urgent) to 9, within the tenant; 5 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9))]
+    pub priority: Option<u8>,
+}
+
+impl JobRequest {
+    pub fn new(route: impl Into<String>, company_id: impl Into<String>, data: Payload) -> Self {
+        JobRequest {
+            job_id: None,
+            route: route.into(),
+            company_id: company_id.into(),
+            data,
+            user_id: None,
+            correlation_id: None,
+            run_at: None,
+            delay_ms: None,
+            ttl_ms: None,
+            priority: None,
+        }
+    }
+
+    pub fn with_id(mut self, job_id: impl Into<String>) -> Self {
+        self.job_id = Some(job_id.into());
+        self
+    }
+}
+
+impl Body for JobRequest {
+    const FIELDS: &'static [&'static str] = &[
+        "jobId",
+        "route",
+        "companyId",
+        "data",
+        "userId",
+        "correlationId",
+        "runAt",
+        "delayMs",
+        "ttlMs",
+        "priority",
+    ];
+
+    // The engine checks values; it does so for every caller, not only for this wire.
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        JobRequest {
+            job_id: fields.text("jobId"),
+            route: fields.required_text("route"),
+            company_id: fields.required_text("companyId"),
+            data: fields.required_json("data"),
+            user_id: fields.text("userId"),
+            correlation_id: fields.text("correlationId"),
+            run_at: fields.time("runAt"),
+            delay_ms: fields.integer("delayMs", "whole milliseconds from 0 on"),
+            ttl_ms: fields.integer("ttlMs", "whole milliseconds from 1000 on"),
+            priority: fields.integer("priority", "1 (most urgent) to 9, or leave it out for 5"),
+        }
+    }
+}
+
+/// Answer to `POST /v1/jobs`: the job is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobAccepted {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    pub status: Status,
+    /// The same job was here before; this is where it stands.
+    pub duplicate: bool,
+}
+
+/// Answer to `POST /v1/jobs/batch`, item by item in the order given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchAnswer {
+    pub accepted: u64,
+    pub duplicates: u64,
+    pub refused: u64,
+    pub items: Vec<BatchItem>,
+}
+
+/// What became of one job of a batch: either it has a status or an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BatchItem {
+    /// Counts from 0; blank lines of NDJSON do not count.
+    pub index: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub job_id: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    pub status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}
+
+/// A job and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobView {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub route: RouteName,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub company_id: CompanyId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    pub status: Status,
+    pub priority: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub correlation_id: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub enqueued_at: Timestamp,
+    /// Not before this: what the caller asked for, and after a failure when the next try was due.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub run_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub expires_at: Timestamp,
+    pub attempts: Vec<Attempt>,
+    /// `null` when nothing more is going to happen by itself, or somebody is at it right now.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub next_attempt_at: Option<Timestamp>,
+    /// Times it was held back without spending an attempt.
+    pub deferrals: u32,
+    /// `null` when it does not wait.
+    pub waiting_for: Option<WaitingFor>,
+    /// Times a person brought it back from the dead letter queue.
+    pub replays: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub ended_at: Option<Timestamp>,
+    /// What the provider answered when it took the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub answer: Option<Payload>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<HeldBy>,
+    /// The payload, while it exists. Absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub data: Option<Payload>,
+}
+
+/// One try that reached out to the provider. Every field is always there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Attempt {
+    pub attempt: u32,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub started_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub ended_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attempt_result))]
+    pub result: AttemptResult,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub error_code: Option<Box<str>>,
+    pub error_reason: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Option<Class>,
+    /// The rule that classified it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub rule: Option<Box<str>>,
+    /// Whose fault it is; only the provider's own failures count towards its breaker.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
+    pub blame: Option<Blame>,
+    pub next_retry_delay_ms: Option<u64>,
+}
+
+impl From<&recado_core::Attempt> for Attempt {
+    fn from(attempt: &recado_core::Attempt) -> Self {
+        Attempt {
+            attempt: attempt.number,
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            result: attempt.result,
+            error_code: attempt.error_code.clone(),
+            error_reason: attempt.error_reason.as_ref().map(|reason| reason.as_str().to_owned()),
+            error_classification: attempt.error_classification,
+            rule: attempt.rule.clone(),
+            blame: attempt.blame,
+            next_retry_delay_ms: attempt.next_retry_delay_ms,
+        }
+    }
+}
+
+/// Why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum WaitingFor {
+    /// For the time its caller asked for.
+    Delay {
+        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+        until: Timestamp,
+    },
+    /// For its next try, after a failure.
+    Retry {
+        #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+        until: Timestamp,
+    },
+    /// For its turn: it is due, and others are before it or every slot is taken.
+    Turn,
+}
+
+/// Who is delivering a job, and until when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HeldBy {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub worker_id: Box<str>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub until: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobList {
+    /// Newest first.
+    pub items: Vec<JobView>,
+    /// Where the next page begins. A page may be short and still have a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// Which jobs to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct JobQuery {
+    #[cfg_attr(feature = "openapi", param(schema_with = crate::schema::status))]
+    pub status: Option<Status>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    pub correlation_id: Option<String>,
+    /// Items on a page, up to 1000; 100 when absent.
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Query for JobQuery {
+    const FIELDS: &'static [&'static str] =
+        &["status", "companyId", "route", "correlationId", "limit", "cursor"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        JobQuery {
+            status: params.choice("status", &Status::ALL.map(|status| (status.as_str(), status))),
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+            correlation_id: params.text("correlationId"),
+            limit: params.limit(),
+            cursor: params.text("cursor"),
+        }
+    }
+}
+
+/// Answer to `DELETE /v1/jobs/{jobId}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobCancelled {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    /// `cancelled`; or `failed` when it was a replay, whose dead letter stays.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    pub status: Status,
+}

@@ -1,0 +1,360 @@
+//! Leases: how a worker outside Recado takes jobs and says how they went.
+
+use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::Attempt;
+use crate::problem::Problem;
+use crate::read::{Body, Faults, Fields};
+
+/// Leases at most for one request.
+pub const LEASES_MAX: u32 = 1_000;
+
+/// Routes at most in one request.
+pub const ROUTES_MAX: usize = 100;
+
+/// Longest wait of one long poll.
+pub const WAIT_MAX_MS: u64 = 60_000;
+
+/// Bounds of a lease.
+pub const LEASE_MIN_MS: u64 = 1_000;
+pub const LEASE_MAX_MS: u64 = 12 * 60 * 60 * 1_000;
+
+/// How long a lease lasts when the worker does not say.
+pub const LEASE_DEFAULT_MS: u64 = 60_000;
+
+/// Characters at most of a worker's name.
+pub const WORKER_ID_LEN_MAX: usize = 128;
+
+/// Body of `POST /v1/leases`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeaseRequest {
+    /// Routes of transport `worker`; the first is asked first.
+    pub routes: Vec<String>,
+    /// Leases wanted at most; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
+    pub max: Option<u32>,
+    /// How long to wait for the first; 0 when absent, up to a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 60000))]
+    pub wait_ms: Option<u64>,
+    /// How long the leases last; a minute when absent, up to 12 hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    pub lease_ms: Option<u64>,
+    /// Who holds the leases, for the record.
+    pub worker_id: String,
+}
+
+impl Body for LeaseRequest {
+    const FIELDS: &'static [&'static str] = &["routes", "max", "waitMs", "leaseMs", "workerId"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        LeaseRequest {
+            routes: fields.required_texts("routes"),
+            max: fields.integer("max", "1 to 1000"),
+            wait_ms: fields.integer("waitMs", "whole milliseconds, 0 to 60000"),
+            lease_ms: fields.integer("leaseMs", LEASE_BOUNDS),
+            worker_id: fields.required_text("workerId"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.routes.is_empty() {
+            faults.note("routes", "is empty; name at least one route of transport \"worker\"");
+        }
+        if self.routes.len() > ROUTES_MAX {
+            faults.note("routes", format!("names {} routes; give at most {ROUTES_MAX}", self.routes.len()));
+        }
+        if self.max.is_some_and(|max| !(1..=LEASES_MAX).contains(&max)) {
+            faults.note("max", "is out of range; write 1 to 1000");
+        }
+        if self.wait_ms.is_some_and(|wait| wait > WAIT_MAX_MS) {
+            faults.note("waitMs", "is out of range; write whole milliseconds, 0 to 60000");
+        }
+        if self.lease_ms.is_some_and(|lease| !lease_is_sound(lease)) {
+            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
+        }
+        if !is_a_name(&self.worker_id) {
+            faults
+                .note("workerId", format!("is blank or too long; write 1 to {WORKER_ID_LEN_MAX} characters"));
+        }
+    }
+}
+
+const LEASE_BOUNDS: &str = "whole milliseconds, 1000 (a second) to 43200000 (12 hours)";
+
+fn lease_is_sound(lease_ms: u64) -> bool {
+    (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&lease_ms)
+}
+
+fn is_a_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= WORKER_ID_LEN_MAX
+}
+
+/// Answer to `POST /v1/leases`; empty when nothing came in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Leases {
+    pub leases: Vec<Lease>,
+}
+
+/// The right to deliver one job, for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Lease {
+    pub lease_token: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub expires_at: Timestamp,
+    /// Which try this is, over the job's whole life.
+    pub attempt: u32,
+    pub job: LeasedJob,
+}
+
+/// What a worker needs to know of a job. `jobId` is the idempotency key to hand to the provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeasedJob {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub job_id: JobId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub route: RouteName,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub company_id: CompanyId,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub data: Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub correlation_id: Option<Box<str>>,
+    pub priority: u8,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub enqueued_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub expires_at: Timestamp,
+    /// The tries before this one.
+    pub attempts: Vec<Attempt>,
+}
+
+impl From<recado_core::Lease> for Lease {
+    fn from(lease: recado_core::Lease) -> Self {
+        let job = lease.job;
+        Lease {
+            lease_token: lease.token.to_string(),
+            expires_at: lease.expires_at,
+            attempt: lease.attempt,
+            job: LeasedJob {
+                job_id: job.id,
+                route: job.route,
+                company_id: job.company,
+                data: job.data,
+                user_id: job.user_id,
+                correlation_id: job.correlation_id,
+                priority: job.priority.level(),
+                enqueued_at: job.enqueued_at,
+                expires_at: job.expires_at,
+                attempts: job.attempts.iter().map(Attempt::from).collect(),
+            },
+        }
+    }
+}
+
+/// Body of `POST /v1/leases/{leaseToken}/succeed`; may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SucceedRequest {
+    /// What the provider answered; kept with the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub result: Option<Payload>,
+}
+
+/// Bytes at most of a `result`, as for the answers that Recado's own transports keep.
+pub const RESULT_MAX_BYTES: usize = 16 * 1_024;
+
+impl Body for SucceedRequest {
+    const FIELDS: &'static [&'static str] = &["result"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        SucceedRequest { result: fields.json("result") }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.result.as_ref().is_some_and(|result| result.as_str().len() > RESULT_MAX_BYTES) {
+            faults.note(
+                "result",
+                format!("is too large to be kept; give at most {RESULT_MAX_BYTES} bytes of JSON"),
+            );
+        }
+    }
+}
+
+/// Body of `POST /v1/leases/{leaseToken}/fail`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailRequest {
+    /// What the other side calls it: a status, an SMTP code, an error name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What went wrong, in words; the route's rules read it.
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<String>,
+    /// The other side's wish, obeyed and never shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Bytes at most of a failure's code and of its stack trace.
+pub const CODE_MAX_BYTES: usize = 128;
+pub const STACK_TRACE_MAX_BYTES: usize = 64 * 1_024;
+
+/// Longest wait that a failure may ask for.
+pub const RETRY_AFTER_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
+
+impl FailRequest {
+    pub fn new(message: impl Into<String>) -> Self {
+        FailRequest { code: None, message: message.into(), stack_trace: None, retry_after_ms: None }
+    }
+}
+
+impl Body for FailRequest {
+    const FIELDS: &'static [&'static str] = &["code", "message", "stackTrace", "retryAfterMs"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        FailRequest {
+            code: fields.text("code"),
+            message: fields.required_text("message"),
+            stack_trace: fields.text("stackTrace"),
+            retry_after_ms: fields.integer("retryAfterMs", "whole milliseconds from 0 on"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.message.trim().is_empty() {
+            faults.note("message", "is blank; say in words what went wrong");
+        }
+        if self.code.as_ref().is_some_and(|code| code.trim().is_empty() || code.len() > CODE_MAX_BYTES) {
+            faults.note(
+                "code",
+                format!("is blank or too long; give 1 to {CODE_MAX_BYTES} bytes, or leave it out"),
+            );
+        }
+        if self.stack_trace.as_ref().is_some_and(|trace| trace.len() > STACK_TRACE_MAX_BYTES) {
+            faults.note("stackTrace", format!("is too long; give at most {STACK_TRACE_MAX_BYTES} bytes"));
+        }
+        if self.retry_after_ms.is_some_and(|wait| wait > RETRY_AFTER_MAX_MS) {
+            faults.note(
+                "retryAfterMs",
+                format!("is out of range; give at most {RETRY_AFTER_MAX_MS} (366 days)"),
+            );
+        }
+    }
+}
+
+/// Body of `POST /v1/leases/{leaseToken}/extend`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ExtendRequest {
+    /// How long the lease lasts from now on.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
+    pub lease_ms: u64,
+}
+
+impl Body for ExtendRequest {
+    const FIELDS: &'static [&'static str] = &["leaseMs"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        ExtendRequest { lease_ms: fields.required_integer("leaseMs", LEASE_BOUNDS) }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if !lease_is_sound(self.lease_ms) {
+            faults.note("leaseMs", format!("is out of range; write {LEASE_BOUNDS}"));
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeaseExtended {
+    pub lease_token: String,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub expires_at: Timestamp,
+}
+
+/// The report is durable, and the lease is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LeaseSettled {
+    pub lease_token: String,
+    /// Always true; a lease that is no longer yours is a problem instead.
+    pub settled: bool,
+}
+
+/// One item of `POST /v1/leases/settle`: either `succeed` or `fail`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SettleRequest {
+    pub lease_token: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub succeed: Option<SucceedRequest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail: Option<FailRequest>,
+}
+
+impl Body for SettleRequest {
+    const FIELDS: &'static [&'static str] = &["leaseToken", "succeed", "fail"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        SettleRequest {
+            lease_token: fields.required_text("leaseToken"),
+            succeed: fields.object("succeed"),
+            fail: fields.object("fail"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        match (&self.succeed, &self.fail) {
+            (Some(_), Some(_)) => faults.note("fail", "stands beside succeed; give one of the two"),
+            (None, None) => faults.note("succeed", "is missing, and fail too; give one of the two"),
+            _ => {}
+        }
+    }
+}
+
+/// Answer to `POST /v1/leases/settle`, item by item in the order given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SettleAnswer {
+    pub settled: u64,
+    pub refused: u64,
+    pub items: Vec<SettleItem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SettleItem {
+    pub index: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_token: Option<String>,
+    pub settled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}

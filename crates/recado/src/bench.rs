@@ -1,0 +1,74 @@
+//! `recado bench`: what this build does on this machine, beside what the machine itself can do.
+//!
+//! Absolute figures say little on a shared machine, so each one stands beside a limit that was measured in
+//! the same run: how often the disk syncs, how fast bare SQLite inserts and updates, how fast a bare axum
+//! handler answers. The ratio is the figure to keep.
+
+mod deliveries;
+mod enqueues;
+mod limits;
+mod load;
+mod report;
+mod restart;
+mod scene;
+
+use std::path::PathBuf;
+
+pub use report::Report;
+
+/// How much of it to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the files go; removed afterwards.
+    pub dir: PathBuf,
+    /// Scales counts and durations: 1.0 is the full run.
+    pub scale: f64,
+    /// Waiting jobs for the restart.
+    pub pending: usize,
+}
+
+impl Options {
+    pub fn count(&self, full: usize) -> usize {
+        ((full as f64 * self.scale) as usize).max(1_000)
+    }
+
+    pub fn seconds(&self, full: f64) -> std::time::Duration {
+        std::time::Duration::from_secs_f64((full * self.scale).max(0.3))
+    }
+}
+
+/// What went wrong, in words.
+pub type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs everything, telling `progress` what comes next.
+pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+    std::fs::create_dir_all(&options.dir)?;
+    let outcome = measure(options, progress).await;
+    std::fs::remove_dir_all(&options.dir)?;
+    outcome
+}
+
+async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+    let mut report = Report::default();
+    progress("the disk: syncs a second");
+    limits::fsync(options, &mut report)?;
+    progress("bare SQLite: inserts and updates");
+    limits::sqlite(options, &mut report)?;
+    progress("a bare axum handler, 50 connections");
+    limits::bare_axum(options, &mut report).await?;
+    progress("single enqueues over HTTP, 50 connections");
+    enqueues::single(options, &mut report).await?;
+    progress("batch enqueues over HTTP");
+    enqueues::batch(options, &mut report).await?;
+    progress("enqueues through the coalescing client");
+    enqueues::coalesced(options, &mut report).await?;
+    progress("sandbox drain");
+    deliveries::drain(options, &mut report).await?;
+    progress("pickup at 200 jobs a second");
+    deliveries::pickup(options, &mut report).await?;
+    progress("jobs that become due");
+    deliveries::due(options, &mut report).await?;
+    progress(&format!("restart with {} jobs waiting", options.pending));
+    restart::restart(options, &mut report).await?;
+    Ok(report)
+}

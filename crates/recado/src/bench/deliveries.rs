@@ -1,0 +1,124 @@
+//! How fast jobs leave, how soon they start, how punctual they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use recado_core::{Outcome, Payload};
+use recado_engine::{Carrier, Clock, SystemClock};
+use recado_store::Store;
+use recado_transport::{DataFault, Delivery, Sandbox, Transport};
+
+use super::report::{Percentiles, Report};
+use super::scene::{Scene, route, submission};
+use super::{Failed, Options, limits};
+
+pub async fn drain(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let scene = Scene::new(options, "drain").await?;
+    // Taken in while only workers could carry it, so that the clock starts with a full queue.
+    let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
+    let jobs = options.count(300_000);
+    for _ in 0..jobs / 1_000 {
+        let batch = (0..1_000).map(|_| submission("sandbox")).collect();
+        for answer in intake.submit(batch).await? {
+            answer.map_err(|refusal| format!("{refusal:?}"))?;
+        }
+    }
+    let bytes_per_job = scene.size_bytes() as f64 / jobs as f64;
+    let started = Instant::now();
+    let engine = scene.engine([route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?]);
+    loop {
+        let counts = scene.store.counts(SystemClock.now()).await?;
+        if counts.ready + counts.leased + counts.delayed == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let rate = jobs as f64 / started.elapsed().as_secs_f64();
+    report.add_beside("sandbox drain", rate, "jobs/s", limits::RAW_UPDATES);
+    report.add_beside("sandbox drain per fsync", rate, "jobs/s", limits::FSYNC);
+    report.add("disk per waiting job", bytes_per_job, "bytes");
+    engine.stop().await?;
+    Ok(())
+}
+
+/// Notes when each job reached it.
+#[derive(Debug, Default)]
+struct Arrivals(Mutex<HashMap<String, (Instant, i64)>>);
+
+#[async_trait]
+impl Transport for Arrivals {
+    fn name(&self) -> &'static str {
+        "arrivals"
+    }
+
+    fn check(&self, _data: &Payload) -> Result<(), Vec<DataFault>> {
+        Ok(())
+    }
+
+    async fn send(&self, delivery: Delivery<'_>) -> Outcome {
+        let at = (Instant::now(), SystemClock.now().as_millis());
+        self.0.lock().insert(delivery.job.id.as_str().to_owned(), at);
+        Outcome::Accepted { answer: None }
+    }
+}
+
+/// From the moment a caller asks, over the durable answer, to the transport: at a steady 200 jobs a second.
+pub async fn pickup(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let scene = Scene::new(options, "pickup").await?;
+    let arrivals = Arc::new(Arrivals::default());
+    let engine = scene.engine([route("arrivals", Carrier::Transport(arrivals.clone()))?]);
+    let jobs = (200.0 * options.seconds(10.0).as_secs_f64()) as usize;
+    let mut tick = tokio::time::interval(Duration::from_millis(5));
+    let mut asked = Vec::with_capacity(jobs);
+    for _ in 0..jobs {
+        tick.tick().await;
+        let submission = submission("arrivals");
+        let id = submission.job_id.clone().unwrap_or_default();
+        asked.push((id, Instant::now()));
+        engine.submit(vec![submission]).await?;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    engine.stop().await?;
+    let arrived = arrivals.0.lock();
+    let waits = asked.iter().filter_map(|(id, at)| Some(arrived.get(id)?.0.duration_since(*at)));
+    let waits: Vec<Duration> = waits.collect();
+    if waits.len() != jobs {
+        return Err(format!("{} of {jobs} jobs were picked up", waits.len()).into());
+    }
+    report.add("pickup at 200 jobs/s", jobs as f64, "jobs").latency_ms = Percentiles::of(waits);
+    Ok(())
+}
+
+/// How late jobs start that were scheduled for a time.
+pub async fn due(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let scene = Scene::new(options, "due").await?;
+    let arrivals = Arc::new(Arrivals::default());
+    let engine = scene.engine([route("arrivals", Carrier::Transport(arrivals.clone()))?]);
+    let jobs = options.count(4_000);
+    let spread_ms = 4_000;
+    let first = SystemClock.now().plus(Duration::from_millis(1_500));
+    let mut due = HashMap::new();
+    let mut batch = Vec::with_capacity(jobs);
+    for nth in 0..jobs {
+        let at = first.plus(Duration::from_millis((nth * spread_ms / jobs) as u64));
+        let mut later = submission("arrivals");
+        later.run_at = Some(at);
+        due.insert(later.job_id.clone().unwrap_or_default(), at.as_millis());
+        batch.push(later);
+    }
+    engine.submit(batch).await?;
+    let wait = first.plus(Duration::from_millis(spread_ms as u64 + 1_000)).since(SystemClock.now());
+    tokio::time::sleep(wait).await;
+    engine.stop().await?;
+    let arrived = arrivals.0.lock();
+    let late: Vec<i64> = due.iter().filter_map(|(id, at)| Some(arrived.get(id)?.1 - at)).collect();
+    if late.len() != jobs || late.iter().any(|late| *late < 0) {
+        return Err(format!("{} of {jobs} jobs started, some before their time", late.len()).into());
+    }
+    let late = late.into_iter().map(|late| Duration::from_millis(late.unsigned_abs())).collect();
+    report.add("start after due time", jobs as f64, "jobs").latency_ms = Percentiles::of(late);
+    Ok(())
+}

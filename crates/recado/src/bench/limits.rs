@@ -1,0 +1,85 @@
+//! What the machine can do without us.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use super::load::drive;
+use super::report::Report;
+use super::scene::job_body;
+use super::{Failed, Options};
+
+pub const FSYNC: &str = "fsyncs of a 4 KiB write";
+pub const RAW_INSERTS: &str = "bare SQLite inserts, 1,000 a commit";
+pub const RAW_UPDATES: &str = "bare SQLite updates, 1,000 a commit";
+pub const BARE_AXUM: &str = "bare axum handler, 50 connections";
+
+const ROWS_PER_COMMIT: usize = 1_000;
+
+pub fn fsync(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let file = OpenOptions::new().create(true).truncate(true).write(true).open(options.dir.join("fsync"))?;
+    let page = [7_u8; 4_096];
+    file.write_all_at(&vec![0_u8; 4 << 20], 0)?;
+    let (started, time) = (Instant::now(), options.seconds(2.0));
+    let mut syncs = 0_u64;
+    while started.elapsed() < time {
+        file.write_all_at(&page, (syncs % 1_024) * 4_096)?;
+        file.sync_data()?;
+        syncs += 1;
+    }
+    report.add(FSYNC, syncs as f64 / started.elapsed().as_secs_f64(), "/s");
+    Ok(())
+}
+
+pub fn sqlite(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let file = rusqlite::Connection::open(options.dir.join("bare.db"))?;
+    file.pragma_update(None, "journal_mode", "WAL")?;
+    file.pragma_update(None, "synchronous", "FULL")?;
+    file.execute_batch("CREATE TABLE bare (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL, state TEXT)")?;
+    let rows = options.count(300_000);
+    let data = job_body("worker");
+    let started = Instant::now();
+    for _ in 0..rows / ROWS_PER_COMMIT {
+        file.execute_batch("BEGIN")?;
+        let mut insert = file.prepare_cached("INSERT INTO bare (id, data) VALUES (?1, ?2)")?;
+        for _ in 0..ROWS_PER_COMMIT {
+            insert.execute((uuid::Uuid::new_v4().to_string(), &data))?;
+        }
+        drop(insert);
+        file.execute_batch("COMMIT")?;
+    }
+    report.add(RAW_INSERTS, rows as f64 / started.elapsed().as_secs_f64(), "rows/s");
+
+    let started = Instant::now();
+    for commit in 0..rows / ROWS_PER_COMMIT {
+        file.execute_batch("BEGIN")?;
+        let mut update = file.prepare_cached("UPDATE bare SET state = 'sent' WHERE seq = ?1")?;
+        for row in 0..ROWS_PER_COMMIT {
+            update.execute([i64::try_from(commit * ROWS_PER_COMMIT + row + 1)?])?;
+        }
+        drop(update);
+        file.execute_batch("COMMIT")?;
+    }
+    report.add(RAW_UPDATES, rows as f64 / started.elapsed().as_secs_f64(), "rows/s");
+    Ok(())
+}
+
+/// The least that an axum service can do with a request: read its body and answer as we do.
+pub async fn bare_axum(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    async fn handler(body: axum::body::Bytes) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {
+        let answer = format!("{{\"jobId\":\"bare\",\"status\":\"queued\",\"duplicate\":{}}}", body.is_empty());
+        (axum::http::StatusCode::ACCEPTED, [("content-type", "application/json")], answer)
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let router = axum::Router::new().route("/v1/jobs", axum::routing::post(handler));
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let time = options.seconds(4.0);
+    let driven = tokio::task::spawn_blocking(move || {
+        drive(address, 50, time, "/v1/jobs", "application/json", || job_body("bench-worker"))
+    })
+    .await??;
+    server.abort();
+    report.add(BARE_AXUM, driven.per_second(), "/s").latency_ms = super::report::Percentiles::of(driven.latencies);
+    Ok(())
+}

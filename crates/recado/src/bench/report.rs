@@ -1,0 +1,107 @@
+//! The figures, as a table for people and as JSON for machines.
+
+use serde::Serialize;
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub figures: Vec<Figure>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figure {
+    pub name: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<Percentiles>,
+}
+
+/// The limit that a figure is measured against, in the same run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Beside {
+    pub limit: &'static str,
+    pub ratio: f64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Percentiles {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// `None` without samples.
+    pub fn of(mut samples: Vec<std::time::Duration>) -> Option<Self> {
+        samples.sort_unstable();
+        let at = |share: f64| {
+            let index = ((samples.len() as f64 * share) as usize).min(samples.len().checked_sub(1)?);
+            Some(samples.get(index)?.as_secs_f64() * 1e3)
+        };
+        Some(Percentiles { p50: at(0.50)?, p95: at(0.95)?, p99: at(0.99)?, max: at(1.0)? })
+    }
+}
+
+impl Report {
+    pub fn add(&mut self, name: &'static str, value: f64, unit: &'static str) -> &mut Figure {
+        self.figures.push(Figure { name, value, unit, beside: None, latency_ms: None });
+        let last = self.figures.len() - 1;
+        &mut self.figures[last]
+    }
+
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+
+    /// Adds a figure and how it compares with an earlier one.
+    pub fn add_beside(&mut self, name: &'static str, value: f64, unit: &'static str, limit: &'static str) -> &mut Figure {
+        let ratio = self.value(limit).map(|limit| value / limit);
+        let figure = self.add(name, value, unit);
+        figure.beside = ratio.map(|ratio| Beside { limit, ratio });
+        figure
+    }
+
+    pub fn table(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.set_header(["measured", "value", "beside", "p50 ms", "p95 ms", "p99 ms", "max ms"]);
+        for figure in &self.figures {
+            let beside = figure.beside.as_ref().map_or_else(String::new, |beside| format!("{:.2} × {}", beside.ratio, beside.limit));
+            let latency = |pick: fn(&Percentiles) -> f64| {
+                figure.latency_ms.as_ref().map_or_else(String::new, |latency| format!("{:.2}", pick(latency)))
+            };
+            table.add_row([
+                figure.name.to_owned(),
+                format!("{} {}", grouped(figure.value), figure.unit),
+                beside,
+                latency(|latency| latency.p50),
+                latency(|latency| latency.p95),
+                latency(|latency| latency.p99),
+                latency(|latency| latency.max),
+            ]);
+        }
+        table.to_string()
+    }
+}
+
+fn grouped(value: f64) -> String {
+    if value < 100.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

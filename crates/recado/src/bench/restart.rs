@@ -1,0 +1,70 @@
+//! A process with a long queue starts: how soon is it ready, and what does each waiting job cost?
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::report::Report;
+use super::scene::{Scene, route, submission};
+use super::{Failed, Options};
+use recado_engine::Carrier;
+
+/// Gives up on a server that is not ready by then.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+pub async fn restart(options: &Options, report: &mut Report) -> Result<(), Failed> {
+    let empty = Scene::new(options, "restart-empty").await?;
+    empty.engine([]).stop().await?;
+    let (_, empty_bytes) = serve_and_measure(&empty.dir).await?;
+
+    let full = Scene::new(options, "restart-full").await?;
+    let intake = full.engine([route("tiss-claims", Carrier::Workers)?]);
+    for _ in 0..options.pending / 1_000 {
+        intake.submit((0..1_000).map(|_| submission("tiss-claims")).collect()).await?;
+    }
+    intake.stop().await?;
+    let (ready_after, full_bytes) = serve_and_measure(&full.dir).await?;
+
+    report.add("restart until ready", ready_after.as_secs_f64(), "s");
+    let per_job = full_bytes.saturating_sub(empty_bytes) as f64 / options.pending as f64;
+    report.add("memory per waiting job", per_job, "bytes");
+    Ok(())
+}
+
+/// Ends the server when the measurement is over, however it ends.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts this very program on the directory; how long until it is ready, and its resident memory then.
+async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64), Failed> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let started = Instant::now();
+    let child = Command::new(std::env::current_exe()?)
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data-dir"])
+        .arg(dir)
+        .current_dir(dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let server = Server(child);
+    let client = recado_client::Client::new(&format!("http://127.0.0.1:{port}"), None)?;
+    while client.ready().await.is_err() {
+        if started.elapsed() > READY_WITHIN {
+            return Err("the server did not become ready within a minute".into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let ready_after = started.elapsed();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
+    let resident_kib: u64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok())
+        .ok_or("no VmRSS in /proc")?;
+    Ok((ready_after, resident_kib << 10))
+}

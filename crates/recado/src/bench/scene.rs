@@ -1,0 +1,91 @@
+//! A store and an engine on it, in this process, for one measurement.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::decide::Terms;
+use recado_core::{Payload, RouteName, rules};
+use recado_engine::{Carrier, Chance, Engine, Route, Routes, Settings, Submission, SystemClock};
+use recado_store::Retention;
+use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
+
+use super::{Failed, Options};
+
+/// Filler that brings a payload to about 300 bytes.
+const FILLER_BYTES: usize = 262;
+
+/// A payload of 300 bytes that the sandbox takes at once.
+pub fn payload() -> String {
+    format!(r#"{{"script":["ok"],"text":"{}"}}"#, "x".repeat(FILLER_BYTES))
+}
+
+/// A whole request for `POST /v1/jobs` with an id nobody has used.
+pub fn job_body(route: &str) -> String {
+    let id = uuid::Uuid::new_v4();
+    format!(r#"{{"jobId":"{id}","route":"{route}","companyId":"acme","data":{}}}"#, payload())
+}
+
+pub fn submission(route: &str) -> Submission {
+    Submission {
+        job_id: Some(uuid::Uuid::new_v4().to_string()),
+        route: route.to_owned(),
+        company_id: "acme".to_owned(),
+        data: Payload::trusted(payload()),
+        user_id: None,
+        correlation_id: None,
+        run_at: None,
+        delay: None,
+        ttl: None,
+        priority: None,
+    }
+}
+
+pub fn route(name: &str, carrier: Carrier) -> Result<Route, Failed> {
+    Ok(Route {
+        name: RouteName::new(name)?,
+        carrier,
+        provider: name.into(),
+        classifier: rules::named("general").unwrap_or_default(),
+        terms: Terms {
+            policy: recado_core::Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
+            dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+            crashes_max: 5,
+        },
+        timeout: Duration::from_secs(30),
+        concurrency: 1_024,
+    })
+}
+
+pub struct Scene {
+    pub store: Arc<EmbeddedStore>,
+    pub dir: PathBuf,
+}
+
+impl Scene {
+    /// An empty store of its own.
+    pub async fn new(options: &Options, name: &str) -> Result<Self, Failed> {
+        let dir = options.dir.join(name);
+        let open = dir.clone();
+        let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(&EmbeddedOptions::at(open))).await??;
+        Ok(Scene { store: Arc::new(store), dir })
+    }
+
+    pub fn engine(&self, routes: impl IntoIterator<Item = Route>) -> Engine {
+        let settings = Settings {
+            node: "bench".into(),
+            lease: Duration::from_secs(15),
+            stop_grace: Duration::from_secs(10),
+            retention: Retention { ended_max_age: Duration::from_secs(7 * 24 * 3_600), ended_max_count: 1_000_000 },
+            job_ttl: Duration::from_secs(24 * 3_600),
+            dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+            crashes_max: 5,
+        };
+        Engine::start(self.store.clone(), Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy())
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        let size = |name: &str| std::fs::metadata(self.dir.join(name)).map_or(0, |meta| meta.len());
+        size("recado.db") + size("recado.db-wal")
+    }
+}

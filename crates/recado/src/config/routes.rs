@@ -1,0 +1,243 @@
+//! Routes: the built-in ones, what is said about them, and the operator's own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::decide::Terms;
+use recado_core::{Backoff, Policy, RouteName, rules};
+use recado_engine::{Carrier, Route};
+use recado_transport::Sandbox;
+
+use super::fault::{At, suggestion};
+use super::raw::{RawPolicy, RawProvider, RawRoute};
+use super::reader::FaultList;
+use super::{Provider, RouteConfig, providers};
+use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
+
+/// What routes share with the rest of the configuration.
+pub struct Given {
+    pub environment: Environment,
+    pub sandbox_enabled: bool,
+    pub dead_letter_ttl: Duration,
+    pub crashes_max: u32,
+}
+
+pub fn resolve(
+    raw_providers: Vec<(String, RawProvider)>,
+    raw_routes: Vec<(String, RawRoute)>,
+    given: &Given,
+    faults: &FaultList,
+) -> (BTreeMap<String, Provider>, Vec<RouteConfig>) {
+    let mut resolved = BTreeMap::new();
+    for (name, raw) in raw_providers {
+        check_name(&name, &raw.here, faults);
+        let provider = providers::resolve(&name, raw, faults);
+        resolved.insert(name, provider);
+    }
+    let providers = resolved;
+    let mut written: BTreeMap<String, RawRoute> = raw_routes.into_iter().collect();
+    let mut routes = Vec::new();
+    for row in &catalogue::ROUTES {
+        let raw = written.remove(row.name).unwrap_or_default();
+        routes.extend(route(row.name, Some(row), &raw, &providers, given, faults));
+    }
+    for (name, raw) in written {
+        if check_name(&name, &raw.here, faults) {
+            routes.extend(route(&name, None, &raw, &providers, given, faults));
+        }
+    }
+    (providers, routes)
+}
+
+fn check_name(name: &str, here: &At<()>, faults: &FaultList) -> bool {
+    let checked = RouteName::new(name).map_err(|error| {
+        faults.borrow_mut().push(here.fault(format!("the name {error}")));
+    });
+    checked.is_ok()
+}
+
+pub fn not_in_this_build(kind: Kind) -> String {
+    format!(
+        "transport \"{}\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \
+         \"sandbox\" (nothing is sent)",
+        kind.as_str()
+    )
+}
+
+fn route(
+    name: &str,
+    built_in: Option<&'static BuiltIn>,
+    raw: &RawRoute,
+    providers: &BTreeMap<String, Provider>,
+    given: &Given,
+    faults: &FaultList,
+) -> Option<RouteConfig> {
+    let fault = |fault| faults.borrow_mut().push(fault);
+    let said_provider = raw.provider.as_ref();
+    if let Some(said) = said_provider {
+        let known =
+            || providers.keys().map(String::as_str).chain(catalogue::ROUTES.iter().map(|row| row.provider));
+        if !known().any(|known| known == said.value) {
+            let known: Vec<_> = known().collect();
+            let advice = suggestion(&said.value, known, "ones");
+            fault(said.fault(format!(
+                "there is no provider `{0}`; write [providers.{0}], or {advice}",
+                said.value
+            )));
+            return None;
+        }
+    }
+    let provider_name =
+        said_provider.map(|said| said.value.as_str()).or(built_in.map(|row| row.provider)).unwrap_or(name);
+    let provider = providers.get(provider_name);
+    let (kind, carrier) = carrier(name, built_in, raw, provider_name, provider, given, faults)?;
+
+    let default_policy = built_in.map_or_else(catalogue::default_policy, |row| row.policy(given.environment));
+    let policy = match &raw.policy {
+        Some(said) => policy(default_policy, said, faults),
+        None => default_policy,
+    };
+    let said_classifier = raw.classifier.as_ref().map(|said| said.value);
+    let classifier = said_classifier.or(built_in.map(|row| row.classifier)).unwrap_or(kind.classifier());
+    let timeout = raw.timeout.as_ref().map(|said| said.value);
+    let concurrency =
+        provider.and_then(|provider| provider.concurrency).or(built_in.map(|row| row.concurrency));
+
+    let name = RouteName::trusted(name);
+    let raw_rules = raw.classify.iter().flat_map(|rules| &rules.value);
+    let own_rules: Vec<_> = raw_rules.filter_map(|raw| super::rules::resolve(raw, faults)).collect();
+    let own = own_rules.iter().enumerate().flat_map(|(at, rule)| rule.rules(&name, at)).collect();
+    let route = Route {
+        carrier,
+        provider: provider_name.into(),
+        classifier: rules::named(classifier).unwrap_or_default().preceded_by(own),
+        terms: Terms { policy, dead_letter_ttl: given.dead_letter_ttl, crashes_max: given.crashes_max },
+        timeout: timeout.or(built_in.map(|row| row.timeout)).unwrap_or(TIMEOUT_DEFAULT),
+        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+        name,
+    };
+    Some(RouteConfig { route, kind, classifier, own_rules, built_in })
+}
+
+/// Who carries a route: what it says itself, else its provider if that has an address, else the row.
+fn carrier(
+    name: &str,
+    built_in: Option<&'static BuiltIn>,
+    raw: &RawRoute,
+    provider_name: &str,
+    provider: Option<&Provider>,
+    given: &Given,
+    faults: &FaultList,
+) -> Option<(Kind, Carrier)> {
+    let fault = |fault| faults.borrow_mut().push(fault);
+    let reachable = provider.and_then(|provider| Some((provider.kind, provider.transport.clone()?)));
+    if let Some(said) = &raw.transport {
+        let carrier = match said.value {
+            Kind::Worker => Carrier::Workers,
+            Kind::Sandbox if given.sandbox_enabled => Carrier::Transport(Arc::new(Sandbox)),
+            Kind::Sandbox => {
+                let message = format!(
+                    "the sandbox is off in {}, and this route would send nothing; take the line out, or write \
+                     [sandbox] enabled = true",
+                    given.environment
+                );
+                fault(said.fault(message));
+                return None;
+            }
+            kind if !kind.is_built() => {
+                fault(said.fault(not_in_this_build(kind)));
+                return None;
+            }
+            kind => match reachable {
+                Some((reached_by, transport)) if reached_by == kind => Carrier::Transport(transport),
+                Some((reached_by, _)) => {
+                    let (kind, by) = (kind.as_str(), reached_by.as_str());
+                    fault(said.fault(format!(
+                        "provider `{provider_name}` is reached by \"{by}\", not by \"{kind}\"; take this line out, or \
+                         write transport = \"{kind}\" in [providers.{provider_name}]"
+                    )));
+                    return None;
+                }
+                None => {
+                    // When the provider is there and faulty, its own fault says enough.
+                    if provider.is_none_or(|provider| provider.url.is_none()) {
+                        fault(said.fault(format!(
+                            "the route has no address to send to; write [providers.{provider_name}] with url = \"https://…\""
+                        )));
+                    }
+                    return None;
+                }
+            },
+        };
+        return Some((said.value, carrier));
+    }
+    if let Some((kind, transport)) = reachable {
+        return Some((kind, Carrier::Transport(transport)));
+    }
+    match built_in {
+        Some(BuiltIn { kind: Kind::Worker, .. }) => Some((Kind::Worker, Carrier::Workers)),
+        Some(BuiltIn { kind: Kind::Sandbox, .. }) if given.sandbox_enabled => {
+            Some((Kind::Sandbox, Carrier::Transport(Arc::new(Sandbox))))
+        }
+        Some(row) => Some((row.kind, Carrier::Missing(catalogue::missing(row, name, given.environment)))),
+        None => {
+            match (&raw.provider, provider.is_some_and(|provider| provider.url.is_some())) {
+                (_, true) => {}
+                (Some(said), false) => fault(said.fault(format!(
+                    "provider `{0}` has no address; write url = \"https://…\" in [providers.{0}]",
+                    said.value
+                ))),
+                (None, false) => fault(raw.here.fault(
+                    "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own \
+                     code delivers) or transport = \"sandbox\" (nothing is sent)",
+                )),
+            }
+            None
+        }
+    }
+}
+
+/// The route's own policy with what is said laid over it. Naming a part of a curve turns a schedule into
+/// a curve, and the other way round; everything else stays.
+fn policy(mut policy: Policy, said: &RawPolicy, faults: &FaultList) -> Policy {
+    let curve_said =
+        [said.base.as_ref().map(|_| ()), said.factor.as_ref().map(|_| ()), said.cap.as_ref().map(|_| ())];
+    let curve_said = curve_said.iter().any(Option::is_some);
+    if let (Some(schedule), true) = (&said.schedule, curve_said) {
+        let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
+        faults.borrow_mut().push(schedule.fault(message));
+        return policy;
+    }
+    if let Some(schedule) = &said.schedule {
+        policy.max_attempts = u32::try_from(schedule.value.len()).unwrap_or(u32::MAX);
+        policy.backoff = Backoff::Schedule(schedule.value.clone());
+    }
+    if curve_said {
+        let (base, factor, cap) = match (&policy.backoff, catalogue::default_policy().backoff) {
+            (Backoff::Exponential { base, factor, cap }, _) => (*base, *factor, *cap),
+            (_, Backoff::Exponential { base, factor, cap }) => (base, factor, cap),
+            (_, Backoff::Schedule(_)) => (Duration::from_secs(1), 2.0, Duration::from_secs(60)),
+        };
+        policy.backoff = Backoff::Exponential {
+            base: said.base.as_ref().map_or(base, |said| said.value),
+            factor: said.factor.as_ref().map_or(factor, |said| said.value),
+            cap: said.cap.as_ref().map_or(cap, |said| said.value),
+        };
+    }
+    if let Some(said) = &said.max_attempts {
+        policy.max_attempts = u32::try_from(said.value).unwrap_or(u32::MAX);
+    }
+    if let (Backoff::Schedule(_), Some(said)) = (&policy.backoff, &said.cap_applies) {
+        let message = "a schedule has no cap; take this out, or write the curve with base, factor and cap";
+        faults.borrow_mut().push(said.fault(message));
+    }
+    policy.jitter = said.jitter.as_ref().map_or(policy.jitter, |said| said.value);
+    policy.cap_applies = said.cap_applies.as_ref().map_or(policy.cap_applies, |said| said.value);
+    policy.floor = said.floor.as_ref().map(|said| said.value).or(policy.floor);
+    policy.ceiling = said.ceiling.as_ref().map(|said| said.value).or(policy.ceiling);
+    for words in policy.faults() {
+        faults.borrow_mut().push(said.here.fault(words));
+    }
+    policy
+}

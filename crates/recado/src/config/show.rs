@@ -1,0 +1,314 @@
+//! A configuration written out as TOML: what holds right now, or the commented default.
+//!
+//! Both come from the same walk over the same [`Config`], so that the default file cannot say anything
+//! else than the program does. Secrets are written as `***`.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use recado_core::classify::{Blame, Class};
+use recado_core::time::show_duration;
+use recado_core::{Backoff, CapApplies, Policy};
+
+use super::template::comment;
+use super::units::show_size;
+use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
+use crate::catalogue::{CONCURRENCY_DEFAULT, Environment, ROUTES};
+
+/// What the page is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// What holds, for a look.
+    Effective,
+    /// Every default with its explanation.
+    Default,
+    /// The same with every line taken back by a `#`, to start a file from.
+    Starter,
+}
+
+/// Writes the configuration out.
+pub fn page(config: &Config, style: Style) -> String {
+    let mut page = Page { out: String::new(), style, section: String::new(), explained: BTreeSet::new() };
+    page.preface(config);
+    sections(&mut page, config);
+    for (name, provider) in providers(config) {
+        page.provider(&name, &provider);
+    }
+    for route in &config.routes {
+        page.route(route);
+    }
+    page.out
+}
+
+fn sections(page: &mut Page, config: &Config) {
+    let word = |words: &[(&'static str, usize)], at: usize| {
+        words.iter().find(|(_, it)| *it == at).map_or("", |(word, _)| *word)
+    };
+    let levels = Level::WORDS.map(|(word, level)| (word, level as usize));
+    let formats = LogFormat::WORDS.map(|(word, format)| (word, format as usize));
+
+    page.section("server");
+    page.set("listen", &text(&config.server.listen.to_string()));
+    page.set_or("token", config.server.token.as_ref().map(|_| text("***")), "\"${RECADO_TOKEN}\"");
+    page.set("max_body", &text(&show_size(config.server.max_body_bytes)));
+    page.set("allowed_hosts", &list(config.server.allowed_hosts.iter().map(|host| text(host))));
+
+    page.section("store");
+    page.set("data_dir", &text(&config.store.data_dir.display().to_string()));
+    page.set("reserve", &text(&show_size(config.store.reserve_bytes)));
+    page.set_or("max_size", config.store.max_size_bytes.map(|size| text(&show_size(size))), "\"20GiB\"");
+
+    page.section("engine");
+    page.set("lease", &duration(config.engine.lease));
+    page.set("stop_grace", &duration(config.engine.stop_grace));
+    page.set("job_ttl", &duration(config.engine.job_ttl));
+    page.set("poison_after", &config.engine.poison_after.to_string());
+
+    page.section("retention");
+    page.set("ended_max_age", &duration(config.retention.ended_max_age));
+    page.set("ended_max_count", &config.retention.ended_max_count.to_string());
+
+    page.section("dlq");
+    page.set("ttl", &duration(config.dead_letter_ttl));
+
+    page.section("log");
+    page.set("level", &text(word(&levels, config.log.level as usize)));
+    page.set("format", &text(word(&formats, config.log.format as usize)));
+
+    page.section("sandbox");
+    let by_default = config.environment == Environment::Development && page.style != Style::Effective;
+    if by_default {
+        page.set_or("enabled", None, "true");
+    } else {
+        page.set("enabled", &config.sandbox_enabled.to_string());
+    }
+}
+
+/// Every provider that is written or used, the used ones as they are without being written.
+fn providers(config: &Config) -> Vec<(String, Shown<'_>)> {
+    let mut names: Vec<_> = config.providers.keys().map(String::as_str).collect();
+    names.extend(config.routes.iter().map(|config| &*config.route.provider));
+    names.sort_unstable();
+    names.dedup();
+    let concurrency = |name: &str| {
+        let used = config.routes.iter().find(|config| &*config.route.provider == name);
+        used.map_or(CONCURRENCY_DEFAULT, |config| config.route.concurrency)
+    };
+    names
+        .iter()
+        .map(|name| {
+            (
+                (*name).to_owned(),
+                Shown { provider: config.providers.get(*name), concurrency: concurrency(name) },
+            )
+        })
+        .collect()
+}
+
+struct Shown<'a> {
+    provider: Option<&'a Provider>,
+    concurrency: usize,
+}
+
+struct Page {
+    out: String,
+    style: Style,
+    section: String,
+    /// Keys that have had their comment.
+    explained: BTreeSet<String>,
+}
+
+impl Page {
+    fn preface(&mut self, config: &Config) {
+        let lines = match self.style {
+            Style::Effective => {
+                let file = config.file.as_deref().unwrap_or("no file");
+                format!(
+                    "# What holds in {}: built-in defaults, {file}, variables and flags. Secrets are hidden.\n",
+                    config.environment
+                )
+            }
+            Style::Default => super::template::DEFAULT_PREFACE.to_owned(),
+            Style::Starter => super::template::STARTER_PREFACE.to_owned(),
+        };
+        self.out.push_str(&lines);
+    }
+
+    fn comment(&mut self, words: &str) {
+        for line in words.lines() {
+            let _ = if line.is_empty() { writeln!(self.out, "#") } else { writeln!(self.out, "# {line}") };
+        }
+    }
+
+    fn section(&mut self, path: &str) {
+        path.clone_into(&mut self.section);
+        self.out.push('\n');
+        if self.style != Style::Effective {
+            self.comment(comment(path));
+        }
+        let taken_back = if self.style == Style::Starter { "# " } else { "" };
+        let _ = writeln!(self.out, "{taken_back}[{path}]");
+    }
+
+    /// The explanation of a key, by its section; names of routes and providers do not matter.
+    fn explain(&mut self, key: &str) {
+        let section = self.section.split('.').next().unwrap_or_default();
+        let path = format!("{section}.{key}");
+        if self.style != Style::Effective && self.explained.insert(path.clone()) {
+            self.comment(comment(&path));
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) {
+        self.explain(key);
+        let taken_back = if self.style == Style::Starter { "# " } else { "" };
+        let _ = writeln!(self.out, "{taken_back}{key} = {value}");
+    }
+
+    /// A key that need not be set: an example stands where there is no value.
+    fn set_or(&mut self, key: &str, value: Option<String>, example: &str) {
+        match value {
+            Some(value) => self.set(key, &value),
+            None if self.style == Style::Effective => {}
+            None => {
+                self.explain(key);
+                let _ = writeln!(self.out, "# {key} = {example}");
+            }
+        }
+    }
+
+    fn provider(&mut self, name: &str, shown: &Shown<'_>) {
+        self.section(&format!("providers.{}", key(name)));
+        if let Some(provider) = shown.provider.filter(|provider| provider.url.is_some()) {
+            self.set("transport", &text(provider.kind.as_str()));
+            self.set_or("url", provider.url.as_ref().map(|(_, shown)| text(shown)), "");
+            let headers = provider.headers.iter().map(|(name, _)| format!("{} = \"***\"", key(name)));
+            let headers: Vec<_> = headers.collect();
+            self.set_or(
+                "headers",
+                (!headers.is_empty()).then(|| format!("{{ {} }}", headers.join(", "))),
+                "",
+            );
+            self.set_or("instance", provider.instance.as_deref().map(text), "");
+            self.set_or("api_key", provider.api_key.as_ref().map(|_| text("***")), "");
+            self.set_or("connect_timeout", provider.connect_timeout.map(duration), "");
+        }
+        let row = ROUTES.iter().find(|row| row.provider == name && self.style != Style::Effective);
+        if let Some(row) = row {
+            self.comment(row.provider_lines.split_once('\n').map_or("", |(_, keys)| keys));
+        }
+        self.set("concurrency", &shown.concurrency.to_string());
+    }
+
+    fn route(&mut self, config: &RouteConfig) {
+        let route = &config.route;
+        self.section(&format!("routes.{}", key(route.name.as_str())));
+        if let recado_engine::Carrier::Missing(what) = &route.carrier {
+            self.comment(&format!("Refuses jobs: {what}"));
+        } else if self.style == Style::Effective {
+            self.out.push_str(&format!("# Carried by transport \"{}\".\n", config.kind.as_str()));
+        }
+        // A row's own transport is not written: it goes without saying, and not every one is in this build.
+        if config.built_in.is_none_or(|row| row.kind != config.kind) && !config.kind.needs_address() {
+            self.set("transport", &text(config.kind.as_str()));
+        }
+        let implicit = config.built_in.is_none() && *route.provider == *route.name.as_str();
+        if !implicit {
+            self.set("provider", &text(&route.provider));
+        }
+        self.set("classifier", &text(config.classifier));
+        self.set("timeout", &duration(route.timeout));
+        let of_row = |environment| match config.built_in {
+            Some(row) if self.style != Style::Effective => row.policy(environment),
+            _ => route.terms.policy.clone(),
+        };
+        let (production, development) = (of_row(Environment::Production), of_row(Environment::Development));
+        self.set("policy", &policy(&production));
+        if !config.own_rules.is_empty() {
+            let lines: String = config.own_rules.iter().map(|it| format!("  {},\n", rule(it))).collect();
+            self.set("classify", &format!("[\n{lines}]"));
+        }
+        if development != production {
+            self.section(&format!("environments.development.routes.{}", key(route.name.as_str())));
+            self.set("policy", &policy(&development));
+        }
+    }
+}
+
+/// A string of TOML.
+fn text(words: &str) -> String {
+    toml::Value::from(words).to_string()
+}
+
+/// A key of TOML: bare where that is allowed.
+fn key(name: &str) -> String {
+    let bare =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if bare { name.to_owned() } else { text(name) }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+fn duration(duration: Duration) -> String {
+    text(&show_duration(duration))
+}
+
+/// A policy as the configuration writes it.
+pub fn policy(policy: &Policy) -> String {
+    let mut parts = Vec::new();
+    match &policy.backoff {
+        Backoff::Exponential { base, factor, cap } => {
+            parts.push(format!("base = {}", duration(*base)));
+            parts.push(format!("factor = {factor}"));
+            parts.push(format!("cap = {}", duration(*cap)));
+        }
+        Backoff::Schedule(waits) => {
+            parts.push(format!("schedule = {}", list(waits.iter().map(|wait| duration(*wait)))));
+        }
+    }
+    parts.push(format!("jitter = {}", text(&policy.jitter.to_string())));
+    if policy.cap_applies == CapApplies::AfterJitter {
+        parts.push("cap_applies = \"after_jitter\"".to_owned());
+    }
+    parts.extend(policy.floor.map(|floor| format!("floor = {}", duration(floor))));
+    parts.extend(policy.ceiling.map(|ceiling| format!("ceiling = {}", duration(ceiling))));
+    parts.push(format!("max_attempts = {}", policy.max_attempts));
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn rule(rule: &OwnRule) -> String {
+    let mut parts = Vec::new();
+    let said =
+        [("code", rule.code.clone()), ("enhanced", rule.enhanced.clone()), ("text", rule.text.clone())];
+    parts.extend(
+        said.into_iter().filter_map(|(key, words)| words.map(|words| format!("{key} = {}", text(&words)))),
+    );
+    parts.extend(rule.regex.as_ref().map(|regex| format!("regex = {}", text(regex.as_str()))));
+    if !rule.status.is_empty() {
+        let one = |(low, high): &(u16, u16)| match high - low {
+            0 => low.to_string(),
+            9 => text(&format!("{}x", low / 10)),
+            _ => text(&format!("{}xx", low / 100)),
+        };
+        parts.push(format!("status = {}", list(rule.status.iter().map(one))));
+    }
+    parts.extend(
+        rule.network.map(|kind| format!("network = {}", text(kind.map_or("any", |kind| kind.as_str())))),
+    );
+    let class = match rule.class {
+        Class::Transient => "transient",
+        Class::Permanent => "permanent",
+        Class::RateLimit => "rate_limit",
+        Class::Unknown => "unknown",
+    };
+    let blame = match rule.blame {
+        Blame::Message => "message",
+        Blame::Credential => "credential",
+        Blame::Provider => "provider",
+    };
+    parts.push(format!("as = \"{class}\", blame = \"{blame}\""));
+    format!("{{ {} }}", parts.join(", "))
+}

@@ -1,0 +1,112 @@
+//! The words beside each setting in the default file. The values come from the program itself.
+
+use super::show::{Style, page};
+use super::{Config, Flags, Inputs};
+use crate::catalogue::{BuiltIn, Environment};
+
+pub const DEFAULT_PREFACE: &str = "\
+# Recado's configuration with every default, written by `recado config show --default`.
+#
+# A file needs to say only what differs: start one with `recado config init`. Later layers win:
+#   built-in defaults, this file, [environments.<name>], RECADO_… variables, flags.
+# ${NAME} in a string is replaced by the environment variable NAME; $${ stands for ${ itself.
+# A variable sets a key when its name is RECADO_ and the key's path with two underscores between the
+# parts: RECADO_SERVER__LISTEN, RECADO_ROUTES__EMAIL_SES__TIMEOUT. Short names: RECADO_LISTEN,
+# RECADO_TOKEN, RECADO_DATA_DIR, RECADO_STORE, RECADO_LOG_LEVEL, RECADO_LOG_FORMAT; RECADO_ENV is --env.
+";
+
+pub const STARTER_PREFACE: &str = "\
+# Recado's configuration. Every line that is commented out shows the default: take the `#` away from a
+# section's name and from the keys that you change. `recado config check` tells what is wrong, and where.
+#
+# ${NAME} in a string is replaced by the environment variable NAME. Keys for one environment alone go
+# under [environments.development] or [environments.production]: [environments.production.server].
+";
+
+/// The defaults, explained.
+pub fn default_file() -> String {
+    written(Style::Default)
+}
+
+/// A file to start from.
+pub fn starter_file() -> String {
+    written(Style::Starter)
+}
+
+fn written(style: Style) -> String {
+    let flags = Flags { environment: Some(Environment::Development), ..Flags::default() };
+    match Config::load(&Inputs { flags, ..Inputs::default() }) {
+        Ok(config) => page(&config, style) + EXAMPLE,
+        Err(faults) => format!("# The built-in configuration is faulty; this is a bug.\n{faults}"),
+    }
+}
+
+/// A route of one's own, for copying.
+const EXAMPLE: &str = "
+# A route of your own. Whoever speaks HTTP can be a provider:
+# [providers.billing]
+# url = \"https://billing.example.com/api\"
+# headers = { Authorization = \"Bearer ${BILLING_TOKEN}\" }
+# connect_timeout = \"10s\"
+# concurrency = 64
+#
+# [routes.invoices]
+# provider = \"billing\"
+# timeout = \"30s\"
+# policy = { base = \"1s\", factor = 2, cap = \"1m\", jitter = \"±25%\", max_attempts = 5 }
+# classify = [
+#   { status = 409, text = \"locked\", as = \"transient\" },   # looked at before the built-in rules
+#   { code = \"QUOTA\", as = \"rate_limit\", blame = \"credential\" },
+# ]
+";
+
+/// What to say about a key or a section.
+pub fn comment(path: &str) -> &'static str {
+    if let Some(name) = path.strip_prefix("routes.").filter(|name| BuiltIn::named(name).is_some()) {
+        return BuiltIn::named(name).map_or("", |row| row.purpose);
+    }
+    COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
+}
+
+const COMMENTS: [(&str, &str); 26] = [
+    ("server", "The HTTP API."),
+    ("server.listen", "Any address but a loopback one needs a token."),
+    ("server.token", "Clients send it as `Authorization: Bearer …`."),
+    ("server.max_body", "Larger requests are refused."),
+    ("server.allowed_hosts", "Names that requests may use for this server besides its own address."),
+    ("store", "Where jobs are kept."),
+    ("store.data_dir", "One process at a time."),
+    (
+        "store.reserve",
+        "New jobs are refused when the disk has less free than this; those already in can still end.",
+    ),
+    ("store.max_size", "New jobs are refused when the store is larger than this."),
+    ("engine", "How jobs are looked after."),
+    ("engine.lease", "A delivery whose process is silent for this long is taken over."),
+    ("engine.stop_grace", "A graceful stop waits this long for running deliveries."),
+    ("engine.job_ttl", "A job that names no ttlMs expires after this."),
+    (
+        "engine.poison_after",
+        "A job whose process died this many times in a row goes to the dead letter queue.",
+    ),
+    ("retention", "How long ended jobs are remembered; until then the same jobId is a duplicate."),
+    ("dlq", "Dead letters."),
+    ("dlq.ttl", "How long an entry waits for a person."),
+    ("log", "One line for each event, on standard output."),
+    ("log.level", "error, warn, info, debug or trace."),
+    ("log.format", "auto (human on a terminal, json elsewhere), json or human."),
+    ("sandbox", "The transport that reaches out to nobody."),
+    ("sandbox.enabled", "On in development and off in production unless this says otherwise."),
+    ("providers.concurrency", "Deliveries at the same time, for each route that uses it."),
+    (
+        "routes.classifier",
+        "The built-in rules that judge a failure; `classify` puts rules of your own before them.",
+    ),
+    ("routes.timeout", "How long one attempt may take."),
+    (
+        "routes.policy",
+        "When to try again. Keys that are not named stay as they are. A curve: base, factor, cap, jitter (\"±25%\",\n\
+         \"+20%\", \"full\", \"equal\", \"decorrelated\", \"none\"), cap_applies (\"before_jitter\" or \"after_jitter\"), floor,\n\
+         ceiling, max_attempts (it counts the first try). Or a schedule: the wait before each attempt.",
+    ),
+];

@@ -1,0 +1,43 @@
+//! What is read from which files, and what is said about the wrong ones.
+
+mod environment;
+mod faults;
+mod route_faults;
+mod values;
+
+use super::*;
+
+/// The configuration that this file makes.
+fn load(text: &str) -> Config {
+    match try_load(text) {
+        Ok(config) => config,
+        Err(faults) => panic!("the file was refused:\n{faults}"),
+    }
+}
+
+fn try_load(text: &str) -> Result<Config, Faults> {
+    Config::load(&inputs(text, &[]))
+}
+
+fn inputs(text: &str, variables: &[(&str, &str)]) -> Inputs {
+    Inputs {
+        file: Some(Source { name: "recado.toml".to_owned(), text: text.to_owned(), hidden: Vec::new() }),
+        variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        flags: Flags::default(),
+    }
+}
+
+/// Everything that is said about a wrong file.
+fn faults_of(text: &str) -> String {
+    match try_load(text) {
+        Ok(_) => panic!("the file was accepted:\n{text}"),
+        Err(faults) => faults.to_string(),
+    }
+}
+
+#[track_caller]
+fn assert_faults(text: &str, expected: &str) {
+    let said = faults_of(text);
+    let expected = expected.trim_start_matches('\n');
+    assert!(said.trim_end() == expected.trim_end(), "expected\n{expected}\nbut was\n{said}");
+}

@@ -1,0 +1,269 @@
+//! Kills the server, again and again, while a client enqueues and a provider receives, then audits every job.
+//!
+//! - what was acknowledged arrived;
+//! - what was refused did not;
+//! - what arrived more than once was in flight at a kill, and bore the same idempotency key.
+//!
+//! `RECADO_KILLS` sets how many kills (`cargo xtask kill-loop` runs a hundred).
+
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs the long form")]
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long the provider takes over each delivery.
+const SINK_TAKES: Duration = Duration::from_millis(15);
+
+/// An outcome is on disk this soon after the provider has answered, or the kill comes before.
+const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
+
+/// The provider: remembers what came when, under which key.
+#[derive(Debug, Default)]
+struct Sink {
+    arrivals: Mutex<HashMap<String, Vec<Arrival>>>,
+    in_flight: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    came: Instant,
+    answered: Option<Instant>,
+}
+
+impl Sink {
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let sink = self.clone();
+            tokio::spawn(async move {
+                let _ = sink.converse(stream).await;
+            });
+        }
+    }
+
+    async fn converse(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let mut inbox = Vec::new();
+        loop {
+            let Some((key, body, length)) = request(&inbox) else {
+                if stream.read_buf(&mut inbox).await? == 0 {
+                    return Ok(());
+                }
+                continue;
+            };
+            assert_eq!(key, body, "the idempotency key is the job's id, on every attempt");
+            inbox.drain(..length);
+            let nth = {
+                let mut arrivals = self.arrivals.lock();
+                let of_this = arrivals.entry(key.clone()).or_default();
+                of_this.push(Arrival { came: Instant::now(), answered: None });
+                of_this.len() - 1
+            };
+            self.in_flight.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(SINK_TAKES).await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            if let Some(of_this) = self.arrivals.lock().get_mut(&key) {
+                of_this[nth].answered = Some(Instant::now());
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await?;
+        }
+    }
+}
+
+/// The idempotency key, the id in the body and the length of a request, once it is all there.
+fn request(inbox: &[u8]) -> Option<(String, String, usize)> {
+    let head_end = inbox.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&inbox[..head_end]).expect("a head in ASCII");
+    let header = |name: &str| {
+        head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        })
+    };
+    let length: usize = header("content-length")?.parse().expect("a number");
+    let body = inbox.get(head_end..head_end + length)?;
+    let body: serde_json::Value = serde_json::from_slice(body).expect("JSON");
+    let id = body["id"].as_str().expect("an id in the body").to_owned();
+    Some((header("idempotency-key").expect("an Idempotency-Key"), id, head_end + length))
+}
+
+/// The server, as a process that can be killed.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    async fn start(dir: &Path, address: SocketAddr) -> Server {
+        let child = Command::new(env!("CARGO_BIN_EXE_recado"))
+            .args(["serve", "--config", "recado.toml", "--data-dir", "data", "--listen", &address.to_string()])
+            .current_dir(dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let mut server = Server { child, address };
+        let asked = Instant::now();
+        while !server.is_ready().await {
+            assert!(asked.elapsed() < Duration::from_secs(30), "the server is not ready after 30 s");
+            assert!(server.child.try_wait().expect("a child").is_none(), "the server ended by itself");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server
+    }
+
+    async fn is_ready(&self) -> bool {
+        ask(self.address, "GET", "/readyz", "").await.is_ok_and(|(status, _)| status == 200)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("SIGKILL");
+        self.child.wait().expect("it ended");
+    }
+}
+
+/// One request on a connection of its own: status and body.
+async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address).await?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other("the answer was cut off"))?;
+    // A cut answer is no answer, whatever its first line says.
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("the answer was cut off"))?;
+    Ok((status, body.to_owned()))
+}
+
+/// What the client was told about its jobs.
+#[derive(Debug, Default)]
+struct Ledger {
+    acknowledged: Mutex<HashSet<String>>,
+    refused: Mutex<HashSet<String>>,
+    unanswered: AtomicUsize,
+}
+
+/// Enqueues until told to stop: mostly good jobs, now and then one that must be refused.
+async fn enqueue(client: usize, address: SocketAddr, ledger: Arc<Ledger>, stop: Arc<AtomicBool>) {
+    let mut nth = 0_usize;
+    while !stop.load(Ordering::SeqCst) {
+        nth += 1;
+        let bad = nth.is_multiple_of(20);
+        let id = format!("{}-{client}-{nth}", if bad { "bad" } else { "job" });
+        let path = if bad { "../escape" } else { "deliver" };
+        let body = format!(
+            r#"{{"jobId":"{id}","route":"sink","companyId":"company-{client}","data":{{"path":"{path}","body":{{"id":"{id}"}}}}}}"#
+        );
+        match ask(address, "POST", "/v1/jobs", &body).await {
+            Ok((200 | 202, _)) => {
+                ledger.acknowledged.lock().insert(id);
+            }
+            Ok((422, _)) => {
+                ledger.refused.lock().insert(id);
+            }
+            Ok((503, _)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Ok((status, body)) => panic!("unexpected answer {status}: {body}"),
+            Err(_) => {
+                ledger.unanswered.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over_kills() {
+    let kills: usize = std::env::var("RECADO_KILLS").map_or(8, |kills| kills.parse().expect("RECADO_KILLS is a number"));
+    let dir = tempfile::tempdir().expect("a directory");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let sink_address = listener.local_addr().expect("an address");
+    let sink = Arc::new(Sink::default());
+    tokio::spawn(sink.clone().listen(listener));
+    let config = format!(
+        "[providers.sink]\ntransport = \"http\"\nurl = \"http://{sink_address}/\"\n\n\
+         [routes.sink]\nprovider = \"sink\"\n\
+         policy = {{ base = \"50ms\", factor = 2, cap = \"500ms\", jitter = \"±25%\", max_attempts = 50 }}\n\n\
+         [engine]\npoison_after = 100\n"
+    );
+    std::fs::write(dir.path().join("recado.toml"), config).expect("a file");
+    let address = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+
+    let ledger = Arc::new(Ledger::default());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut server = Server::start(dir.path(), address).await;
+    let clients: Vec<_> =
+        (0..8).map(|client| tokio::spawn(enqueue(client, address, ledger.clone(), stop.clone()))).collect();
+
+    let mut killed_at = Vec::new();
+    let mut killed_in_flight = 0;
+    let mut chance = fastrand::Rng::with_seed(2_026);
+    for _ in 0..kills {
+        tokio::time::sleep(Duration::from_millis(chance.u64(60..500))).await;
+        killed_in_flight += usize::from(sink.in_flight.load(Ordering::SeqCst) > 0);
+        server.kill();
+        killed_at.push(Instant::now());
+        server = Server::start(dir.path(), address).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        client.await.expect("the client went on to the end");
+    }
+
+    let acknowledged = ledger.acknowledged.lock().clone();
+    let all_there = async {
+        loop {
+            let missing = acknowledged.iter().filter(|id| !sink.arrivals.lock().contains_key(*id)).count();
+            if missing == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(60), all_there).await.is_err() {
+        let arrivals = sink.arrivals.lock();
+        let missing: Vec<_> = acknowledged.iter().filter(|id| !arrivals.contains_key(*id)).take(10).collect();
+        panic!("acknowledged and not delivered after 60 s, for example {missing:?}");
+    }
+    // Whatever would still be repeated has its chance.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.kill();
+
+    let arrivals = sink.arrivals.lock().clone();
+    let refused = ledger.refused.lock().clone();
+    assert!(!refused.is_empty(), "some jobs were refused");
+    for id in &refused {
+        assert!(!arrivals.contains_key(id), "{id} was refused and delivered all the same");
+    }
+    let mut repeated = 0;
+    for (id, came) in &arrivals {
+        for pair in came.windows(2) {
+            repeated += 1;
+            let explained = killed_at.iter().any(|kill| {
+                let between = pair[0].came <= *kill && *kill <= pair[1].came;
+                let unsettled = pair[0].answered.is_none_or(|answered| answered + SETTLED_WITHIN >= *kill);
+                between && unsettled
+            });
+            assert!(explained, "{id} was repeated without a kill while it was in flight: {came:?}");
+        }
+    }
+    println!(
+        "{kills} kills, {killed_in_flight} with deliveries in flight; {} acknowledged, {} refused, {} unanswered, {} delivered, {repeated} repeated",
+        acknowledged.len(),
+        refused.len(),
+        ledger.unanswered.load(Ordering::SeqCst),
+        arrivals.len(),
+    );
+    assert!(killed_in_flight * 2 >= kills, "at most {killed_in_flight} of {kills} kills hit work in flight: the fault did not fire");
+}
