@@ -66,7 +66,7 @@ impl Refused {
     }
 
     pub fn stale() -> Self {
-        stale_lease().into()
+        Refused::new(Code::StaleLease, "the lease ran out or was settled before; nothing changed")
     }
 
     pub fn busy(detail: impl Into<String>) -> Self {
@@ -76,10 +76,6 @@ impl Refused {
     pub fn into_problem(self) -> Problem {
         *self.problem
     }
-}
-
-pub(crate) fn stale_lease() -> Problem {
-    Problem::new(Code::StaleLease, "the lease ran out or was settled before; nothing changed")
 }
 
 impl From<Problem> for Refused {
@@ -127,7 +123,8 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self.problem).unwrap_or_default();
         let mut response = Response::new(Body::from(json));
-        *response.status_mut() = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() =
+            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after_s {

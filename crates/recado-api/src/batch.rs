@@ -8,8 +8,8 @@ use axum::response::Response;
 use recado_engine::{Accepted, Submission};
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
 use recado_wire::read::{NotJson, kind_of};
-use recado_wire::{BATCH_JOBS_MAX, Code, Problem};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use recado_wire::{BATCH_JOBS_MAX, Code};
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::answer::{self, Refused};
@@ -33,7 +33,10 @@ const READ_IN_PLACE_MAX_BYTES: usize = 64 << 10;
         WriteProblems,
     )
 )]
-pub(crate) async fn enqueue_batch(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn enqueue_batch(
+    State(api): State<ApiState>,
+    request: Request,
+) -> Result<Response, Refused> {
     let (format, received) = body::batch(&api, request).await?;
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
         return take_in(api, format, received).await;
@@ -48,17 +51,18 @@ pub(crate) async fn enqueue_batch(State(api): State<ApiState>, request: Request)
 
 async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Response, Refused> {
     let mut submissions = Vec::new();
-    let mut places: Vec<Result<(), Problem>> = Vec::new();
+    let mut places: Vec<Result<(), Refused>> = Vec::new();
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
         places.push(read_item(&api, item).map(|submission| submissions.push(submission)));
     }
     let mut answers = api.engine().submit(submissions).await?.into_iter();
-    let mut answer = BatchAnswer { accepted: 0, duplicates: 0, refused: 0, items: Vec::with_capacity(places.len()) };
+    let mut answer =
+        BatchAnswer { accepted: 0, duplicates: 0, refused: 0, items: Vec::with_capacity(places.len()) };
     for (index, place) in (0..).zip(places) {
         let outcome = place.and_then(|()| match answers.next() {
             Some(Ok(accepted)) => Ok(accepted),
             Some(Err(refusal)) => Err(show_refusal(refusal)),
-            None => Err(Problem::new(Code::Internal, "the engine said nothing about this job")),
+            None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
         });
         match &outcome {
             Ok(Accepted { duplicate: false, .. }) => answer.accepted += 1,
@@ -70,20 +74,30 @@ async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Re
     Ok(answer::json(StatusCode::OK, &answer))
 }
 
-fn read_item(api: &ApiState, item: &[u8]) -> Result<Submission, Problem> {
+fn read_item(api: &ApiState, item: &[u8]) -> Result<Submission, Refused> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
-        return Err(Problem::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
+        return Err(Refused::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
     }
-    read_submission(api, body::text(item).map_err(Refused::into_problem)?)
+    read_submission(api, body::text(item)?)
 }
 
-fn show(index: u64, outcome: Result<Accepted, Problem>) -> BatchItem {
+fn show(index: u64, outcome: Result<Accepted, Refused>) -> BatchItem {
     match outcome {
-        Ok(Accepted { job_id, status, duplicate }) => {
-            BatchItem { index, job_id: Some(job_id), status: Some(status), duplicate: Some(duplicate), error: None }
-        }
-        Err(problem) => BatchItem { index, job_id: None, status: None, duplicate: None, error: Some(problem) },
+        Ok(Accepted { job_id, status, duplicate }) => BatchItem {
+            index,
+            job_id: Some(job_id),
+            status: Some(status),
+            duplicate: Some(duplicate),
+            error: None,
+        },
+        Err(refused) => BatchItem {
+            index,
+            job_id: None,
+            status: None,
+            duplicate: None,
+            error: Some(refused.into_problem()),
+        },
     }
 }
 

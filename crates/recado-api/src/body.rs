@@ -58,7 +58,8 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
     if value == b"application/json" {
         return Some(Format::Json);
     }
-    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    let essence =
+        value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
     match essence.as_slice() {
         b"application/json" => Some(Format::Json),
         b"application/x-ndjson" | b"application/ndjson" => Some(Format::Ndjson),
@@ -131,7 +132,11 @@ async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<R
 }
 
 fn whole(bytes: Bytes, max_bytes: usize) -> Result<Received, Refused> {
-    if bytes.len() > max_bytes { Err(too_large(max_bytes)) } else { Ok(Received { bytes, _room: Vec::new() }) }
+    if bytes.len() > max_bytes {
+        Err(too_large(max_bytes))
+    } else {
+        Ok(Received { bytes, _room: Vec::new() })
+    }
 }
 
 /// Puts a body together that comes in pieces, paying for its room as it grows.
@@ -157,7 +162,9 @@ async fn gather(
         if length > reserved_bytes {
             let more = length.next_power_of_two().clamp(64 << 10, max_bytes.max(64 << 10)) - reserved_bytes;
             let Some(reserved) = api.reserve(more) else {
-                return Err(Refused::busy("too many large requests are on their way in; come back in a moment"));
+                return Err(Refused::busy(
+                    "too many large requests are on their way in; come back in a moment",
+                ));
             };
             room.push(reserved);
             reserved_bytes += more;
@@ -179,7 +186,9 @@ async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<O
                 }
             }
             // Nobody reads this answer: the connection is gone.
-            Ok(Some(Err(_))) => return Err(Refused::new(Code::InvalidJson, "the body ended before its time")),
+            Ok(Some(Err(_))) => {
+                return Err(Refused::new(Code::InvalidJson, "the body ended before its time"));
+            }
             Err(_) => {
                 let detail = format!("the body did not arrive within {} s", timeout.as_secs_f32());
                 return Err(Refused::new(Code::RequestTimeout, detail));
@@ -203,5 +212,8 @@ async fn discard(body: &mut Body, timeout: Duration) {
 }
 
 fn too_large(max_bytes: usize) -> Refused {
-    Refused::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes, which is the most there may be"))
+    Refused::new(
+        Code::PayloadTooLarge,
+        format!("the body has more than {max_bytes} bytes, which is the most there may be"),
+    )
 }

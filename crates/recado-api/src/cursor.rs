@@ -29,7 +29,10 @@ pub(crate) fn read(list: List, cursor: Option<&str>) -> Result<Option<u64>, Refu
     // Stores number their rows within an i64.
     match place.filter(|place| i64::try_from(*place).is_ok()) {
         Some(place) => Ok(Some(place)),
-        None => Err(Refused::invalid_at("/cursor", "is not a cursor of this list; use the `nextCursor` of the page before")),
+        None => Err(Refused::invalid_at(
+            "/cursor",
+            "is not a cursor of this list; use the `nextCursor` of the page before",
+        )),
     }
 }
 

@@ -22,7 +22,10 @@ pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Res
     let (request, mut faults) = (asked.value, asked.faults);
     let route = request.route.as_deref().unwrap_or(ROUTE_DEFAULT);
     if api.engine().routes().get(route).is_none() {
-        faults.note("route", format!("is not a route here; {}", suggest(route, &api.engine().routes().names())));
+        faults.note(
+            "route",
+            format!("is not a route here; {}", suggest(route, &api.engine().routes().names())),
+        );
     }
     if !faults.is_empty() {
         return Err(faults.into_vec().into());

@@ -7,8 +7,8 @@ use recado_core::{DeadLetterState, Status};
 use recado_engine::operate::Replay;
 use recado_store::{DeadLetterFilter, PageRequest};
 use recado_wire::dlq::{
-    DeadLetter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DiscardRequest,
-    Discarded, GroupBy, ReplayRequest, ReplayStarted,
+    DeadLetter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery,
+    DiscardRequest, Discarded, GroupBy, ReplayRequest, ReplayStarted,
 };
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
@@ -54,7 +54,8 @@ pub(crate) async fn list(
     let mut data_bytes = 0;
     loop {
         let wanted = CHUNK_ENTRIES.min(limit - items.len());
-        let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit: wanted }).await?;
+        let page =
+            api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit: wanted }).await?;
         let is_full = page.items.len() == wanted;
         data_bytes += page.items.iter().map(|entry| entry.original_data.as_str().len()).sum::<usize>();
         items.extend(page.items.into_iter().map(DeadLetter::from));
@@ -141,11 +142,11 @@ pub(crate) async fn replay(
         Replay::AlreadyReplaying => StatusCode::OK,
         Replay::Unknown => return Err(no_such_entry(id.as_str())),
         Replay::InvalidData(faults) => {
-            let fault = |fault: recado_transport::DataFault| FieldFault {
+            let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
                 pointer: format!("/data{}", fault.pointer),
                 message: fault.message,
-            };
-            return Err(Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect()));
+            });
+            return Err(Refused::invalid(pointed.collect()));
         }
     };
     Ok(answer::json(status, &ReplayStarted { job_id: id, state: DeadLetterState::Replaying }))

@@ -8,7 +8,7 @@ use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, Code, read};
 
 use crate::answer::Refused;
 
-async fn path_text<S: Sync>(parts: &mut Parts, state: &S) -> String {
+async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> String {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.map(|Path(text)| text).unwrap_or_default()
 }
@@ -17,7 +17,7 @@ async fn path_text<S: Sync>(parts: &mut Parts, state: &S) -> String {
 #[derive(Debug)]
 pub(crate) struct Id(pub JobId);
 
-impl<S: Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
@@ -33,11 +33,13 @@ pub(crate) struct Actor(pub String);
 /// Who acts when nobody says.
 const ACTOR_DEFAULT: &str = "api";
 
-impl<S: Sync> FromRequestParts<S> for Actor {
+impl<S: Send + Sync> FromRequestParts<S> for Actor {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        let Some(header) = parts.headers.get(ACTOR_HEADER) else { return Ok(Actor(ACTOR_DEFAULT.to_owned())) };
+        let Some(header) = parts.headers.get(ACTOR_HEADER) else {
+            return Ok(Actor(ACTOR_DEFAULT.to_owned()));
+        };
         let name = std::str::from_utf8(header.as_bytes()).unwrap_or_default().trim();
         if name.is_empty() || name.chars().count() > ACTOR_LEN_MAX {
             let message = format!("is blank, too long or not UTF-8; give 1 to {ACTOR_LEN_MAX} characters");
@@ -51,7 +53,7 @@ impl<S: Sync> FromRequestParts<S> for Actor {
 #[derive(Debug)]
 pub(crate) struct Asked<T>(pub T);
 
-impl<T: read::Query, S: Sync> FromRequestParts<S> for Asked<T> {
+impl<T: read::Query, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
@@ -67,11 +69,13 @@ fn pairs(uri: &Uri) -> Vec<(String, String)> {
 #[derive(Debug)]
 pub(crate) struct Token(pub LeaseToken);
 
-impl<S: Sync> FromRequestParts<S> for Token {
+impl<S: Send + Sync> FromRequestParts<S> for Token {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let token = path_text(parts, state).await.parse();
-        token.map(Token).map_err(|error: recado_core::lease::NotAToken| Refused::new(Code::NotFound, error.to_string()))
+        token
+            .map(Token)
+            .map_err(|error: recado_core::lease::NotAToken| Refused::new(Code::NotFound, error.to_string()))
     }
 }

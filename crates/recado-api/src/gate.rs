@@ -113,7 +113,10 @@ impl Gate {
             Some(token) => {
                 let guarded = path.starts_with("/v1") || path == "/openapi.json";
                 if guarded && !token.is_shown_in(headers) {
-                    return Err(Refused::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`"));
+                    return Err(Refused::new(
+                        Code::Unauthorized,
+                        "send the token as `Authorization: Bearer <token>`",
+                    ));
                 }
                 Ok(())
             }
@@ -136,7 +139,10 @@ impl Gate {
         if !host.is_empty() && authority.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        Err(Refused::new(Code::OriginNotAllowed, "without a token only this server's own pages may use the API"))
+        Err(Refused::new(
+            Code::OriginNotAllowed,
+            "without a token only this server's own pages may use the API",
+        ))
     }
 }
 
@@ -180,7 +186,13 @@ mod tests {
 
     #[test]
     fn a_port_is_no_part_of_a_host() {
-        let rows = [("localhost:7400", "localhost"), ("[::1]:7400", "[::1]"), ("[::1]", "[::1]"), ("a.b", "a.b"), ("", "")];
+        let rows = [
+            ("localhost:7400", "localhost"),
+            ("[::1]:7400", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("a.b", "a.b"),
+            ("", ""),
+        ];
         for (authority, host) in rows {
             assert_eq!(host_of(authority), host, "{authority}");
         }

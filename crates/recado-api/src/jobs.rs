@@ -42,14 +42,14 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     let answer = api.engine().submit(vec![submission]).await?.pop();
     match answer {
         Some(Ok(accepted)) => Ok(show_accepted(&accepted)),
-        Some(Err(refusal)) => Err(show_refusal(refusal).into()),
+        Some(Err(refusal)) => Err(show_refusal(refusal)),
         None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
     }
 }
 
 /// Reads one job, or says everything that is wrong with it: with its shape, and with what is in it.
-pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, Problem> {
-    let request = read::body::<JobRequest>(json).map_err(|error| Refused::from(error).into_problem())?;
+pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, Refused> {
+    let request = read::body::<JobRequest>(json)?;
     let submission = submission(request.value);
     let mut faults = request.faults;
     if faults.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, 
     for (pointer, message) in api.engine().faults_of(submission) {
         faults.note_at(pointer, message);
     }
-    Err(Problem::invalid(faults.into_vec()))
+    Err(faults.into_vec().into())
 }
 
 fn submission(request: JobRequest) -> Submission {
@@ -85,15 +85,16 @@ fn show_accepted(accepted: &Accepted) -> Response {
     answer::written(status, json)
 }
 
-pub(crate) fn show_refusal(refusal: Refusal) -> Problem {
+pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
     match refusal {
         Refusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
-            Problem::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+            Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        Refusal::Conflict { job_id } => {
-            Problem::new(Code::Conflict, format!("job `{job_id}` exists and asks for something else; use another jobId"))
-        }
+        Refusal::Conflict { job_id } => Refused::new(
+            Code::Conflict,
+            format!("job `{job_id}` exists and asks for something else; use another jobId"),
+        ),
     }
 }
 
@@ -123,7 +124,8 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
 /// How a job looks in a list.
 fn view(found: recado_store::JobView, now: Timestamp) -> JobView {
     let job = found.job;
-    let waits = matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
+    let waits =
+        matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
     let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
         (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
         (true, _) => WaitingFor::Delay { until: job.due_at },
@@ -173,7 +175,8 @@ pub(crate) async fn list(
     let mut items = Vec::new();
     loop {
         let wanted = CHUNK_JOBS.min(limit - items.len());
-        let page = api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
+        let page =
+            api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
         let is_full = page.items.len() == wanted;
         items.extend(page.items.into_iter().map(|found| view(found, now)));
         before = page.next;

@@ -1,5 +1,6 @@
 //! Leases: workers outside Recado take jobs and say how they went.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -7,13 +8,13 @@ use axum::response::Response;
 use recado_core::{LeaseToken, RouteName};
 use recado_engine::workers::{self, Report, Reported};
 use recado_wire::leases::{
-    ExtendRequest, FailRequest, LEASE_DEFAULT_MS, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
-    SettleItem, SettleRequest, SucceedRequest,
+    ExtendRequest, FailRequest, LEASE_DEFAULT_MS, LeaseExtended, LeaseRequest, LeaseSettled, Leases,
+    SettleAnswer, SettleItem, SettleRequest, SucceedRequest,
 };
 use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
-use crate::answer::{self, Refused, stale_lease};
+use crate::answer::{self, Refused};
 use crate::batch::split;
 use crate::body::{self, Format};
 use crate::extract::Token;
@@ -43,17 +44,13 @@ pub(crate) async fn lease(State(api): State<ApiState>, request: Request) -> Resu
 }
 
 fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
-    let mut routes = Vec::with_capacity(asked.routes.len());
-    for name in asked.routes {
-        // A name that cannot be one is unknown like any other.
-        let name = RouteName::trusted(name);
-        if !routes.contains(&name) {
-            routes.push(name);
-        }
-    }
+    // A name that cannot be one is unknown like any other.
+    let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
     for (index, message) in api.engine().check_worker_routes(&routes) {
         faults.note_at(format!("/routes/{index}"), message);
     }
+    let mut seen = HashSet::new();
+    routes.retain(|name| seen.insert(name.clone()));
     workers::LeaseRequest {
         routes,
         max: asked.max.unwrap_or(1) as usize,
@@ -118,7 +115,9 @@ fn failed(said: FailRequest) -> Report {
 
 async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, Refused> {
     match api.engine().report(vec![(token, report)]).await?.pop() {
-        Some(Reported::Done) => Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true })),
+        Some(Reported::Done) => {
+            Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true }))
+        }
         Some(Reported::Stale) | None => Err(Refused::stale()),
     }
 }
@@ -157,7 +156,7 @@ pub(crate) async fn extend(
 pub(crate) async fn settle(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
     let received = body::list(&api, request).await?;
     let mut reports = Vec::new();
-    let mut places: Vec<Result<LeaseToken, Problem>> = Vec::new();
+    let mut places: Vec<Result<LeaseToken, Refused>> = Vec::new();
     for item in split(Format::Json, &received.bytes, SETTLE_REPORTS_MAX)? {
         places.push(read_report(&api, item).map(|(token, report)| {
             reports.push((token, report));
@@ -170,8 +169,8 @@ pub(crate) async fn settle(State(api): State<ApiState>, request: Request) -> Res
         let lease_token = place.as_ref().ok().map(LeaseToken::to_string);
         let error = match place {
             Ok(_) if reported.next() == Some(Reported::Done) => None,
-            Ok(_) => Some(stale_lease()),
-            Err(problem) => Some(problem),
+            Ok(_) => Some(Refused::stale().into_problem()),
+            Err(refused) => Some(refused.into_problem()),
         };
         let settled = error.is_none();
         if settled {
@@ -184,14 +183,17 @@ pub(crate) async fn settle(State(api): State<ApiState>, request: Request) -> Res
     Ok(answer::ok(&answer))
 }
 
-fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Problem> {
+fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Refused> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
-        return Err(Problem::new(Code::PayloadTooLarge, format!("the report has more than {max_bytes} bytes")));
+        return Err(Refused::new(
+            Code::PayloadTooLarge,
+            format!("the report has more than {max_bytes} bytes"),
+        ));
     }
-    let json = body::text(item).map_err(Refused::into_problem)?;
+    let json = body::text(item)?;
     // Field by field at once: the fast way would take the inner objects as lists, too.
-    let said = read::by_field::<SettleRequest>(json).map_err(|error| Refused::from(error).into_problem())?;
+    let said = read::by_field::<SettleRequest>(json)?;
     let mut faults = said.faults;
     let token = said.value.lease_token.parse::<LeaseToken>();
     if let Err(error) = &token {
@@ -200,6 +202,6 @@ fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Prob
     match (token, said.value.succeed, said.value.fail) {
         (Ok(token), Some(said), None) if faults.is_empty() => Ok((token, succeeded(said))),
         (Ok(token), None, Some(said)) if faults.is_empty() => Ok((token, failed(said))),
-        _ => Err(Problem::invalid(faults.into_vec())),
+        _ => Err(faults.into_vec().into()),
     }
 }

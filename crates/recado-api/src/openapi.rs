@@ -50,7 +50,10 @@ fn problems(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     let describe = |(status, codes): (String, Vec<&str>)| {
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
         let description = format!("`code`: {}", codes.join(", "));
-        (status, RefOr::T(ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()))
+        (
+            status,
+            RefOr::T(ResponseBuilder::new().description(description).content(PROBLEM_JSON, content).build()),
+        )
     };
     by_status.into_iter().map(describe).collect()
 }

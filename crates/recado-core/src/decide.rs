@@ -126,17 +126,6 @@ pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEv
     (bury(Cause::Expired, failure, None, terms, now), audit)
 }
 
-/// A job whose route is no longer in the configuration, or can no longer deliver.
-pub fn undeliverable(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
-    let reason = Reason::or(why, format_args!("route {} cannot deliver", job.route));
-    let failure = ours(Class::Permanent, "ROUTE_UNAVAILABLE", reason, "recado/route-unavailable");
-    let audit = AuditEvent::about(job, AuditKind::Buried, now)
-        .failure(&failure)
-        .retry_count(retries_made(job))
-        .reason(failure.reason.to_string());
-    (bury(Cause::Permanent, failure, None, terms, now), audit)
-}
-
 /// A job whose holder vanished: back in line, or, when that keeps happening, before a person.
 ///
 /// The first time it is picked up again at once. After that it waits a moment, apart from whatever

@@ -8,6 +8,9 @@ use recado_store::Enqueued;
 use crate::engine::{Engine, EngineError};
 use crate::route::Carrier;
 
+/// Jobs that go to the store in one request.
+const ENQUEUE_JOBS_MAX: usize = 1_000;
+
 /// Furthest ahead that a job may be scheduled.
 pub const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -64,8 +67,7 @@ impl Engine {
                 Err(faults) => answers.push(Err(Refusal::Invalid(faults))),
             }
         }
-        let stored = if jobs.is_empty() { Vec::new() } else { self.store().enqueue(jobs).await? };
-        let mut stored = stored.into_iter();
+        let mut stored = self.enqueue(jobs).await?.into_iter();
         let answer = |answer: Result<JobId, Refusal>| {
             let job_id = answer?;
             match stored.next() {
@@ -75,6 +77,19 @@ impl Engine {
             }
         };
         Ok(answers.into_iter().map(answer).collect())
+    }
+
+    /// Hands a large batch over in pieces, so that claims and settles get their turn in between.
+    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EngineError> {
+        if jobs.len() <= ENQUEUE_JOBS_MAX {
+            return if jobs.is_empty() { Ok(Vec::new()) } else { Ok(self.store().enqueue(jobs).await?) };
+        }
+        let mut answers = Vec::with_capacity(jobs.len());
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
+            answers.extend(self.store().enqueue(std::mem::replace(&mut jobs, rest)).await?);
+        }
+        Ok(answers)
     }
 
     /// Everything wrong with a submission, without taking it in. For callers that have faults of their own
@@ -177,6 +192,7 @@ impl Engine {
     }
 
     pub(crate) fn unknown_route(&self, name: &str) -> String {
+        let name = recado_core::reason::clip(name, recado_core::name::NAME_LEN_MAX);
         format!("there is no route `{name}`; known routes: {}", self.routes().names().join(", "))
     }
 }

@@ -109,10 +109,8 @@ pub(crate) async fn settle_with(
 ) {
     let mut wait = SETTLE_RETRY_MIN;
     let settlement = Settlement { token: lease.token, transition, audit, now: engine.clock.now() };
-    let mut kept = None;
     loop {
-        let attempt = kept.take().unwrap_or_else(|| settlement.clone());
-        match engine.store.settle(vec![attempt]).await {
+        match engine.store.settle(vec![settlement.clone()]).await {
             Ok(settled) if settled.first() == Some(&Settled::Stale) => {
                 tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
                 return;

@@ -131,14 +131,13 @@ impl Apply<'_> {
                 claimed.next_at = self.index.next_expiry().map(Timestamp::from_millis);
             }
             Pick::Orphaned => {
-                // All of them first: a new lease that has run out already is not taken over at once.
-                let ran_out: Vec<u64> = std::iter::from_fn(|| self.index.take_orphan(now)).take(claim.max).collect();
-                for seq in ran_out {
-                    let Some(held) = self.index.leases.get(&seq) else { continue };
+                while claimed.leases.len() < claim.max {
+                    let Some(seq) = self.index.orphan(now) else { break };
+                    let Some(held) = self.index.leases.get(&seq) else { break };
                     let (slot, lost) = (held.slot, lost(held));
                     claimed.leases.push(self.lease(slot, claim, Some(lost))?);
                 }
-                claimed.next_at = self.index.next_lease_end().map(Timestamp::from_millis);
+                claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
             }
         }
         Ok(claimed)

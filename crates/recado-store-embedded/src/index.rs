@@ -313,16 +313,14 @@ impl Index {
         }
     }
 
-    /// The job whose lease ran out first, if one has by `now`. Its lease stands until another takes its place.
-    pub fn take_orphan(&mut self, now: i64) -> Option<u64> {
-        self.next_lease_end().filter(|at| *at <= now)?;
-        let leases = &self.leases;
-        self.lease_ends.pop(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(_, seq, _)| seq)
+    /// The job whose lease ran out first, if one has by `now`.
+    pub fn orphan(&mut self, now: i64) -> Option<u64> {
+        self.next_lease_end().filter(|(at, _)| *at <= now).map(|(_, seq)| seq)
     }
 
-    pub fn next_lease_end(&mut self) -> Option<i64> {
+    pub fn next_lease_end(&mut self) -> Option<(i64, u64)> {
         let leases = &self.leases;
-        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, ..)| at)
+        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, seq, _)| (at, seq))
     }
 
     /// Ends a lease; the slot stays until it waits again or is freed.

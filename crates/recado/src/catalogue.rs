@@ -292,3 +292,6 @@ pub fn missing(row: &BuiltIn, route: &str, environment: Environment) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,7 +103,15 @@ struct Server {
 impl Server {
     async fn start(dir: &Path, address: SocketAddr) -> Server {
         let child = Command::new(env!("CARGO_BIN_EXE_recado"))
-            .args(["serve", "--config", "recado.toml", "--data-dir", "data", "--listen", &address.to_string()])
+            .args([
+                "serve",
+                "--config",
+                "recado.toml",
+                "--data-dir",
+                "data",
+                "--listen",
+                &address.to_string(),
+            ])
             .current_dir(dir)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -143,7 +151,8 @@ async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> std::
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.ok_or_else(|| std::io::Error::other("the answer was cut off"))?;
     // A cut answer is no answer, whatever its first line says.
-    let (_, body) = answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("the answer was cut off"))?;
+    let (_, body) =
+        answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("the answer was cut off"))?;
     Ok((status, body.to_owned()))
 }
 
@@ -185,7 +194,8 @@ async fn enqueue(client: usize, address: SocketAddr, ledger: Arc<Ledger>, stop: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over_kills() {
-    let kills: usize = std::env::var("RECADO_KILLS").map_or(8, |kills| kills.parse().expect("RECADO_KILLS is a number"));
+    let kills: usize =
+        std::env::var("RECADO_KILLS").map_or(8, |kills| kills.parse().expect("RECADO_KILLS is a number"));
     let dir = tempfile::tempdir().expect("a directory");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let sink_address = listener.local_addr().expect("an address");
@@ -198,7 +208,8 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
          [engine]\npoison_after = 100\n"
     );
     std::fs::write(dir.path().join("recado.toml"), config).expect("a file");
-    let address = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let address =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
 
     let ledger = Arc::new(Ledger::default());
     let stop = Arc::new(AtomicBool::new(false));
@@ -265,5 +276,8 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
         ledger.unanswered.load(Ordering::SeqCst),
         arrivals.len(),
     );
-    assert!(killed_in_flight * 2 >= kills, "at most {killed_in_flight} of {kills} kills hit work in flight: the fault did not fire");
+    assert!(
+        killed_in_flight * 2 >= kills,
+        "at most {killed_in_flight} of {kills} kills hit work in flight: the fault did not fire"
+    );
 }

@@ -73,10 +73,11 @@ fn f11_a_dead_letter_has_every_field_of_seed_004() {
 
 #[test]
 fn g4_failed_attempts_counts_every_try_and_is_at_least_one_for_a_permanent_error() {
-    for (made, counted) in [(0, 1), (4, 5)] {
+    // The last one was replayed: its attempts are its own again, but the entry counts its whole life.
+    for (started, spent, counted) in [(0, 0, 1), (4, 4, 5), (5, 0, 6)] {
         let mut tried = job();
-        tried.progress.attempts_spent = made;
-        tried.progress.attempts_started = made;
+        tried.progress.attempts_started = started;
+        tried.progress.attempts_spent = spent;
         let (transition, _) = after(tried.clone(), judged("smtp", smtp("550", "no")), &attempts(5));
         assert_eq!(entry_of(tried, transition).failed_attempts, counted);
     }

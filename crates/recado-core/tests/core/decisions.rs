@@ -220,17 +220,6 @@ fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
 }
 
 #[test]
-fn a_job_whose_route_is_gone_goes_to_a_person_with_the_reason() {
-    for (why, said) in
-        [("route email was removed", "route email was removed"), (" ", "route email cannot deliver")]
-    {
-        let burial = buried(decide::undeliverable(&job(), why, &attempts(5), NOW).0);
-        assert_eq!((burial.cause, burial.failure.reason.as_str()), (Cause::Permanent, said));
-        assert_eq!(burial.failure.code.as_deref(), Some("ROUTE_UNAVAILABLE"));
-    }
-}
-
-#[test]
 fn decorrelated_jitter_builds_on_the_wait_before() {
     let terms: Terms =
         terms(Policy { jitter: Jitter::Decorrelated, ..Policy::exponential(secs(1), secs(600), 9) });

@@ -174,15 +174,6 @@ proptest! {
         let least = asked.max(RETRY_AFTER_MIN).max(policy.floor.unwrap_or_default());
         prop_assert_eq!(delay, least, "longer than asked only for a breath or for the policy's floor");
     }
-
-    #[test]
-    fn a_jitter_reads_back_what_it_shows(percent in 0..=1_000_u32) {
-        for sign in ["±", "+"] {
-            let text = format!("{sign}{}%", f64::from(percent) / 10.0);
-            let jitter: Jitter = text.parse().unwrap();
-            prop_assert_eq!(jitter.to_string(), text);
-        }
-    }
 }
 
 #[test]
@@ -203,6 +194,25 @@ fn the_farthest_retries_do_not_overflow_in_any_jitter() {
                 assert_eq!(policy.range(retry).1, DELAY_MAX, "{jitter:?} {cap_applies:?} retry {retry}");
             }
         }
+    }
+}
+
+#[test]
+fn a_jitter_reads_back_what_it_shows() {
+    for percent in 0..=1_000 {
+        for sign in ["±", "+"] {
+            let text = format!("{sign}{}%", f64::from(percent) / 10.0);
+            let jitter: Jitter = text.parse().unwrap();
+            assert_eq!(jitter.to_string(), text);
+        }
+    }
+}
+
+#[test]
+fn a_draw_that_is_no_number_is_the_middle_one() {
+    let policy = Policy { jitter: Jitter::Full, ..Policy::exponential(secs(10), secs(60), 5) };
+    for unit in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert_eq!(policy.delay(0, None, Draw::new(unit)), secs(5), "{unit}");
     }
 }
 

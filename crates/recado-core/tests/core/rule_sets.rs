@@ -111,6 +111,13 @@ fn w4_an_error_that_no_rule_knows_is_retried_in_every_set() {
 }
 
 #[test]
+fn a_pattern_of_digits_fits_digits_only() {
+    for code in ["4ab", "5O0", "42", "4210", " 421"] {
+        assert_eq!(&*classify("smtp", smtp(code, "")).rule, "recado/unknown", "{code:?}");
+    }
+}
+
+#[test]
 fn only_permanent_is_never_retried() {
     let retried: Vec<_> = [Class::Transient, Class::Permanent, Class::RateLimit, Class::Unknown]
         .into_iter()

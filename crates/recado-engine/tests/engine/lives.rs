@@ -7,7 +7,6 @@ use std::time::Duration;
 use recado_core::{AttemptResult, AuditKind, Cause, Class, JobId, Payload, Status};
 use recado_engine::operate::Replay;
 use recado_engine::{Carrier, Clock, Refusal};
-use recado_store::Store;
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

@@ -1,5 +1,7 @@
 //! The engine in virtual time: the reference store, transports that misbehave on purpose, paused tokio time.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
+
 mod crashes;
 mod given;
 mod lives;

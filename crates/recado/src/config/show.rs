@@ -10,6 +10,7 @@ use std::time::Duration;
 use recado_core::classify::{Blame, Class};
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
+use recado_engine::Carrier;
 
 use super::template::comment;
 use super::units::show_size;
@@ -147,7 +148,7 @@ impl Page {
         if self.style != Style::Effective {
             self.comment(comment(path));
         }
-        let taken_back = if self.style == Style::Starter { "# " } else { "" };
+        let taken_back = if self.style == Style::Starter { "#" } else { "" };
         let _ = writeln!(self.out, "{taken_back}[{path}]");
     }
 
@@ -162,7 +163,7 @@ impl Page {
 
     fn set(&mut self, key: &str, value: &str) {
         self.explain(key);
-        let taken_back = if self.style == Style::Starter { "# " } else { "" };
+        let taken_back = if self.style == Style::Starter { "#" } else { "" };
         let _ = writeln!(self.out, "{taken_back}{key} = {value}");
     }
 
@@ -173,7 +174,7 @@ impl Page {
             None if self.style == Style::Effective => {}
             None => {
                 self.explain(key);
-                let _ = writeln!(self.out, "# {key} = {example}");
+                let _ = writeln!(self.out, "#{key} = {example}");
             }
         }
     }
@@ -196,7 +197,8 @@ impl Page {
         }
         let row = ROUTES.iter().find(|row| row.provider == name && self.style != Style::Effective);
         if let Some(row) = row {
-            self.comment(row.provider_lines.split_once('\n').map_or("", |(_, keys)| keys));
+            let keys = row.provider_lines.lines().skip(1);
+            keys.for_each(|line| self.out.push_str(&format!("#{line}\n")));
         }
         self.set("concurrency", &shown.concurrency.to_string());
     }
@@ -204,10 +206,22 @@ impl Page {
     fn route(&mut self, config: &RouteConfig) {
         let route = &config.route;
         self.section(&format!("routes.{}", key(route.name.as_str())));
-        if let recado_engine::Carrier::Missing(what) = &route.carrier {
-            self.comment(&format!("Refuses jobs: {what}"));
-        } else if self.style == Style::Effective {
-            self.out.push_str(&format!("# Carried by transport \"{}\".\n", config.kind.as_str()));
+        match (&route.carrier, self.style) {
+            (Carrier::Missing(what), Style::Effective) => self.comment(&format!("Refuses jobs: {what}")),
+            (_, Style::Effective) => {
+                self.comment(&format!("Carried by transport \"{}\".", config.kind.as_str()))
+            }
+            (Carrier::Missing(_), _) if config.kind.needs_address() => {
+                self.comment(&format!("Refuses jobs until [providers.{}] has an address.", route.provider));
+            }
+            (Carrier::Missing(_), _) => {
+                self.comment(&format!(
+                    "Refuses jobs: transport \"{}\" is not in this build. It works with a worker of yours, and in the sandbox:",
+                    config.kind.as_str()
+                ));
+                let _ = writeln!(self.out, "#transport = \"worker\"");
+            }
+            _ => {}
         }
         // A row's own transport is not written: it goes without saying, and not every one is in this build.
         if config.built_in.is_none_or(|row| row.kind != config.kind) && !config.kind.needs_address() {

@@ -164,10 +164,11 @@ impl Table {
         }
     }
 
-    /// Replaces `${NAME}` in every string of the file. Answers the places whose variable is not set.
+    /// Replaces `${NAME}` in every string that counts here: what stands under `environments` has been laid
+    /// over already, or belongs to another one. Answers the places whose variable is not set.
     pub fn expand(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
         let mut faults = Vec::new();
-        for (name, entry) in &mut self.0 {
+        for (name, entry) in self.0.iter_mut().filter(|(name, _)| *name != "environments") {
             expand(name, &mut entry.node, lookup, &mut faults);
         }
         faults

@@ -30,11 +30,9 @@ pub fn parse_size(text: &str) -> Result<u64, NotASize> {
 
 /// The shortest exact way to write a size that [`parse_size`] reads back.
 pub fn show_size(bytes: u64) -> String {
-    let fits = |(_, factor): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*factor);
-    match UNITS.iter().find(fits) {
-        Some((unit, factor)) => format!("{}{unit}", bytes / factor),
-        None => format!("{bytes}B"),
-    }
+    let exact = UNITS.iter().filter(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    let ways = exact.map(|(unit, factor)| format!("{}{unit}", bytes / factor));
+    ways.min_by_key(String::len).unwrap_or_else(|| format!("{bytes}B"))
 }
 
 /// A size for reading, not for reading back.
@@ -59,7 +57,7 @@ mod tests {
         for wrong in ["", "5", "MiB", "-1MiB", "5 elephants", "1e300GiB"] {
             assert!(parse_size(wrong).is_err(), "{wrong:?} was read");
         }
-        for text in ["64MiB", "1GiB", "1500B", "3KB", "0B"] {
+        for text in ["64MiB", "1GiB", "1500B", "3KB", "9TB", "0B"] {
             assert_eq!(show_size(parse_size(text).unwrap()), text);
         }
     }

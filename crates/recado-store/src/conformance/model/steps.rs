@@ -185,7 +185,8 @@ fn claim() -> impl Strategy<Value = ClaimStep> {
         1 => Just(Pick::Overdue),
         2 => Just(Pick::Orphaned),
     ];
-    (pick, 0..7_usize, delay(), any::<bool>())
+    let lease_ms = select(vec![1_u64, 10, 1_000, 3_600_000]);
+    (pick, 0..7_usize, lease_ms, any::<bool>())
         .prop_map(|(pick, max, lease_ms, outlives_process)| ClaimStep { pick, max, lease_ms, outlives_process })
 }
 

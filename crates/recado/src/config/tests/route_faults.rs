@@ -1,1 +1,268 @@
+//! Wrong routes, providers, policies and rules.
 
+use super::*;
+
+#[test]
+fn a_route_of_ones_own_has_to_say_how_it_delivers() {
+    assert_faults(
+        "[routes.mine]\ntimeout = \"5s\"\n",
+        "
+error: the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own code delivers) or transport = \"sandbox\" (nothing is sent)
+ --> recado.toml:1:9  routes.mine
+  |
+1 | [routes.mine]
+  |         ^^^^
+",
+    );
+}
+
+#[test]
+fn a_provider_that_does_not_exist_is_pointed_at() {
+    assert_faults(
+        "[routes.mine]\nprovider = \"evolutoin\"\n",
+        "
+error: there is no provider `evolutoin`; write [providers.evolutoin], or did you mean `evolution`?
+ --> recado.toml:2:12  routes.mine.provider
+  |
+2 | provider = \"evolutoin\"
+  |            ^^^^^^^^^^^
+",
+    );
+}
+
+#[test]
+fn transports_and_classifiers_are_checked_by_name() {
+    assert_faults(
+        "[routes.email]\ntransport = \"sandobx\"\nclassifier = \"smpt\"\n",
+        "
+error: there is no transport `sandobx`; did you mean `sandbox`?
+ --> recado.toml:2:13  routes.email.transport
+  |
+2 | transport = \"sandobx\"
+  |             ^^^^^^^^^
+
+error: there is no classifier `smpt`; did you mean `smtp`?
+ --> recado.toml:3:14  routes.email.classifier
+  |
+3 | classifier = \"smpt\"
+  |              ^^^^^^
+",
+    );
+}
+
+#[test]
+fn transports_that_are_not_in_this_build_are_refused_with_what_works() {
+    assert_faults(
+        "[providers.mail]\ntransport = \"smtp\"\nurl = \"smtps://mail.example.com\"\n[routes.email]\ntransport = \"smtp\"\n",
+        "
+error: transport \"smtp\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \"sandbox\" (nothing is sent)
+ --> recado.toml:2:13  providers.mail.transport
+  |
+2 | transport = \"smtp\"
+  |             ^^^^^^
+
+error: transport \"smtp\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \"sandbox\" (nothing is sent)
+ --> recado.toml:5:13  routes.email.transport
+  |
+5 | transport = \"smtp\"
+  |             ^^^^^^
+",
+    );
+}
+
+#[test]
+fn a_route_by_http_needs_an_address() {
+    assert_faults(
+        "[routes.mine]\ntransport = \"http\"\n[providers.idle]\nconcurrency = 3\n[routes.other]\nprovider = \"idle\"\n",
+        "
+error: the route has no address to send to; write [providers.mine] with url = \"https://…\"
+ --> recado.toml:2:13  routes.mine.transport
+  |
+2 | transport = \"http\"
+  |             ^^^^^^
+
+error: provider `idle` has no address; write url = \"https://…\" in [providers.idle]
+ --> recado.toml:6:12  routes.other.provider
+  |
+6 | provider = \"idle\"
+  |            ^^^^^^
+",
+    );
+}
+
+#[test]
+fn addresses_that_cannot_work_are_refused_where_they_stand() {
+    assert_faults(
+        "[providers.a]\nurl = \"not an address\"\n[providers.b]\nurl = \"ftp://b.example.com\"\n[providers.c]\nurl = \"https://c.example.com?x=1\"\n",
+        "
+error: this is not a web address; write one that begins with https:// or http://
+ --> recado.toml:2:7  providers.a.url
+  |
+2 | url = \"not an address\"
+  |       ^^^^^^^^^^^^^^^^
+
+error: the URL's scheme is `ftp`; write http:// or https://
+ --> recado.toml:4:7  providers.b.url
+  |
+4 | url = \"ftp://b.example.com\"
+  |       ^^^^^^^^^^^^^^^^^^^^^
+
+error: the URL has a query or a fragment; write it without, jobs bring their own query
+ --> recado.toml:6:7  providers.c.url
+  |
+6 | url = \"https://c.example.com?x=1\"
+  |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+",
+    );
+}
+
+#[test]
+fn a_provider_says_what_its_transport_needs() {
+    assert_faults(
+        "[providers.evolution]\nurl = \"https://evo.example.com\"\n[providers.x]\nurl = \"https://x.example.com\"\ninstance = \"main\"\n[providers.y]\nheaders = { A = \"b\" }\n",
+        "
+error: the Evolution API wants a key; write api_key = \"${EVOLUTION_API_KEY}\"
+ --> recado.toml:1:12  providers.evolution
+  |
+1 | [providers.evolution]
+  |            ^^^^^^^^^
+
+error: only transport \"whatsapp\" has this; write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }
+ --> recado.toml:5:12  providers.x.instance
+  |
+5 | instance = \"main\"
+  |            ^^^^^^
+
+error: the provider has no address; write url = \"https://…\"
+ --> recado.toml:6:12  providers.y
+  |
+6 | [providers.y]
+  |            ^
+",
+    );
+}
+
+#[test]
+fn f14_a_policy_that_never_ends_or_never_backs_off_is_refused() {
+    assert_faults(
+        "[routes.email]\npolicy = { base = \"0s\", factor = 0.5, max_attempts = 1000000 }\n[routes.whatsapp]\npolicy = { schedule = [\"0s\", \"0s\"] }\n",
+        "
+error: base is zero, so retries would not back off; write at least \"1ms\"
+ --> recado.toml:2:1  routes.email.policy
+  |
+2 | policy = { base = \"0s\", factor = 0.5, max_attempts = 1000000 }
+  | ^^^^^^
+
+error: factor is 0.5; write 1 to 100
+ --> recado.toml:2:1  routes.email.policy
+  |
+2 | policy = { base = \"0s\", factor = 0.5, max_attempts = 1000000 }
+  | ^^^^^^
+
+error: write a whole number from 1 to 100
+ --> recado.toml:2:54  routes.email.policy.max_attempts
+  |
+2 | policy = { base = \"0s\", factor = 0.5, max_attempts = 1000000 }
+  |                                                      ^^^^^^^
+
+error: schedule retries at once; only the first wait may be zero
+ --> recado.toml:4:1  routes.whatsapp.policy
+  |
+4 | policy = { schedule = [\"0s\", \"0s\"] }
+  | ^^^^^^
+",
+    );
+}
+
+#[test]
+fn a_schedule_and_a_curve_exclude_each_other() {
+    assert_faults(
+        "[routes.email]\npolicy = { schedule = [\"0s\", \"5s\"], cap = \"9s\" }\n[routes.whatsapp]\npolicy = { cap_applies = \"after_jitter\" }\n",
+        "
+error: a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both
+ --> recado.toml:2:23  routes.email.policy.schedule
+  |
+2 | policy = { schedule = [\"0s\", \"5s\"], cap = \"9s\" }
+  |                       ^^^^^^^^^^^^
+
+error: a schedule has no cap; take this out, or write the curve with base, factor and cap
+ --> recado.toml:4:26  routes.whatsapp.policy.cap_applies
+  |
+4 | policy = { cap_applies = \"after_jitter\" }
+  |                          ^^^^^^^^^^^^^^
+",
+    );
+}
+
+#[test]
+fn rules_have_to_look_for_something_and_to_mean_something() {
+    assert_faults(
+        "[[routes.email.classify]]\ncode = 550\nas = \"transientt\"\n[[routes.email.classify]]\nas = \"permanent\"\n\
+         [[routes.email.classify]]\nstatus = [\"6xx\", 500]\n[[routes.email.classify]]\nregex = \"(\"\nas = \"unknown\"\n",
+        "
+error: there is no class `transientt`; did you mean `transient`?
+ --> recado.toml:3:6  routes.email.classify[0].as
+  |
+3 | as = \"transientt\"
+  |      ^^^^^^^^^^^^
+
+error: the rule would match every failure; give it a code, name, enhanced, status, text, regex or network
+ --> recado.toml:4:1  routes.email.classify[1]
+  |
+4 | [[routes.email.classify]]
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+error: the rule does not say what it means; write as = \"transient\", \"permanent\", \"rate_limit\" or \"unknown\"
+ --> recado.toml:6:1  routes.email.classify[2]
+  |
+6 | [[routes.email.classify]]
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+error: this is not an HTTP status; write 100 to 599, \"50x\" or \"5xx\"
+ --> recado.toml:7:11  routes.email.classify[2].status[0]
+  |
+7 | status = [\"6xx\", 500]
+  |           ^^^^^
+
+error: this is not a regular expression: unclosed group
+ --> recado.toml:9:9  routes.email.classify[3].regex
+  |
+9 | regex = \"(\"
+  |         ^^^
+",
+    );
+}
+
+#[test]
+fn a_rule_is_checked_part_by_part() {
+    let faults = faults_of(
+        "[routes.email]\nclassify = [\n  { code = \"1\", name = \"a\", as = \"unknown\" },\n  { text = \" \", as = \"unknown\" },\n  \
+         { enhanced = \"4.x\", as = \"unknown\" },\n  { network = \"slow\", as = \"unknown\" },\n  { text = \"x\", as = \"unknown\", blame = \"me\" },\n]\n",
+    );
+    for expected in [
+        "`name` is another word for `code`; give one of the two",
+        "this is empty and would match every failure",
+        "this is not an enhanced code; write three parts",
+        "there is no network failure `slow`; known ones: any, dns, connect, tls, timeout, dropped, protocol",
+        "there is no blame `me`",
+    ] {
+        assert!(faults.contains(expected), "{expected:?} is missing from\n{faults}");
+    }
+}
+
+#[test]
+fn production_refuses_a_route_that_would_send_nothing() {
+    let text = "[routes.email]\ntransport = \"sandbox\"\n";
+    let mut inputs = inputs(text, &[]);
+    assert!(Config::load(&inputs).is_ok());
+    inputs.flags.environment = Some(Environment::Production);
+    let said = Config::load(&inputs).unwrap_err().to_string();
+    assert!(said.contains("the sandbox is off in production, and this route would send nothing"), "{said}");
+    assert!(said.contains("--> recado.toml:2:13  routes.email.transport"), "{said}");
+}
+
+#[test]
+fn names_that_no_url_could_hold_are_refused() {
+    let said = faults_of("[routes.\"a b\"]\ntransport = \"worker\"\n");
+    assert!(said.contains("the name holds ` `; use only letters, digits and . _ : -"), "{said}");
+}

@@ -1,0 +1,196 @@
+//! One connection's clock.
+//!
+//! ```text
+//!   accepted ─▶ head ──request──▶ busy ──answer──▶ idle ──first byte──▶ head …
+//!               10 s                               75 s
+//! ```
+//!
+//! hyper has one timer for a header and for the silence before it, which would make either too long or too
+//! short. Here the header's time starts with its first byte. A busy connection has no deadline of its own:
+//! its handler bounds what it waits for. An answer that its reader does not take counts as silence.
+//!
+//! The timer is set when a connection falls asleep with less time than the timer knows of, which a request
+//! that arrives in one piece never does. So requests cost two looks at the clock and no timer.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use crate::serve::ServeLimits;
+
+/// Bytes that are read or written ahead per connection.
+const BUFFER_MAX_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A header is on its way.
+    Head = 0,
+    /// A handler has the request.
+    Busy = 1,
+    /// Between two requests.
+    Idle = 2,
+}
+
+/// What the connection is doing, and since when. Only its own task writes to it.
+#[derive(Debug)]
+struct Clock {
+    accepted_at: Instant,
+    phase: AtomicU8,
+    since_ms: AtomicU64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Clock {
+            accepted_at: Instant::now(),
+            phase: AtomicU8::new(Phase::Head as u8),
+            since_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn is(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase as u8
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        let since_ms = u64::try_from(self.accepted_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.since_ms.store(since_ms, Ordering::Relaxed);
+    }
+
+    /// When the connection has used up its time, as far as is known now.
+    fn deadline(&self, limits: &ServeLimits) -> Instant {
+        let since =
+            self.accepted_at + std::time::Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
+        match self.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Head as u8 => since + limits.header_timeout,
+            phase if phase == Phase::Idle as u8 => since + limits.idle_timeout,
+            _ => Instant::now() + limits.idle_timeout,
+        }
+    }
+}
+
+/// Speaks HTTP/1 until the other side has had enough, its time is up, or `closing` is cancelled and the
+/// request at hand has been answered.
+pub(crate) async fn attend(
+    stream: TcpStream,
+    router: Router,
+    limits: &ServeLimits,
+    closing: CancellationToken,
+) {
+    let clock = Arc::new(Clock::new());
+    let io = Watched { io: TokioIo::new(stream), clock: clock.clone() };
+    let handle = |request: hyper::Request<Incoming>| {
+        clock.enter(Phase::Busy);
+        let answering = router.clone().call(request.map(Body::new));
+        let clock = clock.clone();
+        async move {
+            let answer = answering.await;
+            clock.enter(Phase::Idle);
+            answer
+        }
+    };
+    let mut http = http1::Builder::new();
+    http.header_read_timeout(None).max_header_size(limits.header_max_bytes).max_buf_size(BUFFER_MAX_BYTES);
+    let mut connection = pin!(http.serve_connection(io, service_fn(handle)));
+    let mut closing = pin!(closing.cancelled());
+    let mut is_closing = false;
+    let mut alarm = pin!(tokio::time::sleep_until(clock.deadline(limits)));
+    poll_fn(|cx| {
+        if !is_closing && closing.as_mut().poll(cx).is_ready() {
+            is_closing = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        // What went wrong with a connection is the other side's business: requests have their own answers.
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            let deadline = clock.deadline(limits);
+            if deadline < alarm.deadline() {
+                alarm.as_mut().reset(deadline);
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if deadline <= Instant::now() {
+                return Poll::Ready(());
+            }
+            alarm.as_mut().reset(deadline);
+        }
+    })
+    .await;
+}
+
+/// A stream that tells the clock when something moves.
+struct Watched {
+    io: TokioIo<TcpStream>,
+    clock: Arc<Clock>,
+}
+
+impl Watched {
+    fn wrote(&self, written: &Poll<io::Result<usize>>) {
+        if matches!(written, Poll::Ready(Ok(1..))) && self.clock.is(Phase::Idle) {
+            self.clock.enter(Phase::Idle);
+        }
+    }
+}
+
+impl Read for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        if matches!(read, Poll::Ready(Ok(()))) && self.clock.is(Phase::Idle) {
+            self.clock.enter(Phase::Head);
+        }
+        read
+    }
+}
+
+impl Write for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.wrote(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.wrote(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

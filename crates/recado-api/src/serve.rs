@@ -1,0 +1,152 @@
+//! Accepts connections, with a limit on everything, and lets them go gracefully.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use bytes::Bytes;
+use recado_wire::problem::PROBLEM_JSON;
+use recado_wire::{Code, Problem};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connection::attend;
+
+/// Pause after an accept that failed for want of something (file descriptors, memory).
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Connections beyond the limit that are told so at the same time; more are dropped without a word.
+const REFUSALS_MAX: usize = 64;
+
+/// How long a refused connection gets to send what it has begun and to read why.
+const REFUSAL_LINGER: Duration = Duration::from_millis(250);
+
+/// Bounds of connections, whatever is asked on them.
+#[derive(Clone, Debug)]
+pub struct ServeLimits {
+    pub connections_max: usize,
+    /// Request line and headers together.
+    pub header_max_bytes: usize,
+    /// From a header's first byte to its last; for the first one, from when the connection was made.
+    pub header_timeout: Duration,
+    /// Silence between two requests.
+    pub idle_timeout: Duration,
+    /// How long a stop waits for requests at hand.
+    pub stop_grace: Duration,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        ServeLimits {
+            connections_max: 10_000,
+            header_max_bytes: 32 << 10,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            stop_grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves until `shutdown` resolves; then accepts no more, closes idle connections, answers the requests at
+/// hand, and returns. What is not done after the grace is cut off.
+///
+/// Long polls end early only when [`crate::ApiOptions::closing`] is cancelled: use the same token for both.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: ServeLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let limits = Arc::new(limits);
+    let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
+    let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = accept(&listener) => accepted,
+        };
+        let Ok(place) = room.clone().try_acquire_owned() else {
+            if let Ok(refusal) = refusals.clone().try_acquire_owned() {
+                connections.spawn(async move {
+                    let _ = tokio::time::timeout(REFUSAL_LINGER, refuse(stream)).await;
+                    drop(refusal);
+                });
+            }
+            continue;
+        };
+        let (router, limits) = (router.clone(), limits.clone());
+        let (closing, cut) = (closing.clone(), cut.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = attend(stream, router, &limits, closing) => {}
+                () = cut.cancelled() => {}
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    closing.cancel();
+    connections.close();
+    if tokio::time::timeout(limits.stop_grace, connections.wait()).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "Requests are still running after the grace; they are cut off"
+        );
+        cut.cancel();
+        connections.wait().await;
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Answers are small and whole: waiting to fill a packet only makes them late.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "cannot turn TCP_NODELAY on");
+                }
+                return stream;
+            }
+            Err(error) if is_the_peers_fault(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection; trying again");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn is_the_peers_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Says that there is no room, and waits for the other side to have heard it.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(&no_room()).await?;
+    stream.shutdown().await?;
+    let mut unread = [0; 1_024];
+    while stream.read(&mut unread).await? > 0 {}
+    Ok(())
+}
+
+fn no_room() -> Bytes {
+    let problem = Problem::new(Code::TooManyConnections, "close some, or come back in a moment");
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    Bytes::from(head + &body)
+}
