@@ -130,7 +130,7 @@ impl Gate {
         if !self.hosts.allow(host_of(host)) {
             return Err(Refused::new(
                 Code::HostNotAllowed,
-                "without a token this server answers only to its own names; add the name to api.hosts or set a token",
+                "without a token this server answers only to its own names; add the name to server.allowed_hosts or set server.token",
             ));
         }
         let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };

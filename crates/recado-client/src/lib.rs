@@ -1,0 +1,35 @@
+//! Typed client of the HTTP API.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), recado_client::ClientError> {
+//! use recado_client::{Client, JobRequest, Payload};
+//!
+//! let recado = Client::new("http://127.0.0.1:7400", None)?;
+//! let data = Payload::trusted(r#"{"script":["ok"]}"#);
+//! let accepted = recado.enqueue(JobRequest::new("sandbox", "acme", data)).await?;
+//! println!("{} is {}", accepted.job_id, accepted.status);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every job gets its id here when the caller gives none. So a request whose answer was lost can be sent
+//! again without enqueueing twice, and is: connection errors are retried where that is safe.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`client`] | one method per call |
+//! | [`call`] | sending, retrying, reading the answer |
+//! | [`error`] | what can go wrong, by what to do next |
+//! | [`grouped`] | many callers, few requests |
+
+mod call;
+mod client;
+mod error;
+mod grouped;
+
+pub use client::Client;
+pub use error::ClientError;
+pub use grouped::{GroupLimits, GroupedEnqueuer};
+pub use recado_core::Payload;
+pub use recado_wire as wire;
+pub use recado_wire::jobs::JobRequest;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::io::Errno;
 
+use crate::schema::FILE_NAME;
+
 const LOCK_NAME: &str = "recado.lock";
 
 #[derive(Debug, thiserror::Error)]
@@ -103,14 +105,21 @@ impl RoomGuard {
         self.refusing = Some("the disk is full; free some space".to_owned());
     }
 
+    /// How long the log may grow while room is short, so that ending jobs does not eat up what was kept back.
+    pub fn log_max_bytes(&mut self) -> Option<u64> {
+        let share = self.reserve_bytes / 4;
+        self.refusing().is_some().then_some(share)
+    }
+
     fn look(&self) -> Option<String> {
+        // The log comes on top: folding it back may make the file grow by as much.
+        let kept = self.reserve_bytes.saturating_add(log_bytes(&self.dir));
         let free = free_bytes(&self.dir);
-        if let Some(free) = free.filter(|free| *free < self.reserve_bytes) {
+        if let Some(free) = free.filter(|free| *free < kept) {
             return Some(format!(
-                "{free} bytes are free on the disk of {}, and {} are kept back so that jobs already taken in can end; \
+                "{free} bytes are free on the disk of {}, and {kept} are kept back so that jobs already taken in can end; \
                  free some space or lower store.reserve",
                 self.dir.display(),
-                self.reserve_bytes
             ));
         }
         let held = self.held_bytes;
@@ -121,6 +130,14 @@ impl RoomGuard {
 
 /// The database and its log.
 pub fn used_bytes(dir: &Path) -> u64 {
-    let size = |name: &str| std::fs::metadata(dir.join(name)).map_or(0, |meta| meta.len());
-    size(crate::schema::FILE_NAME) + size(&format!("{}-wal", crate::schema::FILE_NAME))
+    size(&dir.join(FILE_NAME)) + log_bytes(dir)
+}
+
+/// The log of what is not in the database file yet.
+pub fn log_bytes(dir: &Path) -> u64 {
+    size(&dir.join(format!("{FILE_NAME}-wal")))
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |meta| meta.len())
 }

@@ -23,7 +23,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
-use crate::disk::{DirLock, RoomGuard};
+use crate::disk::{DirLock, RoomGuard, log_bytes};
 use crate::index::Index;
 use crate::load::load;
 
@@ -211,9 +211,9 @@ impl Writer {
     }
 
     fn fold_log(&self) {
-        let wal = self.dir.join(format!("{}-wal", crate::schema::FILE_NAME));
-        let size = std::fs::metadata(wal).map_or(0, |meta| meta.len());
-        if size >= WAL_MAX_BYTES {
+        let size = log_bytes(&self.dir);
+        let max = self.room.lock().log_max_bytes().map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
+        if size >= max {
             let folded = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             if let Err(error) = folded {
                 tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
@@ -300,5 +300,54 @@ impl Folder {
     fn end(self) {
         drop(self.wanted);
         let _ = self.thread.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer_in(dir: &std::path::Path) -> Writer {
+        let open = || {
+            let file = Connection::open(dir.join(crate::schema::FILE_NAME)).unwrap();
+            crate::schema::prepare(&file).unwrap();
+            file
+        };
+        Writer {
+            file: open(),
+            sync: Sync::Machine,
+            index: Arc::new(Mutex::new(Index::new())),
+            wakes: Arc::default(),
+            room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
+            dir: dir.to_owned(),
+            folder: Folder::start(open()).unwrap(),
+            lock: crate::disk::lock(dir).unwrap(),
+        }
+    }
+
+    /// Cutting the power is beyond a test; what SQLite was told to do about it is not.
+    #[test]
+    fn only_a_commit_of_leases_alone_goes_without_an_fsync() {
+        const NORMAL: i64 = 1;
+        const FULL: i64 = 2;
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = writer_in(dir.path());
+        let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
+        let record = || Request::Record(Vec::new(), oneshot::channel().0);
+        let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
+        let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
+        for (group, level) in [
+            (vec![enqueue()], FULL),
+            (vec![extend()], NORMAL),
+            (vec![extend(), settle(), extend()], FULL),
+            (vec![extend(), extend()], NORMAL),
+            (vec![record()], FULL),
+        ] {
+            let what = format!("{group:?}");
+            writer.transact(group, &mut Vec::new(), &mut Vec::new()).unwrap();
+            let synchronous: i64 = writer.file.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+            let journal: String = writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            assert_eq!((synchronous, journal.as_str()), (level, "wal"), "{what}");
+        }
     }
 }

@@ -293,7 +293,7 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    /// A list of strings. What is not a string in it is noted and left out.
+    /// A list of strings. What is not a string in it is noted, and its place kept.
     pub fn required_texts(&mut self, name: &str) -> Vec<String> {
         let Some(raw) = self.get(name) else {
             self.missing(name, "a list of strings");
@@ -310,6 +310,7 @@ impl<'a> Fields<'a, '_> {
                 Err(_) => {
                     let what = format!("is {}; write a string", kind_of(item.get()));
                     self.faults.within(name, |faults| faults.note(&index.to_string(), what));
+                    texts.push(String::new());
                 }
             }
         }

@@ -274,20 +274,18 @@ fn social_media(_: Environment) -> Policy {
     }
 }
 
-/// What to do about a route that nobody carries, in words.
+/// What to do about a route that nobody carries: words, an empty line, and the lines to write.
 pub fn missing(row: &BuiltIn, route: &str, environment: Environment) -> String {
     match row.kind {
-        Kind::Sandbox => {
-            format!(
-                "the sandbox is off in {environment}; to turn it on, write in recado.toml:\n\n[sandbox]\nenabled = true\n"
-            )
-        }
+        Kind::Sandbox => format!(
+            "the sandbox is off in {environment}; to turn it on, write in recado.toml:\n\n[sandbox]\nenabled = true"
+        ),
         kind if kind.needs_address() => {
-            format!("its provider has no address; write in recado.toml:\n\n{}", row.provider_lines)
+            format!("its provider has no address; write in recado.toml:\n\n{}", row.provider_lines.trim_end())
         }
         kind => format!(
             "transport \"{}\" is not in this build; the route works with transport \"worker\" (your own code \
-             delivers) or \"sandbox\" (nothing is sent). Write in recado.toml:\n\n[routes.{route}]\ntransport = \"worker\"\n",
+             delivers) or \"sandbox\" (nothing is sent). Write in recado.toml:\n\n[routes.{route}]\ntransport = \"worker\"",
             kind.as_str()
         ),
     }

@@ -19,7 +19,6 @@ mod rules;
 pub mod show;
 pub mod template;
 mod tree;
-pub mod units;
 pub mod variables;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,23 @@
 //! The binary's parts: configuration, wiring, server and command line.
 //!
 //! Only this crate names a concrete store and reads the environment, files and arguments.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`catalogue`] | the routes that exist without configuration, as data |
+//! | [`config`] | from files, variables and flags to what the engine needs |
+//! | [`serve`] | store, engine and API put together, run, and taken apart in order |
+//! | [`logging`] | one line for each event on standard output |
+//! | [`bench`] | what this build does on this machine |
+//! | [`cli`] | the commands |
+//! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
+//! | [`units`] | sizes and durations as people write and read them |
 
+pub mod bench;
 pub mod catalogue;
+pub mod cli;
 pub mod config;
+pub mod logging;
+pub mod screen;
+pub mod serve;
+pub mod units;

@@ -10,22 +10,22 @@ use std::sync::Arc;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
-use recado_core::{CompanyId, Lease, LeaseToken, Status, Timestamp};
+use recado_core::{AuditKind, CompanyId, JobId, Lease, LeaseToken, Status, Timestamp};
 
 use super::Home;
-use super::given::{Desk, T0};
-use super::snapshot::{Seen, Snapshot, walk_jobs};
+use super::given::{self, Desk, T0};
+use super::snapshot::{LIST_MAX, Seen, Snapshot, walk_jobs};
 use crate::reference::{Candidate, ReferenceStore, TURN_JOBS_MAX};
-use crate::{Claim, Claimed, JobFilter, JobView, Pick};
+use crate::{Claim, Claimed, DeadLetterFilter, JobFilter, JobView, PageRequest, Pick};
 
 mod steps;
 
 use steps::{Step, TokenChoice};
 
 /// Lives that are tried unless `PROPTEST_CASES` says otherwise.
-const CASES_DEFAULT: u32 = 96;
+const CASES_DEFAULT: u32 = 128;
 
-const STEPS_MAX: usize = 40;
+const STEPS_MAX: usize = 100;
 
 /// Whether the store is opened again in the middle of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,17 +125,18 @@ impl Pair {
                 assert_eq!(answers, model.extend(theirs, until).await.unwrap(), "{what}");
             }
             Step::Cancel(id) => {
-                let (id, audit) = steps::act(*id, recado_core::AuditKind::Cancelled, self.now);
+                let (id, audit) = steps::act(*id, AuditKind::Cancelled, self.now);
                 let answer = store.cancel(&id, audit.clone()).await.unwrap();
                 assert_eq!(answer, model.cancel(&id, audit).await.unwrap(), "{what}");
             }
             Step::Redrive(redrive) => {
-                let redrive = redrive.at(self.now);
+                let redrive = redrive.at(self.dead_letter(redrive.nth).await, self.now);
                 let answer = store.redrive(redrive.clone()).await.unwrap();
                 assert_eq!(answer, model.redrive(redrive).await.unwrap(), "{what}");
             }
-            Step::Discard(id) => {
-                let (id, audit) = steps::act(*id, recado_core::AuditKind::Discarded, self.now);
+            Step::Discard { nth } => {
+                let id = self.dead_letter(*nth).await;
+                let audit = given::act(id.as_str(), AuditKind::Discarded, self.now);
                 let answer = store.discard(&id, audit.clone()).await.unwrap();
                 assert_eq!(answer, model.discard(&id, audit).await.unwrap(), "{what}");
             }
@@ -144,7 +145,7 @@ impl Pair {
                 assert_eq!(answer, model.prune(retention.clone(), self.now).await.unwrap(), "{what}");
             }
             Step::Record(id) => {
-                let (_, audit) = steps::act(*id, recado_core::AuditKind::ClaimRetry, self.now);
+                let (_, audit) = steps::act(*id, AuditKind::ClaimRetry, self.now);
                 store.record(vec![audit.clone()]).await.unwrap();
                 model.record(vec![audit]).await.unwrap();
             }
@@ -162,6 +163,16 @@ impl Pair {
             }
         }
         (!among.is_empty()).then(|| among[choice.nth % among.len()])
+    }
+
+    /// One of the dead letters, or, when there are none, an id that is not one.
+    async fn dead_letter(&self, nth: usize) -> JobId {
+        let page = PageRequest { before: None, limit: LIST_MAX };
+        let entries = self.model_desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+        match entries.len() {
+            0 => given::id("job-0"),
+            count => entries[nth % count].job_id.clone(),
+        }
     }
 
     async fn claim(&mut self, claim: Claim, what: &str) {

@@ -20,16 +20,24 @@ pub async fn a_replay_has_a_fresh_budget_and_the_whole_history(home: &mut dyn Ho
     let lease = desk.only(T0).await;
     desk.done(&lease, Transition::Postpone { until: T0 }, T0).await;
     let lease = desk.only(T0).await;
-    desk.done(&lease, bury(&lease, Some("550"), "no such mailbox", T0), T0).await;
+    desk.done(&lease, retry_at(&lease, T0, T0), T0).await;
+    let lease = desk.only(T0).await;
+    let mut burial = bury(&lease, Some("POISON"), "whoever delivered it vanished", T0);
+    if let Transition::Bury(burial) = &mut burial {
+        burial.attempt = Some(attempt(lease.attempt, AttemptResult::Lost, T0));
+    }
+    desk.done(&lease, burial, T0).await;
+    let spent = desk.view("a", T0).await.job.progress;
+    assert_eq!((spent.attempts_spent, spent.crashes), (1, 1), "there is something to forget");
 
     let now = T0.plus(HOUR);
     assert_eq!(desk.redrive("a", None, now).await, Redriven::Done);
     let seen = Seen::from(desk.view("a", now).await);
-    let progress = Progress { attempts_started: 2, attempts_spent: 0, crashes: 0, deferrals: 1, replays: 1 };
-    assert_eq!((seen.progress, seen.attempts.len()), (progress, 2));
+    let progress = Progress { attempts_started: 3, attempts_spent: 0, crashes: 0, deferrals: 1, replays: 1 };
+    assert_eq!((seen.progress, seen.attempts.len()), (progress, 3));
     assert_eq!((seen.status, seen.due_at, seen.expires_at), (Status::Queued, now, now.plus(DAY)));
     let lease = desk.only(now).await;
-    assert_eq!((lease.attempt, lease.job.attempts.len()), (3, 2), "numbers go on");
+    assert_eq!((lease.attempt, lease.job.attempts.len()), (4, 3), "numbers go on");
     assert_eq!(lease.job.data, job("a").data, "the original data");
     let tail = [AuditKind::Buried, AuditKind::Replayed];
     assert!(desk.audit_kinds("a").await.ends_with(&tail), "who replayed it is on record");

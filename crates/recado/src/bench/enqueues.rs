@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use recado_api::{ApiOptions, ApiState, ServeLimits};
+use recado_client::{Client, GroupLimits, GroupedEnqueuer, JobRequest};
+use recado_core::Payload;
 use recado_engine::{Carrier, Engine};
 
 use super::load::drive;
@@ -22,13 +25,8 @@ async fn serve(options: &Options, name: &str) -> Result<(SocketAddr, Engine, tok
     let engine = scene.engine([route(ROUTE, Carrier::Workers)?]);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let router = recado_api::router(recado_api::ApiState::new(engine.clone()));
-    let server = tokio::spawn(async move {
-        let never = std::future::pending::<()>();
-        if let Err(error) = recado_api::serve(listener, router, recado_api::Limits::default(), never).await {
-            tracing::error!(%error, "the bench's server failed");
-        }
-    });
+    let router = recado_api::router(ApiState::new(engine.clone(), ApiOptions::default()));
+    let server = tokio::spawn(recado_api::serve(listener, router, ServeLimits::default(), std::future::pending()));
     Ok((address, engine, server))
 }
 
@@ -71,8 +69,8 @@ pub async fn batch(options: &Options, report: &mut Report) -> Result<(), Failed>
 
 pub async fn coalesced(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let (address, engine, server) = serve(options, "coalesced").await?;
-    let client = recado_client::Client::new(&format!("http://{address}"), None)?;
-    let enqueuer = std::sync::Arc::new(recado_client::Enqueuer::new(client));
+    let client = Client::new(&format!("http://{address}"), None)?;
+    let enqueuer = GroupedEnqueuer::start(client, GroupLimits::default());
     let time = options.seconds(6.0);
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
@@ -82,8 +80,7 @@ pub async fn coalesced(options: &Options, report: &mut Report) -> Result<(), Fai
                 let mut latencies = Vec::new();
                 while started.elapsed() < time {
                     let asked = Instant::now();
-                    let job = recado_wire::jobs::NewJob::new(ROUTE, "acme", serde_json::value::RawValue::from_string(payload())?);
-                    enqueuer.enqueue(job).await?;
+                    enqueuer.enqueue(JobRequest::new(ROUTE, "acme", Payload::trusted(payload()))).await?;
                     latencies.push(asked.elapsed());
                 }
                 Ok::<_, Failed>(latencies)

@@ -80,6 +80,7 @@ pub async fn bare_axum(options: &Options, report: &mut Report) -> Result<(), Fai
     })
     .await??;
     server.abort();
-    report.add(BARE_AXUM, driven.per_second(), "/s").latency_ms = super::report::Percentiles::of(driven.latencies);
+    let rate = driven.per_second();
+    report.add(BARE_AXUM, rate, "/s").latency_ms = super::report::Percentiles::of(driven.latencies);
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::screen::{Field, Screen};
+
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -68,26 +70,26 @@ impl Report {
         figure
     }
 
-    pub fn table(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header(["measured", "value", "beside", "p50 ms", "p95 ms", "p99 ms", "max ms"]);
-        for figure in &self.figures {
-            let beside = figure.beside.as_ref().map_or_else(String::new, |beside| format!("{:.2} × {}", beside.ratio, beside.limit));
-            let latency = |pick: fn(&Percentiles) -> f64| {
-                figure.latency_ms.as_ref().map_or_else(String::new, |latency| format!("{:.2}", pick(latency)))
-            };
-            table.add_row([
-                figure.name.to_owned(),
-                format!("{} {}", grouped(figure.value), figure.unit),
-                beside,
-                latency(|latency| latency.p50),
-                latency(|latency| latency.p95),
-                latency(|latency| latency.p99),
-                latency(|latency| latency.max),
-            ]);
+    pub fn show(&self, screen: &mut Screen) -> std::io::Result<()> {
+        let heads = ["measured", "value", "beside", "p50 ms", "p95 ms", "p99 ms", "max ms"];
+        screen.table(&heads, self.figures.iter().map(Figure::row).collect())
+    }
+}
+
+impl Figure {
+    fn row(&self) -> Vec<Field> {
+        let beside = self.beside.as_ref().map(|beside| format!("{:.2} × {}", beside.ratio, beside.limit));
+        let mut row = vec![
+            Field::from(self.name),
+            Field::from(format!("{} {}", grouped(self.value), self.unit)),
+            Field::from(beside.unwrap_or_default()),
+        ];
+        let latency = self.latency_ms.map(|latency| [latency.p50, latency.p95, latency.p99, latency.max]);
+        match latency {
+            Some(latency) => row.extend(latency.map(|ms| Field::from(format!("{ms:.2}")))),
+            None => row.extend([""; 4].map(Field::from)),
         }
-        table.to_string()
+        row
     }
 }
 

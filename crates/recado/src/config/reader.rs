@@ -13,7 +13,7 @@ use recado_core::time::{parse_duration, show_duration};
 
 use super::fault::{At, Fault, Place, suggestion};
 use super::tree::{Entry, Node, Table, Text, Value};
-use super::units::{parse_size, show_size};
+use crate::units::{parse_size, show_size};
 
 pub type FaultList = RefCell<Vec<Fault>>;
 

@@ -17,7 +17,7 @@ use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
 pub const DATA_DIR_DEFAULT: &str = "./recado-data";
-const MAX_BODY_DEFAULT_BYTES: u64 = 4 << 20;
+const MAX_BODY_DEFAULT_BYTES: u64 = 1 << 20;
 const RESERVE_DEFAULT_BYTES: u64 = 64 << 20;
 const LEASE_DEFAULT: Duration = Duration::from_secs(15);
 const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
@@ -40,12 +40,10 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     let listen = listen(raw.listen.as_ref(), raw.token.is_some(), faults);
     let allowed_hosts = raw.allowed_hosts.map(|hosts| hosts.value).unwrap_or_default();
     for host in &allowed_hosts {
-        if host.value.is_empty() || host.value.contains(['/', '@', ' ']) {
-            fault(
-                host.fault(
-                    "write a host's name, such as \"recado.example.com\" or \"recado.example.com:8443\"",
-                ),
-            );
+        let v6 = host.value.starts_with('[') && host.value.ends_with(']');
+        if host.value.is_empty() || host.value.contains(['/', '@', ' ']) || (host.value.contains(':') && !v6)
+        {
+            fault(host.fault("write a host's name without a port, such as \"recado.example.com\""));
         }
     }
     let engine = EngineTimes {

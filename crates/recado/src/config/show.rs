@@ -13,9 +13,9 @@ use recado_core::{Backoff, CapApplies, Policy};
 use recado_engine::Carrier;
 
 use super::template::comment;
-use super::units::show_size;
 use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
 use crate::catalogue::{CONCURRENCY_DEFAULT, Environment, ROUTES};
+use crate::units::show_size;
 
 /// What the page is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

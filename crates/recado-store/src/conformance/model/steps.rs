@@ -12,12 +12,14 @@ use super::Restarts;
 use crate::conformance::given::{self, attempt, company, failure, id, job, payload, priority, route};
 use crate::{Claim, Pick, Redrive, Retention, Settlement};
 
-const IDS: u8 = 10;
+const IDS: u8 = 12;
 const COMPANIES: u8 = 3;
-const ROUTES: u8 = 2;
+
+/// One is busier than the other.
+const ROUTES: [u8; 4] = [0, 0, 0, 1];
 
 /// From "at once" to "after everything".
-const DELAYS_MS: [u64; 5] = [0, 1, 10, 1_000, 3_600_000];
+const DELAYS_MS: [u64; 6] = [0, 0, 1, 10, 1_000, 3_600_000];
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -26,8 +28,10 @@ pub enum Step {
     Settle(Vec<(TokenChoice, Ending)>),
     Extend { choices: Vec<TokenChoice>, by_ms: u64 },
     Cancel(u8),
+    /// This entry of those that are there, if any are.
     Redrive(RedriveStep),
-    Discard(u8),
+    /// Likewise.
+    Discard { nth: usize },
     Prune(Retention),
     Record(u8),
     Wait { ms: u64 },
@@ -92,15 +96,15 @@ impl ClaimStep {
 
 #[derive(Clone, Debug)]
 pub struct RedriveStep {
-    id: u8,
+    pub nth: usize,
     corrected: bool,
     due_ms: u64,
     ttl_ms: u64,
 }
 
 impl RedriveStep {
-    pub fn at(&self, now: Timestamp) -> Redrive {
-        let (id, audit) = act(self.id, AuditKind::Replayed, now);
+    pub fn at(&self, id: JobId, now: Timestamp) -> Redrive {
+        let audit = given::act(id.as_str(), AuditKind::Replayed, now);
         Redrive {
             id,
             data: self.corrected.then(|| payload(r#"{"corrected":true}"#)),
@@ -116,7 +120,7 @@ pub enum Ending {
     Deliver { answer: bool },
     Retry { in_ms: u64 },
     Postpone { in_ms: u64 },
-    Bury { code: Option<&'static str>, tried: bool, ttl_ms: u64 },
+    Bury { code: Option<&'static str>, tried: Option<AttemptResult>, ttl_ms: u64 },
     Release { in_ms: u64, lost: bool },
 }
 
@@ -131,10 +135,10 @@ impl Ending {
                 Transition::RetryAt { at: after(now, in_ms), attempt: tried(AttemptResult::Failed) }
             }
             Ending::Postpone { in_ms } => Transition::Postpone { until: after(now, in_ms) },
-            Ending::Bury { code, tried: was_tried, ttl_ms } => Transition::Bury(Burial {
-                cause: if was_tried { Cause::Exhausted } else { Cause::Expired },
+            Ending::Bury { code, tried: result, ttl_ms } => Transition::Bury(Burial {
+                cause: if result.is_some() { Cause::Exhausted } else { Cause::Expired },
                 failure: failure(code, "it failed"),
-                attempt: was_tried.then(|| tried(AttemptResult::Uncertain)),
+                attempt: result.map(tried),
                 at: now,
                 ttl: Duration::from_millis(ttl_ms),
             }),
@@ -167,7 +171,7 @@ fn delay() -> impl Strategy<Value = u64> {
 
 fn new() -> impl Strategy<Value = New> {
     let body = prop::bool::weighted(0.1);
-    (0..IDS, 0..COMPANIES, 0..ROUTES, body, select(vec![1_u8, 5, 9]), delay(), select(vec![5_u64, 1_000, 86_400_000]))
+    (0..IDS, 0..COMPANIES, select(&ROUTES[..]), body, select(vec![1_u8, 5, 9]), delay(), select(vec![5_u64, 1_000, 86_400_000]))
         .prop_map(|(id, company, route, other_body, priority, due_ms, ttl_ms)| New {
             id,
             company,
@@ -181,26 +185,27 @@ fn new() -> impl Strategy<Value = New> {
 
 fn claim() -> impl Strategy<Value = ClaimStep> {
     let pick = prop_oneof![
-        4 => (0..ROUTES).prop_map(|n| Pick::Ready(route(&format!("route-{n}")))),
+        4 => select(&ROUTES[..]).prop_map(|n| Pick::Ready(route(&format!("route-{n}")))),
         1 => Just(Pick::Overdue),
         2 => Just(Pick::Orphaned),
     ];
     let lease_ms = select(vec![1_u64, 10, 1_000, 3_600_000]);
-    (pick, 0..7_usize, lease_ms, any::<bool>())
+    (pick, 0..9_usize, lease_ms, any::<bool>())
         .prop_map(|(pick, max, lease_ms, outlives_process)| ClaimStep { pick, max, lease_ms, outlives_process })
 }
 
 fn token() -> impl Strategy<Value = TokenChoice> {
-    (0..32_usize, prop::bool::weighted(0.15)).prop_map(|(nth, any)| TokenChoice { nth, any })
+    (0..32_usize, prop::bool::weighted(0.3)).prop_map(|(nth, any)| TokenChoice { nth, any })
 }
 
 fn ending() -> impl Strategy<Value = Ending> {
     let code = select(vec![None, Some("550"), Some("421")]);
+    let result = select(vec![None, Some(AttemptResult::Uncertain), Some(AttemptResult::Lost)]);
     prop_oneof![
         3 => any::<bool>().prop_map(|answer| Ending::Deliver { answer }),
         2 => delay().prop_map(|in_ms| Ending::Retry { in_ms }),
         1 => delay().prop_map(|in_ms| Ending::Postpone { in_ms }),
-        4 => (code, any::<bool>(), select(vec![20_u64, 604_800_000]))
+        4 => (code, result, select(vec![20_u64, 604_800_000]))
             .prop_map(|(code, tried, ttl_ms)| Ending::Bury { code, tried, ttl_ms }),
         2 => (delay(), any::<bool>()).prop_map(|(in_ms, lost)| Ending::Release { in_ms, lost }),
     ]
@@ -212,17 +217,17 @@ fn retention() -> impl Strategy<Value = Retention> {
 }
 
 pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {
-    let redrive = (0..IDS, any::<bool>(), delay(), select(vec![5_u64, 86_400_000]))
-        .prop_map(|(id, corrected, due_ms, ttl_ms)| RedriveStep { id, corrected, due_ms, ttl_ms });
+    let redrive = (0..8_usize, any::<bool>(), delay(), select(vec![5_u64, 86_400_000]))
+        .prop_map(|(nth, corrected, due_ms, ttl_ms)| RedriveStep { nth, corrected, due_ms, ttl_ms });
     let wait = select(vec![1_u64, 10, 1_000, 3_600_000]);
     let usual = prop_oneof![
-        6 => prop::collection::vec(new(), 1..6).prop_map(Step::Enqueue),
-        7 => claim().prop_map(Step::Claim),
-        7 => prop::collection::vec((token(), ending()), 1..4).prop_map(Step::Settle),
+        6 => prop::collection::vec(new(), 1..10).prop_map(Step::Enqueue),
+        8 => claim().prop_map(Step::Claim),
+        8 => prop::collection::vec((token(), ending()), 1..5).prop_map(Step::Settle),
         1 => (prop::collection::vec(token(), 1..4), delay()).prop_map(|(choices, by_ms)| Step::Extend { choices, by_ms }),
         2 => (0..IDS).prop_map(Step::Cancel),
         4 => redrive.prop_map(Step::Redrive),
-        1 => (0..IDS).prop_map(Step::Discard),
+        1 => (0..8_usize).prop_map(|nth| Step::Discard { nth }),
         2 => retention().prop_map(Step::Prune),
         1 => (0..IDS).prop_map(Step::Record),
         3 => wait.prop_map(|ms| Step::Wait { ms }),

@@ -1,4 +1,6 @@
-//! Sizes as people write them.
+//! Sizes and durations as people write and read them.
+
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a size; write a number and a unit, such as \"512KiB\", \"64MiB\" or \"10GB\"")]
@@ -43,6 +45,26 @@ pub fn about_size(bytes: u64) -> String {
     }
 }
 
+/// A duration for reading, to two parts: `750ms`, `1.25s`, `6m 15s`, `1h 20m`.
+pub fn about_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let parts = |big: u128, unit: &str, small: u128, small_unit: &str| match small {
+        0 => format!("{big}{unit}"),
+        _ => format!("{big}{unit} {small}{small_unit}"),
+    };
+    match millis {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{millis}ms"),
+        1_000..60_000 => {
+            let seconds = format!("{:.2}", millis as f64 / 1e3);
+            format!("{}s", seconds.trim_end_matches('0').trim_end_matches('.'))
+        }
+        60_000..3_600_000 => parts(millis / 60_000, "m", millis % 60_000 / 1_000, "s"),
+        3_600_000..86_400_000 => parts(millis / 3_600_000, "h", millis % 3_600_000 / 60_000, "m"),
+        _ => parts(millis / 86_400_000, "d", millis % 86_400_000 / 3_600_000, "h"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +82,12 @@ mod tests {
         for text in ["64MiB", "1GiB", "1500B", "3KB", "9TB", "0B"] {
             assert_eq!(show_size(parse_size(text).unwrap()), text);
         }
+    }
+
+    #[test]
+    fn durations_read_in_two_parts() {
+        let of = |millis| about_duration(Duration::from_millis(millis));
+        let texts = [0, 20, 750, 1_000, 1_250, 60_000, 375_000, 4_800_000, 90_000_000].map(of);
+        assert_eq!(texts, ["0s", "20ms", "750ms", "1s", "1.25s", "1m", "6m 15s", "1h 20m", "1d 1h"]);
     }
 }

@@ -1,0 +1,157 @@
+//! What is documented is there, and what is there is documented.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use recado_wire::Code;
+use serde_json::Value;
+
+use crate::given::{Answer, Server};
+
+/// The contract's calls that exist so far.
+const CONTRACT: [(&str, &str); 19] = [
+    ("POST", "/v1/jobs"),
+    ("GET", "/v1/jobs"),
+    ("POST", "/v1/jobs/batch"),
+    ("GET", "/v1/jobs/{jobId}"),
+    ("DELETE", "/v1/jobs/{jobId}"),
+    ("GET", "/v1/jobs/{jobId}/audit"),
+    ("POST", "/v1/leases"),
+    ("POST", "/v1/leases/settle"),
+    ("POST", "/v1/leases/{leaseToken}/succeed"),
+    ("POST", "/v1/leases/{leaseToken}/fail"),
+    ("POST", "/v1/leases/{leaseToken}/extend"),
+    ("POST", "/v1/decisions"),
+    ("GET", "/v1/dlq"),
+    ("GET", "/v1/dlq/stats"),
+    ("GET", "/v1/dlq/{jobId}"),
+    ("POST", "/v1/dlq/{jobId}/replay"),
+    ("POST", "/v1/dlq/{jobId}/discard"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+];
+
+fn methods_by_path(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let paths = document["paths"].as_object().unwrap();
+    let methods =
+        |path: &Value| path.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect();
+    paths.iter().map(|(path, described)| (path.clone(), methods(described))).collect()
+}
+
+#[tokio::test]
+async fn the_document_lists_every_call_of_the_contract() {
+    let server = Server::plain().await;
+    let answer = server.get("/openapi.json").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, "application/json"));
+    let documented = methods_by_path(&answer.body);
+    for (method, path) in CONTRACT {
+        assert!(documented.get(path).is_some_and(|methods| methods.contains(method)), "{method} {path}");
+    }
+    assert!(answer.body["openapi"].as_str().unwrap().starts_with("3."));
+}
+
+#[tokio::test]
+async fn every_path_of_the_document_takes_exactly_the_methods_it_lists() {
+    let server = Server::plain().await;
+    let documented = methods_by_path(&server.get("/openapi.json").await.body);
+    for (path, mut methods) in documented {
+        if methods.contains("GET") {
+            methods.insert("HEAD".to_owned());
+        }
+        let url = server.url(&path.replace("{jobId}", "x").replace("{leaseToken}", "x"));
+        let answer = Answer::of(server.http.request(reqwest::Method::TRACE, url).send().await.unwrap()).await;
+        answer.is_problem(405, "method_not_allowed");
+        let allowed: BTreeSet<String> = answer.header("allow").split(',').map(str::to_owned).collect();
+        assert_eq!(allowed, methods, "{path}");
+    }
+}
+
+#[test]
+fn routes_are_only_added_with_their_description() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut described = 0;
+    for file in std::fs::read_dir(source).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for undescribed in [".route(", ".route_service(", ".nest_service(", ".nest("] {
+            assert!(!text.contains(undescribed), "a route without a description: {undescribed}");
+        }
+        described += text.matches(".routes(routes!(").count();
+    }
+    assert!(described > 10, "routes are added in another way now: amend this test");
+}
+
+#[tokio::test]
+async fn every_route_has_words_and_every_reference_leads_somewhere() {
+    let server = Server::plain().await;
+    let document = server.get("/openapi.json").await.body;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, call) in methods.as_object().unwrap() {
+            let words = call["summary"].as_str().unwrap_or_default();
+            assert!(!words.is_empty(), "{method} {path} has no summary");
+            assert!(!call["responses"].as_object().unwrap().is_empty(), "{method} {path} has no responses");
+        }
+    }
+    let text = document.to_string();
+    let mut references = BTreeSet::new();
+    for part in text.split("\"$ref\":\"").skip(1) {
+        references.insert(part.split('"').next().unwrap().to_owned());
+    }
+    assert!(references.len() > 10, "{references:?}");
+    for reference in references {
+        let pointer = reference.trim_start_matches('#');
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+}
+
+#[tokio::test]
+async fn a_status_in_the_document_is_one_of_the_contracts() {
+    let server = Server::plain().await;
+    let document = server.get("/openapi.json").await.body;
+    let statuses = document["components"]["schemas"]["JobAccepted"]["properties"]["status"]["enum"].clone();
+    let expected = [
+        "scheduled",
+        "queued",
+        "delivering",
+        "retrying",
+        "parked",
+        "sent",
+        "failed",
+        "cancelled",
+        "discarded",
+    ];
+    assert_eq!(statuses, serde_json::json!(expected));
+    let codes =
+        document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap().len();
+    assert_eq!(codes, Code::ALL.len());
+}
+
+#[test]
+fn every_error_code_has_its_page_and_every_page_its_code() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+    let mut found = BTreeSet::new();
+    for page in std::fs::read_dir(&pages).unwrap() {
+        let page = page.unwrap().path();
+        let name = page.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&page).unwrap();
+        if name == "README" {
+            continue;
+        }
+        let code = Code::parse(&name).unwrap_or_else(|| panic!("{name}.md is about no code"));
+        assert!(text.starts_with(&format!("# {name}")), "{name}.md has another title");
+        assert!(text.contains(&code.status().to_string()), "{name}.md does not name its status");
+        assert!(text.contains("## What to do"), "{name}.md does not say what to do");
+        found.insert(name);
+    }
+    let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
+    assert_eq!(found, codes);
+}
+
+#[tokio::test]
+async fn the_front_page_shows_the_way() {
+    let server = Server::plain().await;
+    let page = server.http.get(server.url("/")).send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    assert!(page.text().await.unwrap().contains("/openapi.json"));
+    let health = server.get("/healthz").await;
+    assert_eq!((health.status, health.body["status"].as_str()), (200, Some("alive")));
+}

@@ -1,0 +1,296 @@
+//! The scene: a real server on a free port, a real engine, and a store of either kind.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, serve};
+use recado_client::Client;
+use recado_core::decide::Terms;
+use recado_core::{Jitter, Policy, RouteName, rules};
+use recado_engine::{Carrier, Chance, Engine, Route, Routes, Settings, SystemClock};
+use recado_store::reference::ReferenceStore;
+use recado_store::{Retention, Store};
+use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use recado_transport::Sandbox;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Longest wait for something that should be there in a moment.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn terms(policy: Policy) -> Terms {
+    Terms { policy, dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60), crashes_max: 3 }
+}
+
+fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route {
+    Route {
+        name: RouteName::new(name).unwrap(),
+        carrier,
+        provider: name.into(),
+        classifier: rules::named(rule_set).unwrap(),
+        terms: terms(policy),
+        timeout: Duration::from_secs(5),
+        concurrency: 16,
+    }
+}
+
+/// Seed 003's policy.
+pub fn seed_003() -> Policy {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
+    Policy {
+        jitter: Jitter::Symmetric(0.20),
+        floor: Some(minutes(5)),
+        ceiling: Some(minutes(240)),
+        ..Policy::exponential(minutes(5), minutes(240), 6)
+    }
+}
+
+/// `sandbox` and `patient` deliver here (the second waits an hour before a retry), `work` and `tiss-claims`
+/// belong to workers, `email` is not configured.
+fn routes() -> Routes {
+    let sandbox = || Carrier::Transport(Arc::new(Sandbox));
+    Routes::new([
+        route("sandbox", sandbox(), "general", Policy::exponential(ms(20), ms(20), 3)),
+        route(
+            "patient",
+            sandbox(),
+            "general",
+            Policy::exponential(Duration::from_secs(3_600), Duration::from_secs(3_600), 3),
+        ),
+        route("work", Carrier::Workers, "general", Policy::exponential(ms(20), ms(20), 3)),
+        route("tiss-claims", Carrier::Workers, "tiss", seed_003()),
+        route(
+            "email",
+            Carrier::Missing("give it a provider".to_owned()),
+            "smtp",
+            Policy::exponential(ms(20), ms(20), 3),
+        ),
+    ])
+}
+
+fn settings() -> Settings {
+    Settings {
+        node: "test-node".into(),
+        lease: Duration::from_secs(30),
+        stop_grace: Duration::from_secs(5),
+        retention: Retention { ended_max_age: Duration::from_secs(3_600), ended_max_count: 100_000 },
+        job_ttl: Duration::from_secs(24 * 60 * 60),
+        dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
+        crashes_max: 3,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Memory,
+    Embedded,
+}
+
+/// How a server differs from the usual one.
+#[derive(Debug)]
+pub struct Setup {
+    pub kind: Kind,
+    pub token: Option<&'static str>,
+    pub limits: ApiLimits,
+    pub serve: ServeLimits,
+    pub store_max_bytes: Option<u64>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let serve = ServeLimits { stop_grace: Duration::from_secs(5), ..ServeLimits::default() };
+        Setup { kind: Kind::Memory, token: None, limits: ApiLimits::default(), serve, store_max_bytes: None }
+    }
+}
+
+#[derive(Debug)]
+pub struct Server {
+    pub address: SocketAddr,
+    pub engine: Engine,
+    pub closing: CancellationToken,
+    pub http: reqwest::Client,
+    serving: JoinHandle<()>,
+    pub dir: TempDir,
+}
+
+impl Server {
+    pub async fn start(setup: Setup) -> Server {
+        let dir = TempDir::new().unwrap();
+        let store: Arc<dyn Store> = match setup.kind {
+            Kind::Memory => Arc::new(ReferenceStore::default()),
+            Kind::Embedded => {
+                let options =
+                    EmbeddedOptions { max_bytes: setup.store_max_bytes, ..EmbeddedOptions::at(dir.path()) };
+                Arc::new(EmbeddedStore::open(&options).unwrap())
+            }
+        };
+        let engine = Engine::start(store, routes(), settings(), Arc::new(SystemClock), Chance::seeded(7));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let closing = CancellationToken::new();
+        let options = ApiOptions {
+            token: setup.token.map(|token| recado_api::Token::new(token).unwrap()),
+            hosts: Hosts::at(address, &["recado.test".to_owned()]),
+            limits: setup.limits,
+            closing: closing.clone(),
+        };
+        let router = router(ApiState::new(engine.clone(), options));
+        let serving = tokio::spawn(serve(listener, router, setup.serve, closing.clone().cancelled_owned()));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Server { address, engine, closing, http, serving, dir }
+    }
+
+    pub async fn plain() -> Server {
+        Server::start(Setup::default()).await
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.url(""), None).unwrap()
+    }
+
+    /// Lets the server go, as the binary does: the door first, then the engine.
+    pub async fn stop(self) {
+        self.closing.cancel();
+        self.serving.await.unwrap();
+        self.engine.stop().await.unwrap();
+    }
+
+    /// Waits for the server to have let go of every connection.
+    pub async fn served(&mut self) {
+        tokio::time::timeout(PATIENCE, &mut self.serving).await.expect("the server does not stop").unwrap();
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.http.get(self.url(path)).send().await.unwrap()).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        Answer::of(self.http.delete(self.url(path)).send().await.unwrap()).await
+    }
+
+    /// Posts JSON, well formed or not.
+    pub async fn post(&self, path: &str, json: impl Into<reqwest::Body>) -> Answer {
+        self.post_as(path, "application/json", json).await
+    }
+
+    pub async fn post_as(&self, path: &str, kind: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let request = self.http.post(self.url(path)).header("content-type", kind).body(body);
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// Enqueues a job that has to be taken.
+    pub async fn enqueue(&self, job: Value) -> String {
+        let answer = self.post("/v1/jobs", job.to_string()).await;
+        assert_eq!(answer.status, 202, "{}", answer.body);
+        answer.body["jobId"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until a job has this status, and shows it.
+    pub async fn until(&self, job_id: &str, status: &str) -> Value {
+        let started = Instant::now();
+        loop {
+            let answer = self.get(&format!("/v1/jobs/{job_id}")).await;
+            if answer.body["status"] == status {
+                return answer.body;
+            }
+            assert!(started.elapsed() < PATIENCE, "{job_id} is not {status}: {}", answer.body);
+            tokio::time::sleep(ms(5)).await;
+        }
+    }
+
+    /// A connection to speak on by hand.
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends bytes as they are and reads until the other side closes.
+    pub async fn raw(&self, request: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(request).await.unwrap();
+        read_to_end(&mut stream).await
+    }
+}
+
+/// What arrives until the other side closes.
+pub async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
+    let _ = read.expect("the connection is still open");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Runs a test on both stores.
+pub async fn on_each_store(test: impl AsyncFn(&Server)) {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        eprintln!("on {kind:?}");
+        let server = Server::start(Setup { kind, ..Setup::default() }).await;
+        test(&server).await;
+        server.stop().await;
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    pub async fn of(response: reqwest::Response) -> Answer {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Answer { status, headers, body }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Asserts that this is a problem of that kind and nothing else.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str) -> &Self {
+        assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{}", self.body);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(self.body["status"], status);
+        assert_eq!(self.body["type"], format!("urn:recado:error:{code}"));
+        for words in ["title", "detail"] {
+            assert!(!self.body[words].as_str().unwrap().is_empty(), "no {words}: {}", self.body);
+        }
+        self
+    }
+
+    /// Asserts that exactly these places are at fault.
+    #[track_caller]
+    pub fn faults_at(&self, pointers: &[&str]) -> &Self {
+        self.is_problem(422, "validation_failed");
+        assert_eq!(self.pointers(), pointers, "{}", self.body);
+        self
+    }
+
+    pub fn pointers(&self) -> Vec<&str> {
+        let faults = self.body["errors"].as_array().unwrap();
+        faults.iter().map(|fault| fault["pointer"].as_str().unwrap()).collect()
+    }
+
+    /// What is said about a place.
+    pub fn fault(&self, pointer: &str) -> &str {
+        let faults = self.body["errors"].as_array().unwrap();
+        let fault = faults.iter().find(|fault| fault["pointer"] == pointer);
+        fault.unwrap_or_else(|| panic!("no fault at {pointer}: {}", self.body))["message"].as_str().unwrap()
+    }
+}

@@ -1,0 +1,20 @@
+//! The API over real connections, on both stores that need no other process. Test names begin with the
+//! requirement's id where there is one.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
+
+mod abuse;
+mod batch;
+mod client;
+mod decisions;
+mod dlq;
+mod documents;
+mod enqueue;
+mod faults;
+mod gate;
+mod given;
+mod grouped;
+mod leases;
+mod limits;
+mod look;
+mod stopping;

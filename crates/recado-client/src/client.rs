@@ -1,0 +1,251 @@
+//! One method per call.
+
+use std::time::Duration;
+
+use recado_core::Payload;
+use recado_wire::audit::AuditTrail;
+use recado_wire::decisions::{Decision, DecisionRequest};
+use recado_wire::dlq::{
+    DeadLetter, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DiscardRequest,
+    Discarded, ReplayRequest, ReplayStarted,
+};
+use recado_wire::health::{Health, Readiness};
+use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
+use recado_wire::leases::{
+    ExtendRequest, FailRequest, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
+    SettleRequest, SucceedRequest,
+};
+use recado_wire::{ACTOR_HEADER, NDJSON};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Method, Url};
+use serde::de::DeserializeOwned;
+
+use crate::call::{Answer, Call, Repeat, send};
+use crate::error::ClientError;
+
+/// How long a call may take, unless said otherwise. A long poll gets its wait on top.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Speaks to one server. Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+impl Client {
+    pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, ClientError> {
+        let base: Url = base_url.parse().map_err(|error| {
+            ClientError::Setup(format!(
+                "`{base_url}` is not a URL ({error}); write one such as http://127.0.0.1:7400"
+            ))
+        })?;
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(ClientError::Setup(format!(
+                "`{base_url}` is not http or https; write one such as http://127.0.0.1:7400"
+            )));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, secret(token)?);
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            // Below the server's own idle time, so that it does not hang up on a request on its way.
+            .pool_idle_timeout(Duration::from_secs(60))
+            .redirect(reqwest::redirect::Policy::none())
+            // Libraries do not read the environment; whoever needs a proxy names it as the server.
+            .no_proxy()
+            .build()
+            .map_err(|error| ClientError::Setup(format!("cannot set up TLS: {error}")))?;
+        Ok(Client { http, base, headers, timeout: TIMEOUT_DEFAULT })
+    }
+
+    /// Names who acts, for the audit trail.
+    pub fn with_actor(mut self, actor: &str) -> Result<Self, ClientError> {
+        let value = HeaderValue::from_bytes(actor.as_bytes())
+            .map_err(|_| ClientError::Setup("an actor's name fits on one line".to_owned()))?;
+        self.headers.insert(ACTOR_HEADER, value);
+        Ok(self)
+    }
+
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Enqueues one job. Makes its id when there is none.
+    pub async fn enqueue(&self, mut job: JobRequest) -> Result<JobAccepted, ClientError> {
+        give_id(&mut job);
+        self.answer(self.post(&["v1", "jobs"], Repeat::Safe).json(&job)?).await
+    }
+
+    /// Enqueues many jobs, each on its own merits; answers in order.
+    pub async fn enqueue_batch(
+        &self,
+        jobs: impl IntoIterator<Item = JobRequest>,
+    ) -> Result<BatchAnswer, ClientError> {
+        let mut lines = Vec::new();
+        for mut job in jobs {
+            give_id(&mut job);
+            lines.extend(line_of(&job)?);
+        }
+        self.enqueue_lines(lines).await
+    }
+
+    pub(crate) async fn enqueue_lines(&self, lines: Vec<u8>) -> Result<BatchAnswer, ClientError> {
+        let mut call = self.post(&["v1", "jobs", "batch"], Repeat::Safe);
+        call.body = Some((NDJSON, lines.into()));
+        self.answer(call).await
+    }
+
+    pub async fn job(&self, job_id: &str) -> Result<JobView, ClientError> {
+        self.answer(self.get(&["v1", "jobs", job_id])).await
+    }
+
+    pub async fn jobs(&self, query: &JobQuery) -> Result<JobList, ClientError> {
+        self.answer(self.get(&["v1", "jobs"]).query(&self.http, query)?).await
+    }
+
+    /// Cancels a job that has not been sent.
+    pub async fn cancel(&self, job_id: &str) -> Result<JobCancelled, ClientError> {
+        self.answer(self.call(Method::DELETE, &["v1", "jobs", job_id], Repeat::Safe)).await
+    }
+
+    pub async fn audit(&self, job_id: &str) -> Result<AuditTrail, ClientError> {
+        self.answer(self.get(&["v1", "jobs", job_id, "audit"])).await
+    }
+
+    /// Leases jobs, waiting as long as the request says.
+    pub async fn lease(&self, request: &LeaseRequest) -> Result<Leases, ClientError> {
+        let mut call = self.post(&["v1", "leases"], Repeat::IfUnsent).json(request)?;
+        call.timeout += Duration::from_millis(request.wait_ms.unwrap_or(0));
+        self.answer(call).await
+    }
+
+    pub async fn succeed(
+        &self,
+        lease_token: &str,
+        result: Option<Payload>,
+    ) -> Result<LeaseSettled, ClientError> {
+        let call = self.post(&["v1", "leases", lease_token, "succeed"], Repeat::IfUnsent);
+        self.answer(call.json(&SucceedRequest { result })?).await
+    }
+
+    pub async fn fail(&self, lease_token: &str, failure: &FailRequest) -> Result<LeaseSettled, ClientError> {
+        self.answer(self.post(&["v1", "leases", lease_token, "fail"], Repeat::IfUnsent).json(failure)?).await
+    }
+
+    pub async fn extend(&self, lease_token: &str, lease_ms: u64) -> Result<LeaseExtended, ClientError> {
+        let call = self.post(&["v1", "leases", lease_token, "extend"], Repeat::Safe);
+        self.answer(call.json(&ExtendRequest { lease_ms })?).await
+    }
+
+    /// Reports on many leases, each on its own; answers in order.
+    pub async fn settle(&self, reports: &[SettleRequest]) -> Result<SettleAnswer, ClientError> {
+        self.answer(self.post(&["v1", "leases", "settle"], Repeat::IfUnsent).json(&reports)?).await
+    }
+
+    /// Asks whether to retry a failed submission, and when.
+    pub async fn decide(&self, request: &DecisionRequest) -> Result<Decision, ClientError> {
+        self.answer(self.post(&["v1", "decisions"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    pub async fn dead_letters(&self, query: &DeadLetterQuery) -> Result<DeadLetterList, ClientError> {
+        self.answer(self.get(&["v1", "dlq"]).query(&self.http, query)?).await
+    }
+
+    pub async fn dead_letter(&self, job_id: &str) -> Result<DeadLetter, ClientError> {
+        self.answer(self.get(&["v1", "dlq", job_id])).await
+    }
+
+    pub async fn dead_letter_stats(
+        &self,
+        query: &DeadLetterStatsQuery,
+    ) -> Result<DeadLetterStats, ClientError> {
+        self.answer(self.get(&["v1", "dlq", "stats"]).query(&self.http, query)?).await
+    }
+
+    /// Puts a dead letter back in line; the same again while it is on its way changes nothing.
+    pub async fn replay(&self, job_id: &str, request: &ReplayRequest) -> Result<ReplayStarted, ClientError> {
+        self.answer(self.post(&["v1", "dlq", job_id, "replay"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    /// Gives a dead letter up for good.
+    pub async fn discard(&self, job_id: &str, reason: &str) -> Result<Discarded, ClientError> {
+        let call = self.post(&["v1", "dlq", job_id, "discard"], Repeat::IfUnsent);
+        self.answer(call.json(&DiscardRequest { reason: reason.to_owned() })?).await
+    }
+
+    pub async fn health(&self) -> Result<Health, ClientError> {
+        self.answer(self.get(&["healthz"])).await
+    }
+
+    /// Whether the server is ready; that it is not is an answer, too.
+    pub async fn ready(&self) -> Result<Readiness, ClientError> {
+        let answer = self.send(&self.get(&["readyz"])).await?;
+        if answer.status == reqwest::StatusCode::SERVICE_UNAVAILABLE {
+            answer.read_any()
+        } else {
+            answer.read()
+        }
+    }
+
+    /// The server's description of itself.
+    pub async fn openapi(&self) -> Result<serde_json::Value, ClientError> {
+        self.answer(self.get(&["openapi.json"])).await
+    }
+
+    fn get(&self, path: &[&str]) -> Call {
+        self.call(Method::GET, path, Repeat::Safe)
+    }
+
+    fn post(&self, path: &[&str], repeat: Repeat) -> Call {
+        self.call(Method::POST, path, repeat)
+    }
+
+    fn call(&self, method: Method, path: &[&str], repeat: Repeat) -> Call {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        Call { method, url, body: None, repeat, timeout: self.timeout }
+    }
+
+    async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
+        send(call, |method, url| self.http.request(method, url).headers(self.headers.clone())).await
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        self.send(&call).await?.read()
+    }
+}
+
+fn secret(token: &str) -> Result<HeaderValue, ClientError> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+        .map_err(|_| ClientError::Setup("the token holds characters that no header can carry".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// With an id of its own a job can be sent twice and is enqueued once.
+pub(crate) fn give_id(job: &mut JobRequest) {
+    job.job_id.get_or_insert_with(|| uuid::Uuid::now_v7().to_string());
+}
+
+/// A job as a line of NDJSON.
+pub(crate) fn line_of(job: &JobRequest) -> Result<Vec<u8>, ClientError> {
+    let mut line = serde_json::to_vec(job)
+        .map_err(|error| ClientError::Setup(format!("`data` is not JSON: {error}")))?;
+    // Data is passed on as it was written. Line ends in JSON are only ever layout: in texts they are escaped.
+    for byte in line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    line.push(b'\n');
+    Ok(line)
+}

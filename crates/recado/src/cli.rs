@@ -1,0 +1,236 @@
+//! The command line: one definition for help, completions and what is done.
+//!
+//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config` and `doctor` read
+//! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
+
+mod bench;
+mod configure;
+mod data;
+mod decide;
+mod dlq;
+mod doctor;
+mod jobs;
+mod plot;
+mod policy;
+mod send;
+mod serve;
+mod timeline;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use recado_client::{Client, ClientError};
+
+use crate::catalogue::Environment;
+use crate::config::fault::Faults;
+use crate::config::variables::Variables;
+use crate::config::{self, Config, Flags, Inputs};
+use crate::screen::{Screen, clean_lines};
+
+/// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
+#[derive(Debug, Parser)]
+#[command(name = "recado", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
+  recado jobs list --status failed   what did not arrive
+  recado dlq replay order-1042       give a dead letter another chance
+  recado policy show email --plot    when it would be tried again
+
+EXIT CODES: 0 done, 1 failed, 2 usage.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server.
+    Serve(serve::ServeArgs),
+    /// Enqueue one job.
+    Send(send::SendArgs),
+    /// Look at jobs, cancel them.
+    Jobs {
+        #[command(subcommand)]
+        command: jobs::JobsCommand,
+    },
+    /// The dead letter queue: look, count, replay, discard.
+    Dlq {
+        #[command(subcommand)]
+        command: dlq::DlqCommand,
+    },
+    /// When a route tries again.
+    Policy {
+        #[command(subcommand)]
+        command: policy::PolicyCommand,
+    },
+    /// Ask whether a failed submission should be retried, and when.
+    Decide(decide::DecideArgs),
+    /// Write, check and show the configuration.
+    Config {
+        #[command(subcommand)]
+        command: configure::ConfigCommand,
+    },
+    /// Look for what could be wrong with this installation.
+    Doctor(doctor::DoctorArgs),
+    /// Measure this build on this machine.
+    Bench(bench::BenchArgs),
+    /// Write a completion script for a shell.
+    #[command(
+        after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
+    )]
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Stop {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 2.
+    Usage(String),
+    /// Whoever read the output has left.
+    Unread,
+}
+
+pub type Done = Result<(), Stop>;
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Stop::Unread,
+            _ => Stop::Failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+impl From<ClientError> for Stop {
+    fn from(error: ClientError) -> Self {
+        let advice = match error.code() {
+            Some(recado_wire::Code::Unauthorized) => {
+                "\nGive the server's token with --token or RECADO_TOKEN."
+            }
+            _ => "",
+        };
+        Stop::Failed(format!("{error}{advice}"))
+    }
+}
+
+impl From<Faults> for Stop {
+    fn from(faults: Faults) -> Self {
+        Stop::Failed(faults.to_string())
+    }
+}
+
+/// Runs the program and says how it went.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
+        Err(Stop::Failed(why)) => tell(&why, 1),
+        Err(Stop::Usage(why)) => tell(&why, 2),
+    }
+}
+
+fn tell(why: &str, code: u8) -> ExitCode {
+    let words = clean_lines(why);
+    eprintln!("{}{words}", if words.starts_with("error: ") { "" } else { "error: " });
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Done {
+    let mut screen = Screen::stdout();
+    let screen = &mut screen;
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Policy { command } => policy::run(command, screen),
+        Command::Config { command } => configure::run(command, screen),
+        Command::Bench(args) => bench::run(args, screen),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut io::stdout());
+            Ok(())
+        }
+        Command::Send(args) => wait_for(send::run(args, screen)),
+        Command::Jobs { command } => wait_for(jobs::run(command, screen)),
+        Command::Dlq { command } => wait_for(dlq::run(command, screen)),
+        Command::Decide(args) => wait_for(decide::run(args, screen)),
+        Command::Doctor(args) => wait_for(doctor::run(args, screen)),
+    }
+}
+
+fn wait_for(work: impl Future<Output = Done>) -> Done {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?.block_on(work)
+}
+
+/// Where the server is.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Server")]
+struct ServerArgs {
+    /// Address of the server.
+    #[arg(long, env = "RECADO_URL", default_value = "http://127.0.0.1:7400", value_name = "URL")]
+    url: String,
+    /// The server's token.
+    #[arg(long, env = "RECADO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl ServerArgs {
+    fn client(&self) -> Result<Client, Stop> {
+        let token = self.token.as_deref().filter(|token| !token.is_empty());
+        let client = Client::new(&self.url, token).map_err(|error| Stop::Usage(error.to_string()))?;
+        // The audit trail names who acted; a name that no header can carry stays unnamed.
+        let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+        Ok(match user {
+            Some(user) => client.clone().with_actor(&user).unwrap_or(client),
+            None => client,
+        })
+    }
+}
+
+/// Where the configuration is.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Configuration")]
+struct ConfigArgs {
+    /// File to read [env: RECADO_CONFIG=] [default: ./recado.toml, if it exists].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Environment to run in [env: RECADO_ENV=] [default: development].
+    #[arg(long, value_parser = environment, value_name = "development|production")]
+    env: Option<Environment>,
+}
+
+impl ConfigArgs {
+    fn inputs(&self, flags: Flags) -> Result<Inputs, Stop> {
+        let variables = variables();
+        let file = config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
+        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
+    }
+
+    fn load(&self) -> Result<Config, Stop> {
+        Ok(Config::load(&self.inputs(Flags::default())?)?)
+    }
+}
+
+fn variables() -> Variables {
+    let texts = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.collect()
+}
+
+fn environment(text: &str) -> Result<Environment, String> {
+    Environment::parse(text).ok_or_else(|| "write development or production".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    recado_core::time::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,49 @@
+//! `recado bench`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Done, Stop};
+use crate::bench::{self, Options};
+use crate::screen::Screen;
+
+/// Measure this build on this machine, beside what the machine itself can do.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado bench                    everything, about two minutes
+  recado bench --quick            a tenth of it, to see that it runs
+  recado bench --json > run.json  for machines
+
+Every figure stands beside a limit measured in the same run: keep the ratio, not the number.")]
+pub struct BenchArgs {
+    /// A tenth of the work.
+    #[arg(long)]
+    quick: bool,
+    /// Jobs that wait when the restart is measured.
+    #[arg(long, default_value_t = 1_000_000, value_name = "JOBS")]
+    pending: usize,
+    /// Where the files go while it runs; on the disk that you want measured.
+    #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
+    dir: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
+    if args.dir.exists() {
+        let dir = args.dir.display();
+        return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
+    }
+    let scale = if args.quick { 0.1 } else { 1.0 };
+    let pending = if args.quick { args.pending.div_ceil(10) } else { args.pending };
+    let options = Options { dir: args.dir, scale, pending };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    let progress = |what: &str| eprintln!("measuring {what} …");
+    let report = runtime.block_on(bench::run(&options, progress)).map_err(|error| Stop::Failed(error.to_string()))?;
+    if args.json { screen.json(&report)? } else { report.show(screen)? }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! `recado config`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use recado_engine::Carrier;
+
+use super::{ConfigArgs, Done, Stop, variables};
+use crate::catalogue::Environment;
+use crate::config::show::{Style, page};
+use crate::config::variables::misspelled;
+use crate::config::{Config, FILE_NAME, Flags, template};
+use crate::screen::{Field, Paint, Screen};
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Write a commented recado.toml to start from.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config init\n  recado config init --output /etc/recado/recado.toml"
+    )]
+    Init(InitArgs),
+    /// Check the configuration and point at every fault.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config check\n  recado config check --config staging.toml --env production"
+    )]
+    Check(ConfigArgs),
+    /// Show the configuration that holds, secrets hidden.
+    #[command(
+        after_help = "EXAMPLES:\n  recado config show --env production\n  recado config show --default > config.default.toml"
+    )]
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// File to write.
+    #[arg(long, short, default_value = FILE_NAME, value_name = "FILE")]
+    output: PathBuf,
+    /// Replace a file that is there.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Every default with its explanation, whatever is configured.
+    #[arg(long, conflicts_with_all = ["config", "env"])]
+    default: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
+    match command {
+        ConfigCommand::Init(args) => init(&args, screen),
+        ConfigCommand::Check(args) => check(&args, screen),
+        ConfigCommand::Show(args) if args.default => Ok(screen.text(&template::default_file())?),
+        ConfigCommand::Show(args) => {
+            let config = args.config.load()?;
+            Ok(screen.text(&page(&config, Style::Effective))?)
+        }
+    }
+}
+
+fn init(args: &InitArgs, screen: &mut Screen) -> Done {
+    let path = &args.output;
+    let mut open = std::fs::OpenOptions::new();
+    open.write(true).create(true).truncate(true).create_new(!args.force);
+    let mut file = open.open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Stop::Failed(format!(
+            "{} is there already; replace it with --force, or write elsewhere with --output",
+            path.display()
+        )),
+        _ => Stop::Failed(format!("cannot write {}: {error}", path.display())),
+    })?;
+    let written = file.write_all(template::starter_file().as_bytes());
+    written.map_err(|error| Stop::Failed(format!("cannot write {}: {error}", path.display())))?;
+    screen.line(format_args!("Wrote {}. Next: recado config check, recado serve.", path.display()))?;
+    Ok(())
+}
+
+fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
+    let inputs = args.inputs(Flags::default())?;
+    let config = Config::load(&inputs)?;
+    for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
+        if let Err(faults) = Config::check_elsewhere(&inputs, other) {
+            return Err(Stop::Failed(format!(
+                "{faults}\nIt works in {} and not in {other}.",
+                config.environment
+            )));
+        }
+    }
+    for (name, meant) in misspelled(&variables()) {
+        screen.line(format_args!("note: nothing reads the variable {name}; did you mean {meant}?"))?;
+    }
+    let file = config.file.as_deref().unwrap_or("No file, built-in defaults");
+    screen.line(format_args!("{file}: no faults ({})\n", config.environment))?;
+    let rows = config.routes.iter().map(|config| {
+        let route = &config.route;
+        let ready = match &route.carrier {
+            Carrier::Missing(what) => {
+                Field::painted(what.split("; ").next().unwrap_or_default(), Paint::Warn)
+            }
+            _ => Field::painted("takes jobs", Paint::Good),
+        };
+        vec![
+            Field::from(&route.name),
+            Field::from(config.kind.as_str()),
+            Field::from(&route.provider),
+            Field::from(config.classifier),
+            Field::from(route.terms.policy.max_attempts),
+            ready,
+        ]
+    });
+    screen.table(&["route", "transport", "provider", "classifier", "attempts", "state"], rows.collect())?;
+    Ok(())
+}

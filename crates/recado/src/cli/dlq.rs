@@ -1,0 +1,312 @@
+//! `recado dlq`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use recado_client::Client;
+use recado_core::reason::clip;
+use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
+use recado_wire::dlq::{DeadLetter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest};
+
+use super::jobs::{company, route};
+use super::{Done, ServerArgs, Stop, data, timeline};
+use crate::screen::{Field, Paint, Screen, clean_lines};
+
+/// Bytes at most of a reason in a list.
+const REASON_SHOWN_MAX_BYTES: usize = 120;
+
+#[derive(Debug, Subcommand)]
+pub enum DlqCommand {
+    /// List dead letters, newest first.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq list --code 550\n  recado dlq list --reason quota --since 2026-01-31T00:00:00Z --json"
+    )]
+    List(ListArgs),
+    /// Show one dead letter with its data and every attempt.
+    #[command(after_help = "EXAMPLES:\n  recado dlq show order-1042")]
+    Show(ShowArgs),
+    /// Count dead letters over the whole queue.
+    #[command(after_help = "EXAMPLES:\n  recado dlq stats\n  recado dlq stats --by company --route email")]
+    Stats(StatsArgs),
+    /// Give dead letters another chance; each leaves the queue when it is sent.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json"
+    )]
+    Replay(ReplayArgs),
+    /// Give dead letters up for good.
+    #[command(after_help = "EXAMPLES:\n  recado dlq discard order-1042 --reason 'customer cancelled'")]
+    Discard(DiscardArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only those of this tenant.
+    #[arg(long, value_name = "ID", value_parser = company)]
+    company: Option<CompanyId>,
+    /// Only those of this route.
+    #[arg(long, value_name = "ROUTE", value_parser = route)]
+    route: Option<RouteName>,
+    /// Only those whose last failure has this code.
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+    /// Only those whose reason contains this.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only those that failed alike.
+    #[arg(long, value_name = "FINGERPRINT")]
+    fingerprint: Option<String>,
+    /// Only those moved here at or after this time.
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Only those moved here before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    /// Entries on a page, up to 1000.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Where the page before ended.
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The job's id.
+    job_id: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum By {
+    Code,
+    Company,
+    Route,
+    Fingerprint,
+}
+
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// What to count by.
+    #[arg(long, value_enum, default_value_t = By::Code)]
+    by: By,
+    /// Only those of this tenant.
+    #[arg(long, value_name = "ID", value_parser = company)]
+    company: Option<CompanyId>,
+    /// Only those of this route.
+    #[arg(long, value_name = "ROUTE", value_parser = route)]
+    route: Option<RouteName>,
+    /// Only those moved here at or after this time.
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Only those moved here before this time.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The jobs' ids.
+    #[arg(required = true)]
+    job_ids: Vec<String>,
+    /// Corrected data: JSON, @file or -.
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    data: Option<String>,
+    /// Why, for the audit trail.
+    #[arg(long)]
+    note: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct DiscardArgs {
+    /// The jobs' ids.
+    #[arg(required = true)]
+    job_ids: Vec<String>,
+    /// Why, for the audit trail.
+    #[arg(long)]
+    reason: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
+    match command {
+        DlqCommand::List(args) => list(args, screen).await,
+        DlqCommand::Show(args) => {
+            let entry = args.server.client()?.dead_letter(&args.job_id).await?;
+            if args.json {
+                screen.json(&entry)?
+            } else {
+                show(screen, &entry)?
+            }
+            Ok(())
+        }
+        DlqCommand::Stats(args) => stats(args, screen).await,
+        DlqCommand::Replay(args) => replay(args, screen).await,
+        DlqCommand::Discard(args) => discard(args, screen).await,
+    }
+}
+
+async fn list(args: ListArgs, screen: &mut Screen) -> Done {
+    let query = DeadLetterQuery {
+        company_id: args.company,
+        route: args.route,
+        last_failure_code: args.code,
+        reason: args.reason,
+        fingerprint: args.fingerprint,
+        since: args.since,
+        until: args.until,
+        limit: Some(args.limit),
+        cursor: args.cursor,
+    };
+    let page = args.server.client()?.dead_letters(&query).await?;
+    if args.json {
+        screen.json(&page)?;
+        return Ok(());
+    }
+    let heads = ["job", "state", "route", "company", "cause", "attempts", "moved", "code", "reason"];
+    screen.table(&heads, page.items.iter().map(row).collect())?;
+    if let Some(cursor) = page.next_cursor {
+        screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
+    }
+    Ok(())
+}
+
+fn state(entry: &DeadLetter) -> Field {
+    match entry.state {
+        DeadLetterState::Dead => Field::painted("dead", Paint::Bad),
+        DeadLetterState::Replaying => Field::painted("replaying", Paint::Warn),
+    }
+}
+
+fn row(entry: &DeadLetter) -> Vec<Field> {
+    vec![
+        Field::from(&entry.job_id),
+        state(entry),
+        Field::from(&entry.route),
+        Field::from(&entry.company_id),
+        Field::from(entry.cause.as_str()),
+        Field::from(entry.failed_attempts),
+        Field::from(entry.moved_to_dlq_at),
+        Field::or_dash(entry.last_failure_code.as_deref()),
+        Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
+    ]
+}
+
+fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
+    let mut facts = vec![
+        ("job", Field::painted(&entry.job_id, Paint::Strong)),
+        ("state", state(entry)),
+        ("cause", Field::from(entry.cause.as_str())),
+        ("reason", Field::from(&entry.last_failure_reason)),
+        ("code", Field::or_dash(entry.last_failure_code.as_deref())),
+        ("class", Field::from(entry.error_classification.as_str())),
+        ("route", Field::from(&entry.route)),
+        ("company", Field::from(&entry.company_id)),
+        ("enqueued", Field::from(entry.enqueued_at)),
+        ("moved", Field::from(entry.moved_to_dlq_at)),
+        ("kept until", Field::from(entry.moved_to_dlq_at.plus(std::time::Duration::from_millis(entry.ttl)))),
+        ("fingerprint", Field::from(&entry.fingerprint)),
+    ];
+    facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
+    facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
+    facts.push(("data", Field::from(entry.original_data.as_str())));
+    screen.pairs(facts)?;
+    if let Some(trace) = &entry.stack_trace {
+        screen.line(format_args!("\n{}", clean_lines(trace)))?;
+    }
+    screen.line("")?;
+    timeline::attempts(screen, &entry.attempts)?;
+    screen.line(format_args!("╰─ failed for good after {} attempts", entry.failed_attempts))
+}
+
+async fn stats(args: StatsArgs, screen: &mut Screen) -> Done {
+    let by = match args.by {
+        By::Code => GroupBy::LastFailureCode,
+        By::Company => GroupBy::CompanyId,
+        By::Route => GroupBy::Route,
+        By::Fingerprint => GroupBy::Fingerprint,
+    };
+    let query = DeadLetterStatsQuery {
+        by: Some(by),
+        company_id: args.company,
+        route: args.route,
+        since: args.since,
+        until: args.until,
+    };
+    let stats = args.server.client()?.dead_letter_stats(&query).await?;
+    if args.json {
+        screen.json(&stats)?;
+        return Ok(());
+    }
+    let head = match args.by {
+        By::Code => "code",
+        By::Company => "company",
+        By::Route => "route",
+        By::Fingerprint => "fingerprint",
+    };
+    let share = |count: u64| format!("{:.1}%", 100.0 * count as f64 / stats.total.max(1) as f64);
+    let rows = stats.items.iter().map(|group| {
+        let example = clip(&group.example_reason, REASON_SHOWN_MAX_BYTES);
+        vec![
+            Field::or_dash(group.key.as_deref()),
+            Field::from(group.count),
+            Field::from(share(group.count)),
+            Field::from(example),
+        ]
+    });
+    screen.table(&[head, "count", "share", "for example"], rows.collect())?;
+    screen.line(format_args!("\n{} in all", stats.total))?;
+    Ok(())
+}
+
+async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
+    let client = args.server.client()?;
+    let data = args.data.as_deref().map(data::read).transpose()?;
+    if data.is_some() && args.job_ids.len() > 1 {
+        return Err(Stop::Usage("--data corrects one job; name one".to_owned()));
+    }
+    let request = ReplayRequest { data, note: args.note };
+    let one = async |client: &Client, id: &str| client.replay(id, &request).await;
+    let mut failures = Vec::new();
+    for id in &args.job_ids {
+        match one(&client, id).await {
+            Ok(started) if args.json => screen.json(&started)?,
+            Ok(started) => screen.line(format_args!("{} is on its way again", started.job_id))?,
+            Err(error) => failures.push(format!("{id}: {error}")),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("\n"))) }
+}
+
+async fn discard(args: DiscardArgs, screen: &mut Screen) -> Done {
+    let client = args.server.client()?;
+    let mut failures = Vec::new();
+    for id in &args.job_ids {
+        match client.discard(id, &args.reason).await {
+            Ok(discarded) if args.json => screen.json(&discarded)?,
+            Ok(discarded) => screen.line(format_args!("{} {}", discarded.job_id, discarded.status))?,
+            Err(error) => failures.push(format!("{id}: {error}")),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("\n"))) }
+}

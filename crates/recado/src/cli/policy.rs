@@ -1,0 +1,166 @@
+//! `recado policy`: reads the configuration, asks nobody.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use recado_core::Policy;
+use recado_core::time::show_duration;
+use serde::Serialize;
+
+use super::{ConfigArgs, Done, Stop, millis, plot};
+use crate::config::fault::suggestion;
+use crate::config::show;
+use crate::screen::{Field, Paint, Screen};
+use crate::units::about_duration;
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Show when a route's attempts are made.
+    #[command(
+        after_help = "EXAMPLES:\n  recado policy show email --plot\n  recado policy show tiss-claims --env production --json"
+    )]
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The route.
+    route: String,
+    /// Draw the delays with their jitter.
+    #[arg(long)]
+    plot: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "plot")]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+/// One attempt, and how long after acceptance it is made when every earlier one failed at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    pub attempt: u32,
+    pub delay_ms: u64,
+    pub delay_min_ms: u64,
+    pub delay_max_ms: u64,
+    pub at_ms: u64,
+    pub at_min_ms: u64,
+    pub at_max_ms: u64,
+}
+
+/// Every attempt that the policy allows.
+pub fn steps(policy: &Policy) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let (mut at, mut at_min, mut at_max) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for attempt in 1..=policy.max_attempts {
+        let (delay, (low, high)) = match attempt.checked_sub(2) {
+            None => (policy.first_delay(), (policy.first_delay(), policy.first_delay())),
+            Some(retry) => (policy.nominal(retry), policy.range(retry)),
+        };
+        (at, at_min, at_max) = (at + delay, at_min + low, at_max + high);
+        steps.push(Step {
+            attempt,
+            delay_ms: millis(delay),
+            delay_min_ms: millis(low),
+            delay_max_ms: millis(high),
+            at_ms: millis(at),
+            at_min_ms: millis(at_min),
+            at_max_ms: millis(at_max),
+        });
+    }
+    steps
+}
+
+pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
+    let PolicyCommand::Show(args) = command;
+    let config = args.config.load()?;
+    let Some(route) = config.route(&args.route) else {
+        let routes = config.routes();
+        let advice = suggestion(&args.route, routes.names(), "routes");
+        return Err(Stop::Usage(format!("there is no route `{}`; {advice}", args.route)));
+    };
+    let policy = &route.route.terms.policy;
+    let steps = steps(policy);
+    if args.json {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shown<'a> {
+            route: &'a str,
+            environment: &'a str,
+            policy: String,
+            jitter: String,
+            max_attempts: u32,
+            timeout_ms: u64,
+            attempts: &'a [Step],
+        }
+        screen.json(&Shown {
+            route: &args.route,
+            environment: config.environment.as_str(),
+            policy: show::policy(policy),
+            jitter: policy.jitter.to_string(),
+            max_attempts: policy.max_attempts,
+            timeout_ms: millis(route.route.timeout),
+            attempts: &steps,
+        })?;
+        return Ok(());
+    }
+    screen.pairs(vec![
+        ("route", Field::painted(&args.route, Paint::Strong)),
+        ("environment", Field::from(config.environment)),
+        ("policy", Field::from(show::policy(policy))),
+        ("timeout", Field::from(show_duration(route.route.timeout))),
+        ("classifier", Field::from(route.classifier)),
+    ])?;
+    screen.line("")?;
+    let about = |millis: u64| about_duration(Duration::from_millis(millis));
+    let between = |low: u64, high: u64| {
+        if low == high { about(low) } else { format!("{} to {}", about(low), about(high)) }
+    };
+    let rows = steps.iter().map(|step| {
+        vec![
+            Field::from(step.attempt),
+            Field::from(about(step.delay_ms)),
+            Field::from(between(step.delay_min_ms, step.delay_max_ms)),
+            Field::from(about(step.at_ms)),
+            Field::from(between(step.at_min_ms, step.at_max_ms)),
+        ]
+    });
+    screen.table(&["attempt", "delay", "with jitter", "since the start", "with jitter"], rows.collect())?;
+    if args.plot {
+        screen.line("")?;
+        let width = usize::from(screen.width().min(100));
+        screen.text(&plot::delays(&steps, width))?;
+    }
+    let last = steps.last().map_or(0, |step| step.at_max_ms);
+    screen.line(format_args!(
+        "\nAfter {} failed attempts, at the latest {} after the start and the time they take, the job is a dead letter.",
+        policy.max_attempts,
+        about(last)
+    ))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{BuiltIn, Environment};
+
+    #[test]
+    fn steps_add_up_with_their_jitter() {
+        let steps = steps(&BuiltIn::named("email-ses").unwrap().policy(Environment::Production));
+        let of = |at: usize| {
+            (
+                steps[at].delay_ms,
+                steps[at].delay_min_ms,
+                steps[at].delay_max_ms,
+                steps[at].at_ms,
+                steps[at].at_max_ms,
+            )
+        };
+        assert_eq!(steps.len(), 5);
+        assert_eq!(of(0), (0, 0, 0, 0, 0));
+        assert_eq!(of(1), (1_000, 750, 1_250, 1_000, 1_250));
+        assert_eq!(of(4), (8_000, 6_000, 10_000, 15_000, 18_750));
+    }
+}

@@ -1,0 +1,36 @@
+//! `recado serve`.
+
+use clap::Args;
+
+use super::{ConfigArgs, Done, Stop};
+use crate::config::{Config, Flags};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado serve                                       for a first try: 127.0.0.1:7400, ./recado-data, sandbox on
+  recado serve --env production --config /etc/recado/recado.toml
+  RECADO_TOKEN=$(openssl rand -hex 24) recado serve --listen 0.0.0.0:7400
+
+SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once.")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Where to keep jobs: this build keeps them in --data-dir.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Directory for jobs [env: RECADO_DATA_DIR=] [default: ./recado-data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Address and port for the API [env: RECADO_LISTEN=] [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+}
+
+pub fn run(args: ServeArgs) -> Done {
+    let flags = Flags { environment: None, listen: args.listen, store: args.store, data_dir: args.data_dir };
+    let config = Config::load(&args.config.inputs(flags)?)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    runtime.block_on(crate::serve::serve(&config)).map_err(Stop::Failed)
+}

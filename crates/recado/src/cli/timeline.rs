@@ -1,0 +1,100 @@
+//! A job's life, drawn from top to bottom.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use recado_core::{AttemptResult, Status, Timestamp};
+use recado_wire::jobs::{Attempt, JobView, WaitingFor};
+
+use crate::screen::{Field, Paint, Screen, clean};
+use crate::units::about_duration;
+
+pub fn status_paint(status: Status) -> Paint {
+    match status {
+        Status::Sent => Paint::Good,
+        Status::Failed => Paint::Bad,
+        Status::Retrying | Status::Parked => Paint::Warn,
+        Status::Cancelled | Status::Discarded => Paint::Faint,
+        Status::Scheduled | Status::Queued | Status::Delivering => Paint::Plain,
+    }
+}
+
+/// A job: what it is, then every attempt, then what comes next.
+pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
+    let mut facts = vec![
+        ("job", Field::painted(&job.job_id, Paint::Strong)),
+        ("status", Field::painted(job.status, status_paint(job.status))),
+        ("route", Field::from(&job.route)),
+        ("company", Field::from(&job.company_id)),
+        ("priority", Field::from(job.priority)),
+    ];
+    facts.extend(job.user_id.as_ref().map(|user| ("user", Field::from(user))));
+    facts.extend(job.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
+    facts.push(("enqueued", Field::from(job.enqueued_at)));
+    facts.push(("expires", Field::from(job.expires_at)));
+    if job.replays > 0 {
+        facts.push(("replays", Field::from(job.replays)));
+    }
+    if job.deferrals > 0 {
+        facts.push(("deferrals", Field::from(job.deferrals)));
+    }
+    facts.extend(job.answer.as_ref().map(|answer| ("answer", Field::from(answer.as_str()))));
+    facts.extend(job.data.as_ref().map(|data| ("data", Field::from(data.as_str()))));
+    screen.pairs(facts)?;
+    screen.line("")?;
+    attempts(screen, &job.attempts)?;
+    screen.line(format_args!("╰─ {}", what_next(job)))
+}
+
+fn what_next(job: &JobView) -> String {
+    let held =
+        job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
+    let waits = job.waiting_for.map(|waiting| match waiting {
+        WaitingFor::Delay { until } => format!("waits for its time, {until}"),
+        WaitingFor::Retry { until } => format!("next attempt at {until}"),
+        WaitingFor::Turn => "waits for its turn".to_owned(),
+    });
+    let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));
+    let status = || match job.status {
+        Status::Failed => format!("failed; `recado dlq show {}` says why", job.job_id),
+        status => status.to_string(),
+    };
+    held.or(ended).or(waits).unwrap_or_else(status)
+}
+
+/// Each attempt with its time, result, code, reason, rule and the wait after it.
+pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::Result<()> {
+    for attempt in attempts {
+        let (word, paint) = match attempt.result {
+            AttemptResult::Sent => ("sent", Paint::Good),
+            AttemptResult::Failed => ("failed", Paint::Bad),
+            AttemptResult::Uncertain => ("uncertain", Paint::Warn),
+            AttemptResult::Lost => ("lost", Paint::Warn),
+        };
+        let took = match attempt.ended_at.since(attempt.started_at) {
+            Duration::ZERO => "under 1ms".to_owned(),
+            took => about_duration(took),
+        };
+        let head = format!("├─ {}  attempt {}", attempt.started_at, attempt.attempt);
+        screen.line(format_args!("{head}  {}  took {took}", screen.painted(paint, word)))?;
+        if let Some(reason) = &attempt.error_reason {
+            let code =
+                attempt.error_code.as_deref().map(|code| format!("{} ", clean(code))).unwrap_or_default();
+            screen.line(format_args!("│    {code}{}", clean(reason)))?;
+        }
+        if let Some(class) = attempt.error_classification {
+            let rule =
+                attempt.rule.as_deref().map(|rule| format!("  rule {}", clean(rule))).unwrap_or_default();
+            let blame = match attempt.blame {
+                Some(blame) => format!("  blames the {}", format!("{blame:?}").to_lowercase()),
+                None => String::new(),
+            };
+            screen.line(format_args!("│    {}{rule}{blame}", class.as_str()))?;
+        }
+        if let Some(delay) = attempt.next_retry_delay_ms.map(Duration::from_millis) {
+            let at: Timestamp = attempt.ended_at.plus(delay);
+            screen.line(format_args!("│    next attempt after {}, at {at}", about_duration(delay)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! One line for each event on standard output: JSON for machines, words for people on a terminal.
+//!
+//! ```text
+//! tracing event ─▶ LineLayer (formats into a buffer of its thread) ─▶ Outlet (bounded) ─▶ thread ─▶ stdout
+//! ```
+//!
+//! Field names are the seeds' own and stay flat: `level`, `message`, the event's fields, `timestamp`.
+//! Deliberately absent: spans, files, rotation (the service manager's work), and payloads, which nobody logs.
+
+mod line;
+mod outlet;
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use recado_engine::Clock;
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+use crate::config::{Level, Log, LogFormat};
+pub use line::Format;
+pub use outlet::{Outlet, Sink};
+
+/// Writes what is still buffered when it is dropped.
+#[derive(Debug)]
+pub struct Logging {
+    outlet: Outlet,
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        self.outlet.close();
+    }
+}
+
+/// Turns events into lines and hands them on.
+pub struct LineLayer {
+    format: Format,
+    clock: Arc<dyn Clock>,
+    outlet: Outlet,
+}
+
+impl fmt::Debug for LineLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineLayer").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        line::with_buffer(|line| {
+            line::write(line, event, self.clock.now(), self.format);
+            self.outlet.line(line);
+        });
+    }
+}
+
+/// Logs to standard output for the rest of the process's life.
+pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
+    let stdout = std::io::stdout();
+    let people = match log.format {
+        LogFormat::Auto => stdout.is_terminal(),
+        LogFormat::Json => false,
+        LogFormat::Human => true,
+    };
+    let colour = people && stdout.is_terminal() && crate::screen::colour_is_welcome();
+    let format = if people { Format::Human { colour } } else { Format::Json };
+    let outlet = Outlet::to(stdout, format, clock.clone());
+    let subscriber = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });
+    // Fails only when a test has set one up already, which then keeps it.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    std::panic::set_hook(Box::new(report_panic));
+    Logging { outlet }
+}
+
+/// Our own events at `level`, those of libraries only when they warn.
+pub fn subscriber(level: Level, layer: LineLayer) -> impl Subscriber + Send + Sync {
+    let own = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let targets = Targets::new().with_default(LevelFilter::WARN.min(own)).with_target("recado", own);
+    Registry::default().with(layer.with_filter(targets))
+}
+
+impl LineLayer {
+    pub fn new(format: Format, clock: Arc<dyn Clock>, outlet: Outlet) -> Self {
+        LineLayer { format, clock, outlet }
+    }
+}
+
+/// A panic is one more line, not a page of text in the middle of the others.
+fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let words = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map(ToString::to_string);
+    tracing::error!(panic = words, at = place, "A task panicked");
+}
+
+#[cfg(test)]
+mod tests;

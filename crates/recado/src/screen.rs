@@ -1,0 +1,214 @@
+//! What a person sees: tables and colour on a terminal, plain text in a pipe.
+//!
+//! Ids, reasons and codes were written by others. They reach a terminal only through [`clean`], so that
+//! none of them can move the cursor, change the title or hide a line.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+
+/// Spells out what could steer a terminal: control characters and marks that reorder text.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    fn steers(c: char) -> bool {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    }
+    if !text.chars().any(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaned = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) { cleaned.extend(c.escape_default()) } else { cleaned.push(c) }
+    }
+    Cow::Owned(cleaned)
+}
+
+/// The same, keeping lines apart.
+pub fn clean_lines(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// `NO_COLOR` and dumb terminals are respected.
+pub fn colour_is_welcome() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// How a word stands out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paint {
+    #[default]
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Paint {
+    fn code(self) -> &'static str {
+        match self {
+            Paint::Plain => "",
+            Paint::Strong => "1",
+            Paint::Faint => "2",
+            Paint::Good => "32",
+            Paint::Warn => "33",
+            Paint::Bad => "31",
+        }
+    }
+}
+
+/// One field of a table, as it came: it is cleaned when it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Field {
+    text: String,
+    paint: Paint,
+}
+
+impl<T: fmt::Display> From<T> for Field {
+    fn from(text: T) -> Self {
+        Field { text: text.to_string(), paint: Paint::Plain }
+    }
+}
+
+impl Field {
+    pub fn painted(text: impl fmt::Display, paint: Paint) -> Self {
+        Field { text: text.to_string(), paint }
+    }
+
+    pub fn or_dash(text: Option<impl fmt::Display>) -> Self {
+        text.map_or_else(|| Field::painted("-", Paint::Faint), Field::from)
+    }
+}
+
+/// Standard output, and what it can show.
+#[derive(Debug)]
+pub struct Screen<W: Write = io::Stdout> {
+    out: W,
+    terminal: bool,
+    colour: bool,
+    width: Option<u16>,
+}
+
+impl Screen {
+    pub fn stdout() -> Self {
+        let out = io::stdout();
+        let terminal = out.is_terminal();
+        let width =
+            rustix::termios::tcgetwinsize(&out).ok().map(|size| size.ws_col).filter(|width| *width > 0);
+        Screen { terminal, colour: terminal && colour_is_welcome(), width: width.filter(|_| terminal), out }
+    }
+}
+
+impl<W: Write> Screen<W> {
+    /// A terminal of this width, or none.
+    pub fn new(out: W, terminal_width: Option<u16>) -> Self {
+        Screen { out, terminal: terminal_width.is_some(), colour: false, width: terminal_width }
+    }
+
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    pub fn width(&self) -> u16 {
+        self.width.unwrap_or(80)
+    }
+
+    /// One line of our own words.
+    pub fn line(&mut self, words: impl fmt::Display) -> io::Result<()> {
+        writeln!(self.out, "{words}")
+    }
+
+    pub fn text(&mut self, words: &str) -> io::Result<()> {
+        self.out.write_all(words.as_bytes())
+    }
+
+    pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.out, value)?;
+        writeln!(self.out)
+    }
+
+    pub fn painted(&self, paint: Paint, words: impl fmt::Display) -> String {
+        match paint {
+            Paint::Plain => words.to_string(),
+            _ if !self.colour => words.to_string(),
+            _ => format!("\x1b[{}m{words}\x1b[0m", paint.code()),
+        }
+    }
+
+    /// A table on a terminal, aligned columns in a pipe.
+    pub fn table(&mut self, heads: &[&str], rows: Vec<Vec<Field>>) -> io::Result<()> {
+        let mut table = Table::new();
+        table.load_style(if self.terminal { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
+        if self.colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if let Some(width) = self.width {
+            table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+        }
+        table.set_header(heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
+        for row in rows {
+            table.add_row(row.into_iter().map(cell));
+        }
+        for line in table.lines() {
+            let line = if self.terminal { &line } else { line.strip_prefix(' ').unwrap_or(&line) };
+            writeln!(self.out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Names and values, one a line.
+    pub fn pairs(&mut self, pairs: Vec<(&str, Field)>) -> io::Result<()> {
+        let widest = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        for (name, field) in pairs {
+            let padding = " ".repeat(widest - name.len() + 2);
+            let name = self.painted(Paint::Faint, name);
+            let value = self.painted(field.paint, clean(&field.text));
+            writeln!(self.out, "{name}{padding}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+fn cell(field: Field) -> Cell {
+    let cell = Cell::new(clean(&field.text));
+    match field.paint {
+        Paint::Plain => cell,
+        Paint::Strong => cell.add_attribute(Attribute::Bold),
+        Paint::Faint => cell.add_attribute(Attribute::Dim),
+        Paint::Good => cell.fg(Color::Green),
+        Paint::Warn => cell.fg(Color::Yellow),
+        Paint::Bad => cell.fg(Color::Red),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_steer_the_terminal() {
+        assert_eq!(clean("550 no such user"), "550 no such user");
+        assert_eq!(clean("\x1b[2Jgone\x07\r\n"), "\\u{1b}[2Jgone\\u{7}\\r\\n");
+        assert_eq!(clean("a\u{9b}1m b\u{202e}c"), "a\\u{9b}1m b\\u{202e}c");
+        assert_eq!(clean("olá ±25%"), "olá ±25%");
+        assert_eq!(clean_lines("a\nb\x1b"), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn a_pipe_gets_plain_aligned_text() {
+        let mut out = Vec::new();
+        let rows = vec![
+            vec!["job-1".into(), Field::painted("sent", Paint::Good)],
+            vec!["j\x1b[1m".into(), "failed".into()],
+        ];
+        Screen::new(&mut out, None).table(&["job", "status"], rows).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "job         status\njob-1       sent\nj\\u{1b}[1m  failed\n");
+    }
+}

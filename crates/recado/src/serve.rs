@@ -1,0 +1,170 @@
+//! The server: store, engine and API put together, run, and taken apart in order.
+//!
+//! A stop goes from the outside in: the API lets go of its connections, then the engine of its
+//! deliveries, then the store of its files. What an engine could not finish within its grace comes back
+//! after the restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
+use recado_engine::{Chance, Clock, Engine, SystemClock};
+use recado_store_embedded::EmbeddedStore;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::logging;
+
+/// Requests are short: those at hand when a stop begins get this long.
+const API_STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Batches may be larger than single jobs, whatever those are limited to.
+const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
+
+/// Serves until a signal or a failure ends it.
+pub async fn serve(config: &Config) -> Result<(), String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let _logging = logging::start(config.log, clock.clone());
+    let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let listener = bind(config).await?;
+    let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
+    let store = open(config).await?;
+    let engine = Engine::start(
+        Arc::new(store),
+        config.routes(),
+        config.settings(node()),
+        clock,
+        Chance::from_entropy(),
+    );
+
+    let closing = CancellationToken::new();
+    let token = config.server.token.as_ref().map(|token| Token::new(token.reveal()));
+    let body_max_bytes = usize::try_from(config.server.max_body_bytes).unwrap_or(usize::MAX);
+    let options = ApiOptions {
+        token: token.transpose().map_err(|error| error.to_string())?,
+        hosts: Hosts::at(address, &config.server.allowed_hosts),
+        limits: ApiLimits {
+            body_max_bytes,
+            batch_body_max_bytes: BATCH_BODY_MIN_BYTES.max(body_max_bytes),
+            ..ApiLimits::default()
+        },
+        closing: closing.clone(),
+    };
+    let router = recado_api::router(ApiState::new(engine.clone(), options));
+    let limits = ServeLimits { stop_grace: API_STOP_GRACE, ..ServeLimits::default() };
+    announce(config, &address.to_string(), &engine);
+
+    let stop = async {
+        tokio::select! {
+            name = signals.next() => {
+                tracing::info!(signal = name, "Stopping: running deliveries end first; a second signal stops at once");
+                Ok(())
+            }
+            why = engine.broken() => Err(why),
+        }
+    };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let shutdown = async {
+        let ended = stop.await;
+        closing.cancel();
+        let _ = tell.send(ended);
+    };
+    recado_api::serve(listener, router, limits, shutdown).await;
+    if let Ok(Err(why)) = told.await {
+        return Err(format!(
+            "the store has failed: {why}\nStart again: it recovers what it had acknowledged."
+        ));
+    }
+    tokio::select! {
+        stopped = engine.stop() => {
+            stopped.map_err(|error| format!("the stop was not clean: {error}"))?;
+            tracing::info!("Stopped");
+            Ok(())
+        }
+        name = signals.next() => {
+            tracing::warn!(signal = name, "Stopping at once; deliveries that were running are repeated after the restart");
+            Err("stopped at once, with deliveries still running; they are repeated after the restart".to_owned())
+        }
+    }
+}
+
+async fn bind(config: &Config) -> Result<TcpListener, String> {
+    let address = config.server.listen;
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => format!(
+            "cannot listen on {address}: another process does; stop it, or choose another address with --listen"
+        ),
+        std::io::ErrorKind::PermissionDenied => {
+            format!("cannot listen on {address}: not permitted; choose a port above 1023 with --listen")
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            format!("cannot listen on {address}: this machine has no such address; choose another with --listen")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    })
+}
+
+async fn open(config: &Config) -> Result<EmbeddedStore, String> {
+    let options = config.embedded();
+    // Reading a large store back takes a while, and signals should not wait for it.
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options)).await;
+    let opened = opened.map_err(|error| format!("cannot open the store: {error}"))?;
+    opened.map_err(|error| format!("cannot open the store: {error}"))
+}
+
+/// This process, for the record of who holds a lease.
+pub fn node() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}/{}", std::process::id())
+}
+
+/// What somebody who starts a server wants to know, a line each.
+fn announce(config: &Config, address: &str, engine: &Engine) {
+    if config.environment_by_default {
+        tracing::info!(
+            "Nobody chose an environment, so this is development: the sandbox is on; choose with --env production"
+        );
+    }
+    let usable = engine.routes().usable_names();
+    let missing: Vec<_> = engine.routes().names().into_iter().filter(|name| !usable.contains(name)).collect();
+    tracing::info!(routes = usable.join(", "), "Routes that take jobs");
+    if !missing.is_empty() {
+        tracing::info!(
+            routes = missing.join(", "),
+            "Routes that need configuration; `recado config show` says what"
+        );
+    }
+    tracing::info!(
+        address = format!("http://{address}"),
+        environment = config.environment.as_str(),
+        config = config.file.as_deref(),
+        dataDir = %config.store.data_dir.display(),
+        token = config.server.token.is_some(),
+        version = env!("CARGO_PKG_VERSION"),
+        "Recado is ready"
+    );
+}
+
+/// The two ways to ask a process to end.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The binary from outside: started, asked over HTTP and by its own commands, stopped.
+//!
+//! Every test has a directory and a server of its own, on a port that the system chooses.
+
+mod cli {
+    mod commands;
+    mod configuring;
+    mod deciding;
+    mod delivering;
+    mod failing;
+    mod given;
+    mod logging;
+    mod starting;
+    mod stopping;
+}

@@ -1,0 +1,118 @@
+//! The command line itself: help, completions, exit codes, looking at jobs.
+
+use serde_json::json;
+
+use super::given::Place;
+
+const COMMANDS: [&[&str]; 19] = [
+    &["serve"],
+    &["send"],
+    &["jobs"],
+    &["jobs", "list"],
+    &["jobs", "show"],
+    &["jobs", "cancel"],
+    &["jobs", "audit"],
+    &["dlq"],
+    &["dlq", "list"],
+    &["dlq", "show"],
+    &["dlq", "stats"],
+    &["dlq", "replay"],
+    &["dlq", "discard"],
+    &["policy", "show"],
+    &["decide"],
+    &["config", "init"],
+    &["config", "check"],
+    &["config", "show"],
+    &["doctor"],
+];
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let place = Place::new();
+    assert!(place.run(&["--help"]).done().contains("EXAMPLES:"));
+    for command in COMMANDS {
+        let help = place.run(&[command, &["--help"]].concat()).done();
+        let names_others = help.contains("Commands:");
+        assert!(help.contains("EXAMPLES:") || names_others, "recado {} --help:\n{help}", command.join(" "));
+    }
+}
+
+#[test]
+fn usage_faults_end_with_two_and_refusals_with_one() {
+    let place = Place::new();
+    for arguments in [
+        &["frobnicate"][..],
+        &["send", "sandbox"],
+        &["jobs", "list", "--status", "lost"],
+        &["send", "a", "--company", "b", "--data", "{"],
+    ] {
+        assert!(!place.run(arguments).failed_with(2).is_empty(), "{arguments:?}");
+    }
+    let said = place.run(&["jobs", "list", "--url", "http://127.0.0.1:9"]).failed_with(1);
+    assert!(said.contains("is `recado serve` running"), "{said}");
+}
+
+#[test]
+fn completions_are_written_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(place.run(&["completions", shell]).done().contains("recado"), "{shell}");
+    }
+}
+
+#[test]
+fn jobs_are_listed_by_page_and_by_state_and_cancelled_before_they_are_sent() {
+    let place = Place::new();
+    let server = place.serve();
+    for number in 0..3 {
+        server.enqueue(json!({"jobId": format!("later-{number}"), "route": "sandbox", "companyId": "acme", "delayMs": 600_000, "correlationId": "c", "data": {}}));
+    }
+    let first =
+        server.run(&place, &["jobs", "list", "--status", "scheduled", "--limit", "2", "--json"]).json();
+    assert_eq!(first["items"].as_array().unwrap().len(), 2);
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let second = server.run(&place, &["jobs", "list", "--limit", "2", "--cursor", cursor, "--json"]).json();
+    assert_eq!(second["items"][0]["jobId"], "later-0");
+    let page = server.run(&place, &["jobs", "list", "--limit", "2"]).done();
+    assert!(page.contains("There is more: --cursor"), "{page}");
+
+    assert_eq!(server.run(&place, &["jobs", "cancel", "later-1"]).done(), "later-1 cancelled\n");
+    let left = server.run(&place, &["jobs", "list", "--status", "scheduled", "--correlation-id", "c"]).done();
+    assert!(left.contains("later-0") && !left.contains("later-1"), "{left}");
+    let audit = server.run(&place, &["jobs", "audit", "later-1"]).done();
+    assert!(audit.contains("cancelled") && audit.contains("tester"), "{audit}");
+    assert!(server.run(&place, &["jobs", "show", "nobody"]).failed_with(1).contains("(not_found)"));
+}
+
+#[test]
+fn data_comes_from_the_argument_a_file_or_standard_input() {
+    use std::io::Write;
+    let place = Place::new();
+    let server = place.serve();
+    let mut child = place
+        .command(&[
+            "send",
+            "sandbox",
+            "--company",
+            "acme",
+            "--data",
+            "-",
+            "--wait=10s",
+            "--json",
+            "--url",
+            &server.url(),
+        ])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"script":["ok"]}"#).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(job["status"], "sent");
+    let missing = server
+        .run(&place, &["send", "sandbox", "--company", "acme", "--data", "@nowhere.json"])
+        .failed_with(1);
+    assert!(missing.contains("cannot read nowhere.json"), "{missing}");
+}

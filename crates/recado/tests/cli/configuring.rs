@@ -1,0 +1,110 @@
+//! `recado config`, `recado policy`, `recado doctor`: what needs no server.
+
+use super::given::Place;
+
+#[test]
+fn e13_config_check_points_at_every_fault_with_its_line() {
+    let place =
+        Place::with("[server]\nlisten = \"127.0.0.1:7400\"\n\n[routes.emial]\npolicy = { base = 5 }\n");
+    let said = place.run(&["config", "check"]).failed_with(1);
+    let expected = "\
+error: the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own code delivers) or transport = \"sandbox\" (nothing is sent)
+ --> recado.toml:4:9  routes.emial
+  |
+4 | [routes.emial]
+  |         ^^^^^
+
+error: a duration needs a unit; write \"5s\" or \"5ms\"
+ --> recado.toml:5:19  routes.emial.policy.base
+  |
+5 | policy = { base = 5 }
+  |                   ^
+";
+    assert_eq!(said.trim_end(), expected.trim_end());
+}
+
+#[test]
+fn config_check_looks_at_the_other_environment_too() {
+    let place = Place::with(
+        "[environments.production.engine]\nlease = \"1 day\"\n[environments.production.server]\ntoken = \"${PROD_TOKEN}\"\n",
+    );
+    let said = place.run(&["config", "check"]).failed_with(1);
+    assert!(said.contains("`1 day` is not a duration") && said.contains("not in production"), "{said}");
+    assert!(!said.contains("PROD_TOKEN"), "{said}");
+    place.run(&["config", "show"]).done();
+}
+
+#[test]
+fn config_init_writes_a_file_that_works_and_never_replaces_one() {
+    let place = Place::new();
+    place.run(&["config", "init"]).done();
+    assert!(place.read("recado.toml").contains("#listen = \"127.0.0.1:7400\""));
+    let checked = place.run(&["config", "check"]).done();
+    assert!(checked.starts_with("recado.toml: no faults (development)"), "{checked}");
+    let said = place.run(&["config", "init"]).failed_with(1);
+    assert!(said.contains("--force"), "{said}");
+    place.run(&["config", "init", "--force"]).done();
+    let server = place.serve();
+    server.stop();
+}
+
+#[test]
+fn config_show_hides_secrets_and_can_be_read_back() {
+    let place = Place::with("[server]\ntoken = \"hunter2-hunter2-hunter2\"\n[engine]\nlease = \"7s\"\n");
+    let shown = place.run(&["config", "show"]).done();
+    assert!(shown.contains("token = \"***\"") && shown.contains("lease = \"7s\""), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let said = place.run(&["config", "show", "--config", "nowhere.toml"]).failed_with(1);
+    assert!(said.contains("there is no file nowhere.toml") && said.contains("config init"), "{said}");
+}
+
+#[test]
+fn policy_show_draws_the_curve_without_a_server() {
+    let place = Place::new();
+    let shown = place.run(&["policy", "show", "email-ses", "--plot", "--env", "production"]).done();
+    for expected in ["750ms to 1.25s", "6s to 10s", "█", "░", "└┴"] {
+        assert!(shown.contains(expected), "{expected:?} is missing from\n{shown}");
+    }
+    let steps = place.run(&["policy", "show", "tiss-claims", "--json"]).json();
+    assert_eq!(
+        (steps["maxAttempts"].as_i64(), steps["attempts"][5]["delayMs"].as_i64()),
+        (Some(6), Some(80 * 60_000))
+    );
+    let said = place.run(&["policy", "show", "emial"]).failed_with(2);
+    assert!(said.contains("did you mean `email`?"), "{said}");
+}
+
+#[test]
+fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
+    let place = Place::with("[server]\nlisten = \"127.0.0.1:0\"\n");
+    let said = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).done();
+    for expected in [
+        "✓ configuration",
+        "✓ data directory",
+        "✓ lock",
+        "✓ disk",
+        "✓ disk speed",
+        "✓ port",
+        "✓ clock",
+        "! server",
+    ] {
+        assert!(said.contains(expected), "{expected:?} is missing from\n{said}");
+    }
+    assert!(said.contains("recado serve"), "{said}");
+
+    place.write("recado-data", "a file");
+    place.write("recado.toml", "[engine]\nlease = 5\n");
+    let said = place.run(&["doctor", "--url", "http://127.0.0.1:9", "--json"]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("a duration needs a unit"), "{}", said.out);
+}
+
+#[test]
+fn doctor_is_content_with_a_server_that_works() {
+    let place = Place::new();
+    let server = place.serve();
+    let said = server.run(&place, &["doctor"]).done();
+    for expected in ["✓ lock: process", "✓ server", "✓ ready: it takes jobs"] {
+        assert!(said.contains(expected), "{expected:?} is missing from\n{said}");
+    }
+}

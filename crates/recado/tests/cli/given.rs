@@ -1,0 +1,276 @@
+//! A place to work in, a server in it, and ways to ask it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory to run in, with nothing else from outside.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Place { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    /// With a recado.toml.
+    pub fn with(config: &str) -> Self {
+        let place = Place::new();
+        place.write("recado.toml", config);
+        place
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).expect("a file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).expect("a file")
+    }
+
+    /// The binary in this directory, without the variables of whoever runs the tests.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recado"));
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_clear()
+            .env("USER", "tester")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        Said::of(self.command(arguments).output().expect("the binary runs"))
+    }
+
+    pub fn serve(&self) -> Server {
+        self.serve_with(&[], &[])
+    }
+
+    pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.args(arguments).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Server::start(command.spawn().expect("the server starts"))
+    }
+}
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Said {
+            code: output.status.code().expect("an exit code"),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+
+    #[track_caller]
+    pub fn done(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.done()).expect("JSON")
+    }
+
+    #[track_caller]
+    pub fn failed_with(self, code: i32) -> String {
+        assert_eq!(self.code, code, "{self:?}");
+        self.err
+    }
+}
+
+/// A running server. Ends with the test.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(mut child: Child) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (stdout, kept) = (child.stdout.take().expect("a pipe"), lines.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                kept.lock().push(line);
+            }
+        });
+        let started = Instant::now();
+        let address = loop {
+            if let Some(address) = ready_at(&lines.lock()) {
+                break address;
+            }
+            if let Some(status) = child.try_wait().expect("a child") {
+                let mut why = String::new();
+                child.stderr.take().expect("a pipe").read_to_string(&mut why).expect("text");
+                panic!("the server ended with {status}: {why}");
+            }
+            assert!(started.elapsed() < PATIENCE, "the server is not ready");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Server { child, address, lines }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Everything it has logged so far.
+    pub fn log(&self) -> Vec<Value> {
+        let lines = self.lines.lock();
+        lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+            .collect()
+    }
+
+    /// Log lines with this message.
+    pub fn logged(&self, message: &str) -> Vec<Value> {
+        self.log().into_iter().filter(|line| line["message"] == message).collect()
+    }
+
+    /// One of the binary's own commands, asking this server.
+    pub fn run(&self, place: &Place, arguments: &[&str]) -> Said {
+        Said::of(place.command(arguments).env("RECADO_URL", self.url()).output().expect("the binary runs"))
+    }
+
+    /// A request over HTTP: status and body.
+    pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let (address, length) = (self.address, body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + &body).as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, &Value::Null);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    #[track_caller]
+    pub fn enqueue(&self, job: Value) -> String {
+        let (status, body) = self.ask("POST", "/v1/jobs", &job);
+        assert_eq!(status, 202, "{body}");
+        body["jobId"].as_str().expect("an id").to_owned()
+    }
+
+    /// The job, once `condition` holds of it.
+    #[track_caller]
+    pub fn job_when(&self, id: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let mut seen = Value::Null;
+        eventually(|| {
+            seen = self.get(&format!("/v1/jobs/{id}"));
+            condition(&seen)
+        });
+        seen
+    }
+
+    #[track_caller]
+    pub fn job_once(&self, id: &str, status: &str) -> Value {
+        let ended = ["sent", "failed", "cancelled", "discarded"];
+        let job =
+            self.job_when(id, |job| job["status"] == status || ended.iter().any(|end| job["status"] == *end));
+        assert_eq!(job["status"], status, "{job:#}");
+        job
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(mut self) -> (ExitStatus, String) {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut err = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        (status, err)
+    }
+
+    /// Stops it the usual way.
+    pub fn stop(self) {
+        self.signal("TERM");
+        let (status, err) = self.ended();
+        assert!(status.success(), "{err}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ready_at(lines: &[String]) -> Option<SocketAddr> {
+    let parsed = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ready = parsed.into_iter().find(|line| line["message"] == "Recado is ready")?;
+    ready["address"].as_str()?.strip_prefix("http://")?.parse().ok()
+}
+
+/// Looks again and again until it holds.
+#[track_caller]
+pub fn eventually(mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Milliseconds between two times of the wire.
+#[track_caller]
+pub fn between_ms(earlier: &Value, later: &Value) -> i64 {
+    let at =
+        |time: &Value| time.as_str().expect("a time").parse::<recado_core::Timestamp>().expect("RFC 3339");
+    at(later).as_millis() - at(earlier).as_millis()
+}
+
+/// Fast enough for a test, and otherwise as the sandbox comes.
+pub const FAST: &str = "[routes.sandbox]\npolicy = { base = \"20ms\" }\n";

@@ -1,0 +1,87 @@
+//! Stops: graceful, at once, and what is there after the restart.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::given::{Place, Server, eventually};
+
+const FIVE_AT_A_TIME: &str = "[routes.slow]\ntransport = \"sandbox\"\n[providers.slow]\nconcurrency = 5\n";
+
+fn enqueue_slow(server: &Server, count: usize, latency_ms: u64) -> Vec<String> {
+    let one = |number: usize| {
+        server.enqueue(json!({"jobId": format!("slow-{number}"), "route": "slow", "companyId": "acme", "data": {"latencyMs": latency_ms}}))
+    };
+    (0..count).map(one).collect()
+}
+
+fn in_flight(server: &Server) -> usize {
+    server.get("/v1/jobs?status=delivering")["items"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_graceful_stop_with_slow_jobs_in_flight_loses_nothing_and_repeats_nothing() {
+    let place = Place::with(FIVE_AT_A_TIME);
+    let server = place.serve();
+    let ids = enqueue_slow(&server, 12, 600);
+    eventually(|| in_flight(&server) == 5);
+    server.signal("TERM");
+    let (status, err) = server.ended();
+    assert!(status.success(), "{err}");
+
+    let server = place.serve();
+    let sent_before: Vec<_> =
+        ids.iter().filter(|id| server.get(&format!("/v1/jobs/{id}"))["status"] == "sent").collect();
+    assert!(sent_before.len() >= 5, "those in flight ended first: {sent_before:?}");
+    for id in &ids {
+        let job = server.job_once(id, "sent");
+        assert_eq!(job["attempts"].as_array().unwrap().len(), 1, "{id} was sent more than once: {job:#}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_second_signal_stops_at_once_and_the_jobs_come_back_after_the_restart() {
+    let place = Place::with(FIVE_AT_A_TIME);
+    let server = place.serve();
+    let ids = enqueue_slow(&server, 2, 60_000);
+    eventually(|| in_flight(&server) == 2);
+    let asked = Instant::now();
+    server.signal("TERM");
+    eventually(|| {
+        !server.logged("Stopping: running deliveries end first; a second signal stops at once").is_empty()
+    });
+    server.signal("INT");
+    let (status, err) = server.ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("they are repeated after the restart"), "{err}");
+    assert!(asked.elapsed() < Duration::from_secs(10));
+
+    let server = place.serve();
+    for id in &ids {
+        let again = |job: &Value| {
+            job["status"] == "delivering" && job["attempts"].as_array().is_some_and(|it| it.len() == 1)
+        };
+        let job = server.job_when(id, again);
+        assert_eq!(job["attempts"][0]["result"], "lost", "{job:#}");
+    }
+}
+
+#[test]
+fn a_stop_ends_long_polls_and_refuses_what_comes_after() {
+    let place = Place::new();
+    let server = place.serve();
+    let address = server.address;
+    let body =
+        json!({"routes": ["tiss-claims"], "max": 1, "waitMs": 30000, "leaseMs": 30000, "workerId": "w"});
+    std::thread::scope(|scope| {
+        let poll = scope.spawn(|| server.ask("POST", "/v1/leases", &body));
+        std::thread::sleep(Duration::from_millis(200)); // nothing tells from outside that a poll has begun
+        server.signal("TERM");
+        let (status, answer) = poll.join().unwrap();
+        assert!(status == 503 || answer["leases"].as_array().is_some_and(Vec::is_empty), "{status} {answer}");
+    });
+    let (status, err) = server.ended();
+    assert!(status.success(), "{err}");
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
