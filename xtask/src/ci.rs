@@ -7,7 +7,15 @@ pub fn run() -> Outcome {
     crate::run("format", cargo().args(["fmt", "--all", "--check"]))?;
     crate::run(
         "lints",
-        cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "--deny", "warnings"]),
+        cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "--deny",
+            "warnings",
+        ]),
     )?;
     tidy::run()?;
     crate::run("tests", cargo().args(["test", "--workspace", "--all-features"]))?;

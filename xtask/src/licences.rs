@@ -28,7 +28,9 @@ const BANNED: [(&str, &str); 5] = [
 ];
 
 pub fn check(metadata: &serde_json::Value, faults: &mut Vec<String>) {
-    for package in metadata["packages"].as_array().into_iter().flatten().filter(|package| !package["source"].is_null()) {
+    for package in
+        metadata["packages"].as_array().into_iter().flatten().filter(|package| !package["source"].is_null())
+    {
         let name = package["name"].as_str().unwrap_or_default();
         if let Some((_, why)) = BANNED.iter().find(|(banned, _)| *banned == name) {
             faults.push(format!("{name} is banned: {why}"));

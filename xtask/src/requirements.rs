@@ -15,7 +15,9 @@ pub fn check(faults: &mut Vec<String>) -> Outcome {
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [id, how, proof] = cells[..] else { continue };
-        if !id.starts_with(|first: char| FAMILIES.iter().any(|(family, _)| *family == first)) || id[1..].parse::<usize>().is_err() {
+        if !id.starts_with(|first: char| FAMILIES.iter().any(|(family, _)| *family == first))
+            || id[1..].parse::<usize>().is_err()
+        {
             continue;
         }
         named.insert(id.to_owned());

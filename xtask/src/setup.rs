@@ -16,7 +16,8 @@ pub fn run() -> Outcome {
     }
     for component in ["rustfmt", "clippy"] {
         let command = if component == "clippy" { "clippy" } else { "fmt" };
-        let works = crate::cargo().args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let works =
+            crate::cargo().args([command, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !works.is_ok_and(|status| status.success()) {
             crate::run("rustup", Command::new("rustup").args(["component", "add", component]))?;
         }
@@ -26,7 +27,8 @@ pub fn run() -> Outcome {
 }
 
 fn is_here(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let found =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
 }
 
@@ -36,5 +38,8 @@ fn install(package: &str) -> Outcome {
 }
 
 fn run_apt(args: &[&str]) -> Outcome {
-    crate::run(&format!("apt-get {}", args.join(" ")), Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"))
+    crate::run(
+        &format!("apt-get {}", args.join(" ")),
+        Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"),
+    )
 }

@@ -33,7 +33,8 @@ const ALLOWED: [(&str, &[&str]); 10] = [
 ];
 
 /// What the pure core must never reach, however deep.
-const BANNED_FROM_CORE: [&str; 8] = ["tokio", "rand", "fastrand", "reqwest", "hyper", "rusqlite", "axum", "getrandom"];
+const BANNED_FROM_CORE: [&str; 8] =
+    ["tokio", "rand", "fastrand", "reqwest", "hyper", "rusqlite", "axum", "getrandom"];
 
 /// A file that is longer than a sitting.
 const FILE_LINES_MAX: usize = 700;
@@ -73,7 +74,9 @@ fn metadata() -> Result<serde_json::Value, String> {
 
 fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) {
     let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
-    for package in metadata["packages"].as_array().into_iter().flatten().filter(|package| package["source"].is_null()) {
+    for package in
+        metadata["packages"].as_array().into_iter().flatten().filter(|package| package["source"].is_null())
+    {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(may) = allowed.get(name) else {
             faults.push(format!("crate {name} is not in tidy's list of who may depend on whom"));
@@ -88,7 +91,9 @@ fn dependency_direction(metadata: &serde_json::Value, faults: &mut Vec<String>) 
         }
     }
     for banned in reachable_from_core(metadata) {
-        faults.push(format!("recado-core reaches {banned}: the core does no I/O, reads no clock and draws no numbers"));
+        faults.push(format!(
+            "recado-core reaches {banned}: the core does no I/O, reads no clock and draws no numbers"
+        ));
     }
 }
 
@@ -104,7 +109,9 @@ fn reachable_from_core(metadata: &serde_json::Value) -> Vec<String> {
         }
         seen.push(id);
         for dependency in by_id.get(id).and_then(|node| node["deps"].as_array()).into_iter().flatten() {
-            let normal = dependency["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()));
+            let normal = dependency["dep_kinds"]
+                .as_array()
+                .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()));
             if let (true, Some(id)) = (normal, dependency["pkg"].as_str()) {
                 open.push(id);
             }
@@ -170,7 +177,8 @@ fn dead_links(path: &Path, text: &str, faults: &mut Vec<String>) {
 
 /// Files that the program writes are as it would write them now.
 fn generated_files(faults: &mut Vec<String>) -> Outcome {
-    const GENERATED: [(&str, &[&str]); 1] = [("crates/recado/config.default.toml", &["config", "show", "--default"])];
+    const GENERATED: [(&str, &[&str]); 1] =
+        [("crates/recado/config.default.toml", &["config", "show", "--default"])];
     for (path, command) in GENERATED {
         let mut recado = cargo();
         recado.args(["run", "--quiet", "--package", "recado", "--"]).args(command);

@@ -19,7 +19,7 @@ use crate::openapi::WriteProblems;
 use crate::state::ApiState;
 
 /// Bodies up to this size are read where they arrive; larger ones would hold up the other connections.
-const READ_IN_PLACE_MAX_BYTES: usize = 64 << 10;
+const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
 
 /// Enqueue up to 10,000 jobs: a JSON list, or one job a line. One bad item does not refuse the others.
 #[utoipa::path(
@@ -41,8 +41,13 @@ pub(crate) async fn enqueue_batch(
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
         return take_in(api, format, received).await;
     }
+    let turn = api.batch_turn().await;
     let here = tokio::runtime::Handle::current();
-    let elsewhere = tokio::task::spawn_blocking(move || here.block_on(take_in(api, format, received)));
+    let elsewhere = tokio::task::spawn_blocking(move || {
+        let answer = here.block_on(take_in(api, format, received));
+        drop(turn);
+        answer
+    });
     elsewhere.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a batch could not be taken in");
         Err(Refused::new(Code::Internal, "the batch could not be taken in; the log says more"))

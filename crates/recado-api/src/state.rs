@@ -1,12 +1,13 @@
 //! What every handler is given.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use recado_engine::Engine;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::gate::{Gate, Hosts, Token};
@@ -58,12 +59,20 @@ struct Inner {
     options: ApiOptions,
     document: OnceLock<Bytes>,
     bodies_in_flight_bytes: AtomicUsize,
+    batch_turns: Arc<Semaphore>,
 }
 
 impl ApiState {
     pub fn new(engine: Engine, options: ApiOptions) -> Self {
-        let (document, bodies_in_flight_bytes) = (OnceLock::new(), AtomicUsize::new(0));
-        ApiState { inner: Arc::new(Inner { engine, options, document, bodies_in_flight_bytes }) }
+        let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
+        let inner = Inner {
+            engine,
+            options,
+            document: OnceLock::new(),
+            bodies_in_flight_bytes: AtomicUsize::new(0),
+            batch_turns: Arc::new(Semaphore::new(cores)),
+        };
+        ApiState { inner: Arc::new(inner) }
     }
 
     pub fn engine(&self) -> &Engine {
@@ -93,6 +102,12 @@ impl ApiState {
 
     pub(crate) fn document(&self) -> Bytes {
         self.inner.document.get().cloned().unwrap_or_default()
+    }
+
+    /// The right to work on a large batch. There are as many as cores, so that whoever sends batches without
+    /// end competes with the other callers for a fair share of them and not for all.
+    pub(crate) async fn batch_turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.inner.batch_turns.clone().acquire_owned().await.ok()
     }
 
     /// Reserves room for bodies; `None` when there is none left.

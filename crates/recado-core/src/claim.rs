@@ -56,7 +56,9 @@ pub fn decide(
     let judged = classifier.classify(Fault { text: failure.submission_error.into(), ..Fault::default() });
     let retries_max = policy.max_attempts.saturating_sub(1);
     let audit = |kind| {
-        AuditEvent::claim(failure.claim_id, failure.route, kind, now).failure(&judged).retry_count(failure.retry_count)
+        AuditEvent::claim(failure.claim_id, failure.route, kind, now)
+            .failure(&judged)
+            .retry_count(failure.retry_count)
     };
     let refuse = |error: ClaimError, reason: String| {
         let audit = audit(AuditKind::ClaimRefused).reason(reason.clone());

@@ -79,8 +79,13 @@ impl Condition {
             _ => None,
         };
         self.code.as_ref().is_none_or(|want| fault.code.as_ref().is_some_and(|code| code_is(want, code)))
-            && self.enhanced.as_ref().is_none_or(|want| fault.enhanced.as_ref().is_some_and(|code| enhanced_is(want, code)))
-            && self.status.is_none_or(|(low, high)| fault.status.is_some_and(|status| (low..=high).contains(&status)))
+            && self
+                .enhanced
+                .as_ref()
+                .is_none_or(|want| fault.enhanced.as_ref().is_some_and(|code| enhanced_is(want, code)))
+            && self
+                .status
+                .is_none_or(|(low, high)| fault.status.is_some_and(|status| (low..=high).contains(&status)))
             && self.text.as_ref().is_none_or(|want| {
                 contains_ignoring_case(&fault.text, want)
                     || fault.code.as_ref().is_some_and(|code| contains_ignoring_case(code, want))
@@ -95,7 +100,10 @@ fn code_is(pattern: &str, code: &str) -> bool {
     pattern.eq_ignore_ascii_case(code)
         || (pattern.len() == code.len()
             && pattern.contains('x')
-            && pattern.bytes().zip(code.bytes()).all(|(p, c)| if p == b'x' { c.is_ascii_digit() } else { p == c }))
+            && pattern
+                .bytes()
+                .zip(code.bytes())
+                .all(|(p, c)| if p == b'x' { c.is_ascii_digit() } else { p == c }))
 }
 
 fn enhanced_is(pattern: &str, code: &str) -> bool {
@@ -111,7 +119,8 @@ fn enhanced_is(pattern: &str, code: &str) -> bool {
 }
 
 fn contains_ignoring_case(text: &str, want: &str) -> bool {
-    want.is_empty() || text.as_bytes().windows(want.len()).any(|part| part.eq_ignore_ascii_case(want.as_bytes()))
+    want.is_empty()
+        || text.as_bytes().windows(want.len()).any(|part| part.eq_ignore_ascii_case(want.as_bytes()))
 }
 
 /// An ordered list of rules.
@@ -154,10 +163,12 @@ impl Classifier {
         let (class, rule, blame) = match fault.kind {
             FaultKind::InvalidPayload => (Class::Permanent, "recado/invalid-payload", Blame::Message),
             FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message),
-            FaultKind::Answer | FaultKind::Network(_) => match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
-                Some(rule) => (rule.class, &*rule.name, rule.blame),
-                None => (Class::Unknown, "recado/unknown", Blame::Provider),
-            },
+            FaultKind::Answer | FaultKind::Network(_) => {
+                match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
+                    Some(rule) => (rule.class, &*rule.name, rule.blame),
+                    None => (Class::Unknown, "recado/unknown", Blame::Provider),
+                }
+            }
         };
         Failure {
             class,
@@ -200,10 +211,18 @@ fn code_of(fault: &Fault) -> Option<Box<str>> {
 
 fn reason_of(fault: &Fault) -> Reason {
     match (&fault.code, fault.kind) {
-        (Some(code), _) => Reason::or(&fault.text, format_args!("the provider answered {code} and nothing more")),
-        (None, FaultKind::Network(kind)) => Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str())),
+        (Some(code), _) => {
+            Reason::or(&fault.text, format_args!("the provider answered {code} and nothing more"))
+        }
+        (None, FaultKind::Network(kind)) => {
+            Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str()))
+        }
         (None, FaultKind::Panic) => Reason::or(&fault.text, format_args!("the transport panicked")),
-        (None, FaultKind::InvalidPayload) => Reason::or(&fault.text, format_args!("the payload cannot be read")),
-        (None, FaultKind::Answer) => Reason::or(&fault.text, format_args!("the provider refused without saying why")),
+        (None, FaultKind::InvalidPayload) => {
+            Reason::or(&fault.text, format_args!("the payload cannot be read"))
+        }
+        (None, FaultKind::Answer) => {
+            Reason::or(&fault.text, format_args!("the provider refused without saying why"))
+        }
     }
 }

@@ -121,7 +121,8 @@ impl DeadLetter {
 pub fn fingerprint(route: &RouteName, code: Option<&str>, reason: &Reason) -> Box<str> {
     let mut shape = String::with_capacity(64);
     for word in reason.as_str().split_whitespace().take(40) {
-        let varies = word.contains('@') || word.bytes().any(|b| b.is_ascii_digit()) || word.contains(['"', '<', '>']);
+        let varies =
+            word.contains('@') || word.bytes().any(|b| b.is_ascii_digit()) || word.contains(['"', '<', '>']);
         shape.push_str(if varies { "*" } else { word });
         shape.push(' ');
     }
@@ -141,7 +142,10 @@ mod tests {
     fn a_fingerprint_forgets_what_varies() {
         let route = RouteName::new("email").unwrap();
         let of = |code, text: &str| fingerprint(&route, Some(code), &Reason::new(text).unwrap());
-        assert_eq!(of("550", "5.1.1 <ana@example.com> unknown"), of("550", "5.1.1 <rui@example.org> unknown"));
+        assert_eq!(
+            of("550", "5.1.1 <ana@example.com> unknown"),
+            of("550", "5.1.1 <rui@example.org> unknown")
+        );
         assert_ne!(of("550", "unknown user"), of("551", "unknown user"));
         assert_ne!(of("550", "unknown user"), of("550", "mailbox full"));
     }

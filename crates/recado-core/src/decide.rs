@@ -66,7 +66,9 @@ fn after_failure(
     let policy = &terms.policy;
     let spent = job.progress.attempts_spent + 1;
     let mut attempt = blamed(attempt, &failure);
-    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(attempt.number).retry_count(spent - 1);
+    let audit = |kind| {
+        AuditEvent::about(job, kind, now).failure(&failure).attempt(attempt.number).retry_count(spent - 1)
+    };
 
     if !failure.class.is_retryable() {
         let cause = if failure.invalid_payload { Cause::InvalidPayload } else { Cause::Permanent };
@@ -82,10 +84,8 @@ fn after_failure(
     let delay = next_delay(policy, spent - 1, previous, failure.retry_after, draw);
     let at = now.plus(delay);
     if at >= job.expires_at {
-        let audit = audit(AuditKind::Buried).reason(format!(
-            "The next try would start at {at}, after the job expires at {}",
-            job.expires_at
-        ));
+        let audit = audit(AuditKind::Buried)
+            .reason(format!("The next try would start at {at}, after the job expires at {}", job.expires_at));
         return (bury(Cause::Expired, failure, Some(attempt), terms, now), audit);
     }
     let audit = audit(AuditKind::RetryScheduled)
@@ -115,7 +115,10 @@ pub fn next_delay(
 pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
     let last = job.attempts.iter().rev().find_map(|attempt| attempt.error_reason.as_ref());
     let reason = match last {
-        Some(reason) => Reason::or("", format_args!("expired at {} before it could be retried; last failure: {reason}", job.expires_at)),
+        Some(reason) => Reason::or(
+            "",
+            format_args!("expired at {} before it could be retried; last failure: {reason}", job.expires_at),
+        ),
         None => Reason::or("", format_args!("expired at {} before it was tried", job.expires_at)),
     };
     let failure = ours(Class::Permanent, "EXPIRED", reason, "recado/expired");
@@ -130,10 +133,20 @@ pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEv
 ///
 /// The first time it is picked up again at once. After that it waits a moment, apart from whatever
 /// shared its fate, so that the jobs that a poisonous one took down with it can finish without it.
-pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, draw: Draw) -> (Transition, AuditEvent) {
+pub fn after_crash(
+    job: &Job,
+    lost: &LostLease,
+    terms: &Terms,
+    now: Timestamp,
+    draw: Draw,
+) -> (Transition, AuditEvent) {
     let crashes = job.progress.crashes + 1;
-    let words = format!("{} let its lease on attempt {} run out; the provider may have taken the job", lost.worker, lost.attempt);
-    let failure = ours(Class::Unknown, "LEASE_LOST", Reason::or(&words, format_args!("")), "recado/lease-lost");
+    let words = format!(
+        "{} let its lease on attempt {} run out; the provider may have taken the job",
+        lost.worker, lost.attempt
+    );
+    let failure =
+        ours(Class::Unknown, "LEASE_LOST", Reason::or(&words, format_args!("")), "recado/lease-lost");
     let mut attempt = blamed(
         Attempt {
             number: lost.attempt,
@@ -152,7 +165,10 @@ pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, d
     attempt.result = AttemptResult::Lost;
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
-        let reason = Reason::or("", format_args!("poison: whoever delivered it vanished {crashes} times in a row; {words}"));
+        let reason = Reason::or(
+            "",
+            format_args!("poison: whoever delivered it vanished {crashes} times in a row; {words}"),
+        );
         let failure = ours(Class::Permanent, "POISON", reason, "recado/poison");
         let audit = AuditEvent::about(job, AuditKind::Buried, now)
             .failure(&failure)
@@ -163,11 +179,16 @@ pub fn after_crash(job: &Job, lost: &LostLease, terms: &Terms, now: Timestamp, d
     }
     let pause = match crashes {
         1 => Duration::ZERO,
-        more => Policy { jitter: crate::policy::Jitter::Full, ..Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 2) }
-            .delay(more, None, draw),
+        more => Policy {
+            jitter: crate::policy::Jitter::Full,
+            ..Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 2)
+        }
+        .delay(more, None, draw),
     };
     let at = now.plus(pause);
-    let audit = audit(AuditKind::LeaseLost).backoff(pause, at).reason("Given back without spending an attempt".to_owned());
+    let audit = audit(AuditKind::LeaseLost)
+        .backoff(pause, at)
+        .reason("Given back without spending an attempt".to_owned());
     (Transition::Release { at, lost: Some(attempt) }, audit)
 }
 
@@ -201,6 +222,12 @@ fn ours(class: Class, code: &str, reason: Reason, rule: &str) -> Failure {
     }
 }
 
-fn bury(cause: Cause, failure: Failure, attempt: Option<Attempt>, terms: &Terms, now: Timestamp) -> Transition {
+fn bury(
+    cause: Cause,
+    failure: Failure,
+    attempt: Option<Attempt>,
+    terms: &Terms,
+    now: Timestamp,
+) -> Transition {
     Transition::Bury(Burial { cause, failure, attempt, at: now, ttl: terms.dead_letter_ttl })
 }

@@ -9,7 +9,9 @@ use crate::payload::Payload;
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The provider took it. What it answered is kept when it is JSON and small.
-    Accepted { answer: Option<Payload> },
+    Accepted {
+        answer: Option<Payload>,
+    },
     Failed(Fault),
 }
 
@@ -106,7 +108,9 @@ pub fn enhanced_code(text: &str) -> Option<&str> {
     let mut parts = word.split('.');
     let class = parts.next()?;
     let digits = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    let shaped = matches!(class, "2" | "4" | "5") && parts.next().is_some_and(digits) && parts.next().is_some_and(digits);
+    let shaped = matches!(class, "2" | "4" | "5")
+        && parts.next().is_some_and(digits)
+        && parts.next().is_some_and(digits);
     (shaped && parts.next().is_none()).then_some(word)
 }
 

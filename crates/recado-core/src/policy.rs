@@ -177,12 +177,17 @@ impl Policy {
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.max_attempts == 0 || self.max_attempts > ATTEMPTS_MAX {
-            faults.push(format!("max_attempts is {}; write 1 to {ATTEMPTS_MAX} (it counts the first try)", self.max_attempts));
+            faults.push(format!(
+                "max_attempts is {}; write 1 to {ATTEMPTS_MAX} (it counts the first try)",
+                self.max_attempts
+            ));
         }
         match &self.backoff {
             Backoff::Exponential { base, factor, cap } => {
                 if base.is_zero() && self.max_attempts > 1 {
-                    faults.push("base is zero, so retries would not back off; write at least \"1ms\"".to_owned());
+                    faults.push(
+                        "base is zero, so retries would not back off; write at least \"1ms\"".to_owned(),
+                    );
                 }
                 if !(1.0..=100.0).contains(factor) {
                     faults.push(format!("factor is {factor}; write 1 to 100"));
@@ -193,7 +198,10 @@ impl Policy {
             }
             Backoff::Schedule(waits) => {
                 if waits.is_empty() {
-                    faults.push("schedule is empty; write one wait per attempt, such as [\"0s\", \"5s\", \"30s\"]".to_owned());
+                    faults.push(
+                        "schedule is empty; write one wait per attempt, such as [\"0s\", \"5s\", \"30s\"]"
+                            .to_owned(),
+                    );
                 }
                 if waits.iter().skip(1).any(Duration::is_zero) {
                     faults.push("schedule retries at once; only the first wait may be zero".to_owned());
@@ -238,7 +246,11 @@ impl std::str::FromStr for Jitter {
             "full" => Ok(Jitter::Full),
             "equal" => Ok(Jitter::Equal),
             "decorrelated" => Ok(Jitter::Decorrelated),
-            _ => match text.strip_prefix('±').or_else(|| text.strip_prefix("+-")).or_else(|| text.strip_prefix("+/-")) {
+            _ => match text
+                .strip_prefix('±')
+                .or_else(|| text.strip_prefix("+-"))
+                .or_else(|| text.strip_prefix("+/-"))
+            {
                 Some(rest) => percent(rest).map(Jitter::Symmetric),
                 None => percent(text.strip_prefix('+').ok_or_else(refused)?).map(Jitter::Positive),
             },

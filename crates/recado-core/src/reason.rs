@@ -19,7 +19,11 @@ pub struct BlankReason;
 impl Reason {
     pub fn new(text: &str) -> Result<Self, BlankReason> {
         let trimmed = text.trim();
-        if trimmed.is_empty() { Err(BlankReason) } else { Ok(Reason(clip(trimmed, REASON_LEN_MAX_BYTES).into())) }
+        if trimmed.is_empty() {
+            Err(BlankReason)
+        } else {
+            Ok(Reason(clip(trimmed, REASON_LEN_MAX_BYTES).into()))
+        }
     }
 
     /// What the other side said, or what we can say about it when it said nothing.

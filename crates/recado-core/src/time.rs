@@ -81,7 +81,9 @@ impl<'de> Deserialize<'de> for Timestamp {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a duration; write a number and a unit, such as \"500ms\", \"30s\", \"5m\", \"24h\" or \"7d\"")]
+#[error(
+    "`{0}` is not a duration; write a number and a unit, such as \"500ms\", \"30s\", \"5m\", \"24h\" or \"7d\""
+)]
 pub struct NotADuration(String);
 
 /// Reads `"500ms"`, `"1s"`, `"1.5s"`, `"5m"`, `"24h"`, `"7d"`.
@@ -138,9 +140,14 @@ mod tests {
 
     #[test]
     fn durations_read_as_people_write_them() {
-        for (text, millis) in
-            [("500ms", 500), ("1s", 1_000), ("1.5s", 1_500), ("5m", 300_000), ("24h", 86_400_000), ("7d", 604_800_000)]
-        {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("1s", 1_000),
+            ("1.5s", 1_500),
+            ("5m", 300_000),
+            ("24h", 86_400_000),
+            ("7d", 604_800_000),
+        ] {
             assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(millis), "{text}");
         }
         for wrong in ["", "5", "s", "-1s", "5 parsecs", "NaNs", "1e300d"] {

@@ -51,7 +51,10 @@ pub enum Refusal {
 
 impl Engine {
     /// Takes in submissions, each on its own merits. Answers in order, once all that is taken is durable.
-    pub async fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<Result<Accepted, Refusal>>, EngineError> {
+    pub async fn submit(
+        &self,
+        submissions: Vec<Submission>,
+    ) -> Result<Vec<Result<Accepted, Refusal>>, EngineError> {
         if self.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -107,9 +110,12 @@ impl Engine {
             None => Some(JobId::trusted(uuid::Uuid::now_v7().to_string())),
             Some(id) => JobId::new(id).map_err(|error| fault("/jobId", error.to_string())).ok(),
         };
-        let company =
-            CompanyId::new(submission.company_id.as_str()).map_err(|error| fault("/companyId", error.to_string())).ok();
-        for (pointer, value) in [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)] {
+        let company = CompanyId::new(submission.company_id.as_str())
+            .map_err(|error| fault("/companyId", error.to_string()))
+            .ok();
+        for (pointer, value) in
+            [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)]
+        {
             let length = value.as_ref().map_or(1, |text| text.chars().count());
             if !(1..=256).contains(&length) {
                 fault(pointer, format!("has {length} characters; give 1 to 256, or leave it out"));
@@ -118,7 +124,9 @@ impl Engine {
         let route = self.routes().get(&submission.route);
         match route.map(|route| &route.carrier) {
             None => fault("/route", self.unknown_route(&submission.route)),
-            Some(Carrier::Missing(what)) => fault("/route", format!("route `{}` cannot deliver yet: {what}", submission.route)),
+            Some(Carrier::Missing(what)) => {
+                fault("/route", format!("route `{}` cannot deliver yet: {what}", submission.route))
+            }
             Some(_) => {}
         }
         let priority = match submission.priority {

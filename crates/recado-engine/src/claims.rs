@@ -6,7 +6,10 @@ use crate::engine::{Engine, EngineError};
 
 impl Engine {
     /// Decides and records. `None` when there is no such route.
-    pub async fn decide_claim(&self, failure: &SubmissionFailure<'_>) -> Result<Option<ClaimDecision>, EngineError> {
+    pub async fn decide_claim(
+        &self,
+        failure: &SubmissionFailure<'_>,
+    ) -> Result<Option<ClaimDecision>, EngineError> {
         let Some(route) = self.routes().get(failure.route) else { return Ok(None) };
         let now = self.now();
         let draw = self.inner.chance.draw();

@@ -21,7 +21,10 @@ pub(crate) async fn run(engine: Arc<Inner>) {
         match engine.store.prune(engine.settings.retention.clone(), engine.clock.now()).await {
             Ok(pruned) => {
                 if pruned.dead_letters > 0 {
-                    tracing::warn!(count = pruned.dead_letters, "Dead letters reached the end of their time and were removed; the audit trail names them");
+                    tracing::warn!(
+                        count = pruned.dead_letters,
+                        "Dead letters reached the end of their time and were removed; the audit trail names them"
+                    );
                 }
                 wait = if pruned.more { BITE_EVERY } else { ROUND_EVERY };
             }

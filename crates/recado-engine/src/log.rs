@@ -10,7 +10,14 @@ pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
     match transition {
         Transition::Deliver { attempt, .. } => {
             let took_ms = attempt.ended_at.since(attempt.started_at).as_millis() as u64;
-            tracing::info!(jobId = job_id, companyId = company, route, attempt = attempt.number, tookMs = took_ms, "Job sent");
+            tracing::info!(
+                jobId = job_id,
+                companyId = company,
+                route,
+                attempt = attempt.number,
+                tookMs = took_ms,
+                "Job sent"
+            );
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();

@@ -18,7 +18,12 @@ pub enum Replay {
 
 impl Engine {
     /// The trail's record of an act on a job; `None` when there is no such job.
-    async fn act(&self, id: &JobId, kind: AuditKind, actor: Option<&str>) -> Result<Option<AuditEvent>, EngineError> {
+    async fn act(
+        &self,
+        id: &JobId,
+        kind: AuditKind,
+        actor: Option<&str>,
+    ) -> Result<Option<AuditEvent>, EngineError> {
         let now = self.now();
         let view = self.store().job(id, now).await?;
         Ok(view.map(|view| AuditEvent::about(&view.job, kind, now).by(actor)))
@@ -26,7 +31,9 @@ impl Engine {
 
     /// Stops a job that nobody is delivering.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
-        let Some(audit) = self.act(id, AuditKind::Cancelled, actor).await? else { return Ok(Cancelled::Unknown) };
+        let Some(audit) = self.act(id, AuditKind::Cancelled, actor).await? else {
+            return Ok(Cancelled::Unknown);
+        };
         let cancelled = self.store().cancel(id, audit).await?;
         if cancelled == Cancelled::Done {
             tracing::info!(jobId = %id, actor, "Job cancelled");
@@ -49,15 +56,22 @@ impl Engine {
         {
             return Ok(Replay::InvalidData(faults));
         }
-        let Some(mut audit) = self.act(id, AuditKind::Replayed, actor).await? else { return Ok(Replay::Unknown) };
+        let Some(mut audit) = self.act(id, AuditKind::Replayed, actor).await? else {
+            return Ok(Replay::Unknown);
+        };
         let corrected = if data.is_some() { " with corrected data" } else { "" };
         audit = audit.reason(match note {
             Some(note) => format!("Replayed{corrected}: {note}"),
             None => format!("Replayed{corrected}"),
         });
         let now = self.now();
-        let redrive =
-            Redrive { id: id.clone(), data, due_at: now, expires_at: now.plus(self.settings().job_ttl), audit };
+        let redrive = Redrive {
+            id: id.clone(),
+            data,
+            due_at: now,
+            expires_at: now.plus(self.settings().job_ttl),
+            audit,
+        };
         Ok(match self.store().redrive(redrive).await? {
             Redriven::Done => {
                 tracing::info!(jobId = %id, actor, "Dead letter replayed");
@@ -69,8 +83,15 @@ impl Engine {
     }
 
     /// Gives a dead letter up for good.
-    pub async fn discard(&self, id: &JobId, reason: &str, actor: Option<&str>) -> Result<Discarded, EngineError> {
-        let Some(audit) = self.act(id, AuditKind::Discarded, actor).await? else { return Ok(Discarded::Unknown) };
+    pub async fn discard(
+        &self,
+        id: &JobId,
+        reason: &str,
+        actor: Option<&str>,
+    ) -> Result<Discarded, EngineError> {
+        let Some(audit) = self.act(id, AuditKind::Discarded, actor).await? else {
+            return Ok(Discarded::Unknown);
+        };
         let discarded = self.store().discard(id, audit.reason(reason.to_owned())).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");

@@ -39,8 +39,15 @@ pub struct LeaseRequest {
 /// What a worker says about an attempt.
 #[derive(Clone, Debug)]
 pub enum Report {
-    Succeeded { result: Option<Payload> },
-    Failed { code: Option<Box<str>>, message: Box<str>, stack_trace: Option<Box<str>>, retry_after: Option<Duration> },
+    Succeeded {
+        result: Option<Payload>,
+    },
+    Failed {
+        code: Option<Box<str>>,
+        message: Box<str>,
+        stack_trace: Option<Box<str>>,
+        retry_after: Option<Duration>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +96,8 @@ impl Engine {
                     None => std::future::pending().await,
                 }
             };
-            let rung = futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
+            let rung =
+                futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
             tokio::select! {
                 () = inner.stopping.cancelled() => {}
                 _ = rung => {}
@@ -101,7 +109,10 @@ impl Engine {
 
     /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must
     /// not tear a claim apart: leases that nobody takes go back at once instead of running out.
-    async fn claim_whole(&self, request: &LeaseRequest) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_whole(
+        &self,
+        request: &LeaseRequest,
+    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let (hand_over, taken) = oneshot::channel();
         let (engine, request) = (self.clone(), request.clone());
         self.inner.deliveries.spawn(async move {
@@ -115,7 +126,10 @@ impl Engine {
         taken.await.unwrap_or(Err(EngineError::Stopping))
     }
 
-    async fn claim_for_worker(&self, request: &LeaseRequest) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+    async fn claim_for_worker(
+        &self,
+        request: &LeaseRequest,
+    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let inner = &self.inner;
         let mut leases = Vec::new();
         let mut next_at: Option<Timestamp> = None;
@@ -181,7 +195,8 @@ impl Engine {
             log::attempt(&lease, &terms.policy, &transition);
             settlements.push(Settlement { token, transition, audit: Some(audit), now });
         }
-        let settled = if settlements.is_empty() { Vec::new() } else { inner.store.settle(settlements).await? };
+        let settled =
+            if settlements.is_empty() { Vec::new() } else { inner.store.settle(settlements).await? };
         let mut settled = settled.into_iter();
         let said = |known: bool| match known.then(|| settled.next()).flatten() {
             Some(Settled::Done) => Reported::Done,
@@ -205,9 +220,20 @@ fn outcome(report: Report) -> Outcome {
     match report {
         Report::Succeeded { result } => Outcome::Accepted { answer: result },
         Report::Failed { code, message, stack_trace, retry_after } => {
-            let status = code.as_deref().and_then(|code| code.parse().ok()).filter(|status| (100..600).contains(status));
+            let status = code
+                .as_deref()
+                .and_then(|code| code.parse().ok())
+                .filter(|status| (100..600).contains(status));
             let enhanced = recado_core::outcome::enhanced_code(&message).map(Into::into);
-            Outcome::Failed(Fault { code, enhanced, status, text: message, stack_trace, retry_after, ..Fault::default() })
+            Outcome::Failed(Fault {
+                code,
+                enhanced,
+                status,
+                text: message,
+                stack_trace,
+                retry_after,
+                ..Fault::default()
+            })
         }
     }
 }

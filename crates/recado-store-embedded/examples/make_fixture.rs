@@ -10,8 +10,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease,
-    NewJob, Payload, Priority, Reason, RouteName, Timestamp, Transition,
+    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure,
+    JobId, Lease, NewJob, Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
 use recado_store::{Claim, Pick, Redrive, Settlement, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
@@ -26,7 +26,8 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 async fn main() -> Done {
     let to = std::env::args().nth(1).ok_or("say where to write the file")?;
     let dir = tempfile::tempdir()?;
-    let maker = Maker(EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir.path()) })?);
+    let maker =
+        Maker(EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir.path()) })?);
     maker.make().await?;
     maker.0.close().await?;
     std::fs::copy(dir.path().join(FILE_NAME), to)?;
@@ -37,10 +38,13 @@ struct Maker(EmbeddedStore);
 
 impl Maker {
     async fn make(&self) -> Done {
-        self.0.enqueue(vec![NewJob { due_at: T0.plus(HOUR), priority: level(1)?, ..job("scheduled")? }]).await?;
+        self.0
+            .enqueue(vec![NewJob { due_at: T0.plus(HOUR), priority: level(1)?, ..job("scheduled")? }])
+            .await?;
         self.0.enqueue(vec![NewJob { user_id: None, correlation_id: None, ..job("queued")? }]).await?;
         self.0.enqueue(vec![job("cancelled")?]).await?;
-        let mut cancel = AuditEvent::claim("cancelled", "to-cancelled", AuditKind::Cancelled, T0).by(Some("ana"));
+        let mut cancel =
+            AuditEvent::claim("cancelled", "to-cancelled", AuditKind::Cancelled, T0).by(Some("ana"));
         cancel.job_id = Some("cancelled".into());
         self.0.cancel(&JobId::new("cancelled")?, cancel).await?;
 
@@ -48,7 +52,12 @@ impl Maker {
         self.lease("held-inside", false).await?;
         let lease = self.lease("retrying", true).await?;
         let failed = attempt(&lease, AttemptResult::Failed)?;
-        self.settle(&lease, Transition::RetryAt { at: T0.plus(HOUR), attempt: failed }, AuditKind::RetryScheduled).await?;
+        self.settle(
+            &lease,
+            Transition::RetryAt { at: T0.plus(HOUR), attempt: failed },
+            AuditKind::RetryScheduled,
+        )
+        .await?;
         let lease = self.lease("postponed", true).await?;
         self.settle(&lease, Transition::Postpone { until: T0.plus(HOUR) }, AuditKind::LeaseLost).await?;
         let lease = self.lease("sent", true).await?;
@@ -57,7 +66,8 @@ impl Maker {
         self.settle(&lease, Transition::Deliver { attempt: sent, answer }, AuditKind::Delivered).await?;
         self.bury("dead").await?;
         self.bury("replaying").await?;
-        let mut audit = AuditEvent::claim("replaying", "to-replaying", AuditKind::Replayed, T0).by(Some("ana"));
+        let mut audit =
+            AuditEvent::claim("replaying", "to-replaying", AuditKind::Replayed, T0).by(Some("ana"));
         audit.job_id = Some("replaying".into());
         let data = Some(Payload::new(r#"{"corrected":true}"#)?);
         let id = JobId::new("replaying")?;

@@ -4,12 +4,12 @@
 //! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
 
 use recado_core::{
-    AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob, Progress, Status,
-    Timestamp, Transition,
+    AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob,
+    Progress, Status, Timestamp, Transition,
 };
 use recado_store::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement,
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -92,11 +92,10 @@ impl Apply<'_> {
             }
             Place::Row(seq) => (seq, false),
         };
-        let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) =
-            self.file.prepare_cached("SELECT bodyHash, status, dueAt, attemptsSpent FROM jobs WHERE seq = ?1")?.query_row(
-                [seq],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
-            )?;
+        let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) = self
+            .file
+            .prepare_cached("SELECT bodyHash, status, dueAt, attemptsSpent FROM jobs WHERE seq = ?1")?
+            .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         if hash != new.body_hash.0.to_be_bytes() {
             return Ok(Enqueued::Conflict);
         }
@@ -238,9 +237,13 @@ impl Apply<'_> {
                 self.index.retire(held.slot);
                 self.index.note_ended(settlement.now.as_millis(), seq);
             }
-            Transition::RetryAt { at, ref attempt } => self.wait_again(seq, &held, progress, at, Some(attempt))?,
+            Transition::RetryAt { at, ref attempt } => {
+                self.wait_again(seq, &held, progress, at, Some(attempt))?
+            }
             Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None)?,
-            Transition::Release { at, ref lost } => self.wait_again(seq, &held, progress, at, lost.as_ref())?,
+            Transition::Release { at, ref lost } => {
+                self.wait_again(seq, &held, progress, at, lost.as_ref())?
+            }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial)?,
         }
         self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
@@ -283,7 +286,8 @@ impl Apply<'_> {
     }
 
     fn bury(&mut self, seq: u64, held: &Held, progress: Progress, burial: Burial) -> Result<()> {
-        let mut select = self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
+        let mut select =
+            self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let mut job = select.query_row([seq], rows::job)?;
         job.progress = progress;
         let entry = DeadLetter::new(job, burial);
@@ -300,7 +304,8 @@ impl Apply<'_> {
                 progress.crashes,
                 attempts
             ])?;
-        self.index.dead_count -= self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
+        self.index.dead_count -=
+            self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
         self.file
             .prepare_cached(
                 "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
@@ -520,7 +525,13 @@ fn lost(held: &Held) -> LostLease {
 }
 
 /// What a row's stored status is called to users.
-pub fn status_of(stored: &str, leased: bool, progress: &Progress, due_at: Timestamp, now: Timestamp) -> Status {
+pub fn status_of(
+    stored: &str,
+    leased: bool,
+    progress: &Progress,
+    due_at: Timestamp,
+    now: Timestamp,
+) -> Status {
     match Status::parse(stored) {
         Some(ended) => ended,
         None if leased => Status::Delivering,

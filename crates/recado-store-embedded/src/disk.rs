@@ -29,20 +29,27 @@ pub struct DirLock {
 pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     let io = |error| LockError::Io { dir: dir.to_owned(), error };
     std::fs::create_dir_all(dir).map_err(io)?;
-    let mut file =
-        OpenOptions::new().create(true).truncate(false).read(true).write(true).open(dir.join(LOCK_NAME)).map_err(io)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(dir.join(LOCK_NAME))
+        .map_err(io)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
-            let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+            let holder =
+                if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
             return Err(LockError::Held { dir: dir.to_owned(), holder });
         }
         Err(error) => return Err(io(error.into())),
     }
     // Only for the message to a second process: on a full disk the store must open without it.
-    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+    let _ =
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(DirLock { _file: file })
 }
 
@@ -77,7 +84,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl RoomGuard {
     pub fn new(dir: &Path, reserve_bytes: u64, max_bytes: Option<u64>) -> Self {
-        RoomGuard { dir: dir.to_owned(), reserve_bytes, max_bytes, held_bytes: 0, looked_at: None, refusing: None }
+        RoomGuard {
+            dir: dir.to_owned(),
+            reserve_bytes,
+            max_bytes,
+            held_bytes: 0,
+            looked_at: None,
+            refusing: None,
+        }
     }
 
     /// Whether the next question looks at the disk again.
@@ -124,7 +138,9 @@ impl RoomGuard {
         }
         let held = self.held_bytes;
         let max = self.max_bytes.filter(|max| held >= *max)?;
-        Some(format!("the store holds {held} bytes and store.max_size allows {max}; raise it or let the queue drain"))
+        Some(format!(
+            "the store holds {held} bytes and store.max_size allows {max}; raise it or let the queue drain"
+        ))
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, Payload, Status, Timestamp};
-use recado_store::{DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreError};
+use recado_store::{
+    DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreError,
+};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
 
@@ -127,7 +129,12 @@ impl Wanted {
     }
 }
 
-pub fn jobs(file: &Connection, filter: &JobFilter, page: PageRequest, now: Timestamp) -> rusqlite::Result<Page<JobView>> {
+pub fn jobs(
+    file: &Connection,
+    filter: &JobFilter,
+    page: PageRequest,
+    now: Timestamp,
+) -> rusqlite::Result<Page<JobView>> {
     let newest: i64 = file.query_row("SELECT coalesce(max(seq), 0) FROM jobs", [], |row| row.get(0))?;
     let top = page.before.map_or(newest, |before| newest.min(below(before) - 1));
     let indexed = filter.correlation_id.is_some();
@@ -161,7 +168,9 @@ pub fn jobs(file: &Connection, filter: &JobFilter, page: PageRequest, now: Times
     );
     let mut found: Vec<(u64, JobView)> = file
         .prepare_cached(&sql)?
-        .query_map(params_from_iter(wanted.values), |row| Ok((row.get(JOB_COLUMN_COUNT + 5)?, view(row, now)?)))?
+        .query_map(params_from_iter(wanted.values), |row| {
+            Ok((row.get(JOB_COLUMN_COUNT + 5)?, view(row, now)?))
+        })?
         .collect::<rusqlite::Result<_>>()?;
     let more = found.len() > page.limit;
     found.truncate(page.limit);
@@ -198,7 +207,11 @@ fn wanted_dead(filter: &DeadLetterFilter) -> Wanted {
     wanted
 }
 
-pub fn dead_letters(file: &Connection, filter: &DeadLetterFilter, page: PageRequest) -> rusqlite::Result<Page<DeadLetter>> {
+pub fn dead_letters(
+    file: &Connection,
+    filter: &DeadLetterFilter,
+    page: PageRequest,
+) -> rusqlite::Result<Page<DeadLetter>> {
     let mut wanted = wanted_dead(filter);
     wanted.and_if("entry < ?", page.before.map(below));
     let sql = format!(

@@ -34,7 +34,14 @@ struct Tenant {
 
 impl Lane {
     pub fn new(route: RouteName) -> Self {
-        Lane { route, delayed: LazyHeap::default(), tenants: HashMap::new(), ring: VecDeque::new(), turn_taken: 0, ready_count: 0 }
+        Lane {
+            route,
+            delayed: LazyHeap::default(),
+            tenants: HashMap::new(),
+            ring: VecDeque::new(),
+            turn_taken: 0,
+            ready_count: 0,
+        }
     }
 
     pub fn wait(&mut self, due: Due) {
@@ -103,7 +110,9 @@ impl Lane {
             Some(tenant) if was_ready => {
                 tenant.ready_count -= 1;
                 self.ready_count -= 1;
-                tenant.ready.sweep(tenant.ready_count, |(_, due, seq, slot)| slots.is_ready((due, seq, slot)));
+                tenant
+                    .ready
+                    .sweep(tenant.ready_count, |(_, due, seq, slot)| slots.is_ready((due, seq, slot)));
             }
             _ => self.delayed.sweep(waiting, |entry| slots.waits(entry)),
         }

@@ -1,8 +1,8 @@
 //! Rows and values, both ways.
 
 use recado_core::{
-    Attempt, AuditEvent, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority, Progress,
-    Reason, RouteName, Timestamp,
+    Attempt, AuditEvent, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority,
+    Progress, Reason, RouteName, Timestamp,
 };
 use rusqlite::Row;
 
@@ -110,4 +110,3 @@ pub fn attempts_with(json_before: Option<&str>, attempt: &Attempt) -> rusqlite::
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error))
 }
-

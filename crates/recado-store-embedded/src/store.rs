@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discarded, Durability, Enqueued, Extended, GroupBy,
-    JobFilter, JobView, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError,
-    StoreReport, Waker, Wakes,
+    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discarded, Durability, Enqueued,
+    Extended, GroupBy, JobFilter, JobView, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Store, StoreError, StoreReport, Waker, Wakes,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -100,7 +100,10 @@ impl EmbeddedStore {
         })
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request) -> Result<T, StoreError> {
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
+    ) -> Result<T, StoreError> {
         let gone = || StoreError::Broken("the writer has stopped; restart to recover".to_owned());
         let (answer, answered) = oneshot::channel();
         self.requests.send(request(answer)).await.map_err(|_| gone())?;
@@ -181,7 +184,12 @@ impl Store for EmbeddedStore {
         self.readers.ask(move |file| crate::inspect::job(file, seq, now)).await
     }
 
-    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError> {
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
         self.readers.ask(move |file| crate::inspect::jobs(file, &filter, page, now)).await
     }
 
@@ -195,11 +203,19 @@ impl Store for EmbeddedStore {
         self.readers.ask(move |file| crate::inspect::dead_letter(file, seq)).await
     }
 
-    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError> {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
         self.readers.ask(move |file| crate::inspect::dead_letters(file, &filter, page)).await
     }
 
-    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError> {
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         self.readers.ask(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
     }
 
@@ -231,8 +247,11 @@ impl Store for EmbeddedStore {
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         let seq = crate::apply::seq_of(token);
         let held = self.index.lock().leases.get(&seq).cloned();
-        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else { return Ok(None) };
-        let job = self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
+        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else {
+            return Ok(None);
+        };
+        let job =
+            self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
         Ok(job.map(|view| Lease {
             token,
             attempt: held.attempt,

@@ -12,12 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled, Settlement,
-    StoreError, Wakes,
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, StoreError, Wakes,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -82,6 +83,59 @@ pub struct Folder {
     thread: JoinHandle<()>,
 }
 
+/// Decides how long a commit waits for company.
+///
+/// Whoever waits for an answer sends the next request right after it. So at the moment when a commit ends,
+/// most callers are about to ask again; a commit that started at once would leave without them, and each
+/// caller would wait through two commits for every answer. A pause that is short beside the commit lets
+/// them come along. Callers that are few, or that do not come back, are not waited for.
+#[derive(Debug, Default)]
+struct Gather {
+    /// Requests that were under way when the last commit ended.
+    callers: usize,
+    commit_took: Duration,
+}
+
+/// Fewer callers than this are not worth waiting for.
+const GATHER_CALLERS_MIN: usize = 8;
+
+/// The pause is spent in slices; one that brings nobody ends it.
+const GATHER_SLICE: Duration = Duration::from_micros(40);
+const GATHER_MAX: Duration = Duration::from_micros(500);
+
+impl Gather {
+    fn fill(&self, group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+        take(group, requests);
+        if self.callers < GATHER_CALLERS_MIN {
+            return;
+        }
+        let pause_max = (self.commit_took / 2).min(GATHER_MAX);
+        let started = Instant::now();
+        while group.len() * 4 < self.callers * 3 && started.elapsed() < pause_max {
+            std::thread::sleep(GATHER_SLICE);
+            let before = group.len();
+            take(group, requests);
+            if group.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn committed(&mut self, callers: usize, took: Duration) {
+        self.callers = callers;
+        self.commit_took = took;
+    }
+}
+
+/// Moves what has queued up into the group.
+fn take(group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+    while group.len() < GROUP_REQUESTS_MAX
+        && let Ok(next) = requests.try_recv()
+    {
+        group.push(next);
+    }
+}
+
 /// What a transaction has to survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
@@ -95,16 +149,15 @@ impl Writer {
     pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut rung = Vec::new();
         let mut replies: Vec<Reply> = Vec::new();
+        let mut gather = Gather::default();
         while let Some(first) = requests.blocking_recv() {
             let mut group = vec![first];
-            while group.len() < GROUP_REQUESTS_MAX
-                && let Ok(next) = requests.try_recv()
-            {
-                group.push(next);
-            }
+            gather.fill(&mut group, &mut requests);
+            let (size, started) = (group.len(), Instant::now());
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
             let outcome = self.transact(group, &mut rung, &mut replies);
             let broken = matches!(outcome, Err(StoreError::Broken(_)));
+            gather.committed(size + requests.len(), started.elapsed());
             if let Err(error) = &outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
@@ -146,9 +199,9 @@ impl Writer {
         if let Err(error) = self.begin(sync) {
             group.into_iter().for_each(|request| refuse_later(request, replies));
             return Err(match error.sqlite_error_code() {
-                Some(ErrorCode::DatabaseBusy) => {
-                    StoreError::Unavailable("another program keeps the file locked; is a sqlite3 shell open?".to_owned())
-                }
+                Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
+                    "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
+                ),
                 _ => StoreError::Broken(error.to_string()),
             });
         }
@@ -192,12 +245,16 @@ impl Writer {
                     later(apply.enqueue(jobs), answer, replies)
                 }
                 Request::Claim(claim, answer) => later(apply.claim(&claim), answer, replies),
-                Request::Extend(tokens, until, answer) => later(apply.extend(&tokens, until), answer, replies),
+                Request::Extend(tokens, until, answer) => {
+                    later(apply.extend(&tokens, until), answer, replies)
+                }
                 Request::Settle(settlements, answer) => later(apply.settle(settlements), answer, replies),
                 Request::Cancel(id, audit, answer) => later(apply.cancel(&id, &audit), answer, replies),
                 Request::Redrive(redrive, answer) => later(apply.redrive(&redrive), answer, replies),
                 Request::Discard(id, audit, answer) => later(apply.discard(&id, &audit), answer, replies),
-                Request::Prune(retention, now, answer) => later(apply.prune(&retention, now), answer, replies),
+                Request::Prune(retention, now, answer) => {
+                    later(apply.prune(&retention, now), answer, replies)
+                }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
                 Request::Close(answer) => later(Ok(()), answer, replies),
             };
@@ -255,7 +312,8 @@ fn later<T: Send + 'static>(
         Err(error) => (None, Some(error)),
     };
     replies.push(Box::new(move |committed: Result<(), StoreError>| {
-        let said = committed.and_then(|()| value.ok_or_else(|| StoreError::Unavailable("rolled back".to_owned())));
+        let said =
+            committed.and_then(|()| value.ok_or_else(|| StoreError::Unavailable("rolled back".to_owned())));
         let _ = answer.send(said);
     }));
     error.map_or(Ok(()), Err)
@@ -345,8 +403,10 @@ mod tests {
         ] {
             let what = format!("{group:?}");
             writer.transact(group, &mut Vec::new(), &mut Vec::new()).unwrap();
-            let synchronous: i64 = writer.file.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
-            let journal: String = writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            let synchronous: i64 =
+                writer.file.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+            let journal: String =
+                writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
             assert_eq!((synchronous, journal.as_str()), (level, "wal"), "{what}");
         }
     }

@@ -15,7 +15,10 @@
 //! Each check is a function here, and its name is the promise. Time is an argument of every verb, so
 //! nothing sleeps. A check that nobody lists in [`suite`] is dead code, and the compiler says so.
 
-#![expect(clippy::unwrap_used, reason = "a check whose store cannot answer has failed, and the panic says where")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a check whose store cannot answer has failed, and the panic says where"
+)]
 
 use std::sync::Arc;
 

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{
-    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status, Timestamp, Transition,
+    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status, Timestamp,
+    Transition,
 };
 
-use crate::inspect::{Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport};
+use crate::inspect::{
+    Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+};
 use crate::wake::Waker;
 
 /// Split by what the caller does next.
@@ -27,9 +30,13 @@ pub enum StoreError {
 /// Answer to one job of an `enqueue`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Enqueued {
-    Accepted { status: Status },
+    Accepted {
+        status: Status,
+    },
     /// The same job again: nothing was written.
-    Duplicate { status: Status },
+    Duplicate {
+        status: Status,
+    },
     /// The id is taken by a job with another body: nothing was written.
     Conflict,
 }
@@ -175,17 +182,30 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
 
     /// Newest first.
-    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError>;
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError>;
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
 
     /// Newest first.
-    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError>;
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError>;
 
     /// Largest group first.
-    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError>;
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError>;
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 

@@ -28,10 +28,11 @@ mod wake;
 pub mod conformance;
 
 pub use contract::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Store, StoreError,
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Store, StoreError,
 };
 pub use inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
+    StoreReport,
 };
-pub use wake::{Wakes, Waker};
+pub use wake::{Waker, Wakes};

@@ -11,16 +11,17 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::job::remember;
 use recado_core::{
-    AuditEvent, AuditKind, BodyHash, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken, LostLease,
-    NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
+    AuditEvent, AuditKind, BodyHash, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken,
+    LostLease, NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
 use crate::contract::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Store, StoreError,
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Store, StoreError,
 };
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
+    StoreReport,
 };
 use crate::wake::{Waker, Wakes};
 
@@ -89,14 +90,18 @@ impl State {
     }
 
     fn by_token(&mut self, token: LeaseToken) -> Option<&mut Record> {
-        self.records.iter_mut().find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
+        self.records
+            .iter_mut()
+            .find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
     }
 
     fn ready(&self, route: &RouteName, now: Timestamp) -> Vec<usize> {
         let mut ready: Vec<usize> = (0..self.records.len())
             .filter(|&at| {
                 let record = &self.records[at];
-                matches!(record.phase, Phase::Waiting) && record.job.route == *route && record.job.due_at <= now
+                matches!(record.phase, Phase::Waiting)
+                    && record.job.route == *route
+                    && record.job.due_at <= now
             })
             .collect();
         ready.sort_by_key(|&at| {
@@ -173,9 +178,11 @@ impl State {
         let token = LeaseToken(self.next_fence);
         let record = &mut self.records[at];
         let lost = match &record.phase {
-            Phase::Leased(held) => {
-                Some(LostLease { attempt: held.attempt, claimed_at: held.claimed_at, worker: held.worker.clone() })
-            }
+            Phase::Leased(held) => Some(LostLease {
+                attempt: held.attempt,
+                claimed_at: held.claimed_at,
+                worker: held.worker.clone(),
+            }),
             _ => None,
         };
         let attempt = lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt);
@@ -187,7 +194,14 @@ impl State {
             worker: claim.worker.clone(),
             outlives_process: claim.outlives_process,
         });
-        Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job: record.job.clone(), lost }
+        Lease {
+            token,
+            attempt,
+            claimed_at: claim.now,
+            expires_at: claim.lease_until,
+            job: record.job.clone(),
+            lost,
+        }
     }
 
     fn bury(&mut self, at: usize, burial: recado_core::Burial) {
@@ -246,8 +260,12 @@ impl State {
 
     fn view(record: &Record, now: Timestamp) -> JobView {
         let (status, ended_at, answer, held_by) = match &record.phase {
-            Phase::Waiting => (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None),
-            Phase::Leased(held) => (Status::Delivering, None, None, Some((held.worker.clone(), held.expires_at))),
+            Phase::Waiting => {
+                (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None)
+            }
+            Phase::Leased(held) => {
+                (Status::Delivering, None, None, Some((held.worker.clone(), held.expires_at)))
+            }
             Phase::Ended { status, at, answer, .. } => (*status, Some(*at), answer.clone(), None),
             Phase::Dead => (Status::Failed, None, None, None),
         };
@@ -262,10 +280,9 @@ fn matches_dead(entry: &DeadLetter, filter: &DeadLetterFilter) -> bool {
         && filter.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
         && filter.since.is_none_or(|since| entry.moved_at >= since)
         && filter.until.is_none_or(|until| entry.moved_at < until)
-        && filter
-            .reason
-            .as_ref()
-            .is_none_or(|want| entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase()))
+        && filter.reason.as_ref().is_none_or(|want| {
+            entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
+        })
 }
 
 fn page_of<T>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> Page<T> {
@@ -439,7 +456,8 @@ impl Store for ReferenceStore {
             }
         }
         ended.sort_by_key(|(at, seq, _)| (*at, *seq));
-        let excess = ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
+        let excess =
+            ended.len().saturating_sub(usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX));
         let gone: Vec<JobId> = ended
             .into_iter()
             .enumerate()
@@ -465,14 +483,22 @@ impl Store for ReferenceStore {
         Ok(self.state.lock().find(id).map(|record| State::view(record, now)))
     }
 
-    async fn jobs(&self, filter: JobFilter, page: PageRequest, now: Timestamp) -> Result<Page<JobView>, StoreError> {
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
         let state = self.state.lock();
         let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
         let wanted = views.filter(|(_, view)| {
             filter.status.is_none_or(|want| view.status == want)
                 && filter.company.as_ref().is_none_or(|want| view.job.company == *want)
                 && filter.route.as_ref().is_none_or(|want| view.job.route == *want)
-                && filter.correlation_id.as_ref().is_none_or(|want| view.job.correlation_id.as_ref() == Some(want))
+                && filter
+                    .correlation_id
+                    .as_ref()
+                    .is_none_or(|want| view.job.correlation_id.as_ref() == Some(want))
         });
         Ok(page_of(wanted.collect(), page))
     }
@@ -485,15 +511,32 @@ impl Store for ReferenceStore {
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        Ok(self.state.lock().dead.iter().find(|(_, entry)| entry.job_id == *id).map(|(_, entry)| entry.clone()))
+        Ok(self
+            .state
+            .lock()
+            .dead
+            .iter()
+            .find(|(_, entry)| entry.job_id == *id)
+            .map(|(_, entry)| entry.clone()))
     }
 
-    async fn dead_letters(&self, filter: DeadLetterFilter, page: PageRequest) -> Result<Page<DeadLetter>, StoreError> {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
         let state = self.state.lock();
-        Ok(page_of(state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)).cloned().collect(), page))
+        Ok(page_of(
+            state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)).cloned().collect(),
+            page,
+        ))
     }
 
-    async fn dead_letter_groups(&self, by: GroupBy, filter: DeadLetterFilter) -> Result<Vec<DeadLetterGroup>, StoreError> {
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         let state = self.state.lock();
         let mut groups: Vec<DeadLetterGroup> = Vec::new();
         for (_, entry) in state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)) {
@@ -531,7 +574,13 @@ impl Store for ReferenceStore {
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
-        Ok(StoreReport { kind: "memory", durability: Durability::Memory, size_bytes: 0, free_bytes: None, refusing: None })
+        Ok(StoreReport {
+            kind: "memory",
+            durability: Durability::Memory,
+            size_bytes: 0,
+            free_bytes: None,
+            refusing: None,
+        })
     }
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {

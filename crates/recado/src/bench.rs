@@ -43,7 +43,8 @@ pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 /// Runs everything, telling `progress` what comes next.
 pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
     std::fs::create_dir_all(&options.dir)?;
-    let outcome = measure(options, progress).await;
+    let options = Options { dir: options.dir.canonicalize()?, ..options.clone() };
+    let outcome = measure(&options, progress).await;
     std::fs::remove_dir_all(&options.dir)?;
     outcome
 }

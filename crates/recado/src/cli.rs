@@ -55,16 +55,19 @@ enum Command {
     /// Enqueue one job.
     Send(send::SendArgs),
     /// Look at jobs, cancel them.
+    #[command(after_help = "EXAMPLES:\n  recado jobs list --status retrying\n  recado jobs show order-1042")]
     Jobs {
         #[command(subcommand)]
         command: jobs::JobsCommand,
     },
     /// The dead letter queue: look, count, replay, discard.
+    #[command(after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042")]
     Dlq {
         #[command(subcommand)]
         command: dlq::DlqCommand,
     },
     /// When a route tries again.
+    #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
         #[command(subcommand)]
         command: policy::PolicyCommand,
@@ -72,6 +75,7 @@ enum Command {
     /// Ask whether a failed submission should be retried, and when.
     Decide(decide::DecideArgs),
     /// Write, check and show the configuration.
+    #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
     Config {
         #[command(subcommand)]
         command: configure::ConfigCommand,
@@ -168,12 +172,14 @@ fn wait_for(work: impl Future<Output = Done>) -> Done {
     runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?.block_on(work)
 }
 
+const URL_DEFAULT: &str = "http://127.0.0.1:7400";
+
 /// Where the server is.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
     /// Address of the server.
-    #[arg(long, env = "RECADO_URL", default_value = "http://127.0.0.1:7400", value_name = "URL")]
+    #[arg(long, env = "RECADO_URL", default_value = URL_DEFAULT, value_name = "URL")]
     url: String,
     /// The server's token.
     #[arg(long, env = "RECADO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
@@ -183,7 +189,9 @@ struct ServerArgs {
 impl ServerArgs {
     fn client(&self) -> Result<Client, Stop> {
         let token = self.token.as_deref().filter(|token| !token.is_empty());
-        let client = Client::new(&self.url, token).map_err(|error| Stop::Usage(error.to_string()))?;
+        // An empty variable is how many tools unset one.
+        let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
+        let client = Client::new(url, token).map_err(|error| Stop::Usage(error.to_string()))?;
         // The audit trail names who acted; a name that no header can carry stays unnamed.
         let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
         Ok(match user {

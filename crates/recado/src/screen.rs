@@ -7,7 +7,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, Color, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, presets,
+};
+use recado_core::Timestamp;
 
 /// Spells out what could steer a terminal: control characters and marks that reorder text.
 pub fn clean(text: &str) -> Cow<'_, str> {
@@ -65,18 +68,31 @@ impl Paint {
 #[derive(Clone, Debug, Default)]
 pub struct Field {
     text: String,
+    /// What a table on a terminal has room for.
+    short: Option<String>,
     paint: Paint,
 }
 
 impl<T: fmt::Display> From<T> for Field {
     fn from(text: T) -> Self {
-        Field { text: text.to_string(), paint: Paint::Plain }
+        Field { text: text.to_string(), ..Field::default() }
     }
 }
 
 impl Field {
     pub fn painted(text: impl fmt::Display, paint: Paint) -> Self {
-        Field { text: text.to_string(), paint }
+        Field { text: text.to_string(), paint, ..Field::default() }
+    }
+
+    /// A time: to the millisecond in a pipe, to the second in a table.
+    pub fn time(at: Timestamp) -> Self {
+        let text = at.to_string();
+        let short = text.get(..19).map(|to_the_second| to_the_second.replace('T', " "));
+        Field { text, short, ..Field::default() }
+    }
+
+    pub fn time_or_dash(at: Option<Timestamp>) -> Self {
+        at.map_or_else(|| Field::or_dash(None::<&str>), Field::time)
     }
 
     pub fn or_dash(text: Option<impl fmt::Display>) -> Self {
@@ -142,7 +158,7 @@ impl<W: Write> Screen<W> {
     /// A table on a terminal, aligned columns in a pipe.
     pub fn table(&mut self, heads: &[&str], rows: Vec<Vec<Field>>) -> io::Result<()> {
         let mut table = Table::new();
-        table.load_style(if self.terminal { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
+        table.load_style(if self.terminal { RULED } else { presets::NOTHING });
         if self.colour {
             table.enforce_styling();
         } else {
@@ -153,7 +169,11 @@ impl<W: Write> Screen<W> {
         }
         table.set_header(heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
         for row in rows {
-            table.add_row(row.into_iter().map(cell));
+            table.add_row(row.into_iter().map(|field| cell(field, self.terminal)));
+        }
+        // Ids and times are for copying: only the last column, which holds words, is broken over lines.
+        for column in table.column_iter_mut().take(heads.len().saturating_sub(1)) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
         for line in table.lines() {
             let line = if self.terminal { &line } else { line.strip_prefix(' ').unwrap_or(&line) };
@@ -175,8 +195,12 @@ impl<W: Write> Screen<W> {
     }
 }
 
-fn cell(field: Field) -> Cell {
-    let cell = Cell::new(clean(&field.text));
+/// A line below the head, and nothing else.
+const RULED: TableStyle = presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─'));
+
+fn cell(field: Field, short: bool) -> Cell {
+    let text = field.short.filter(|_| short).unwrap_or(field.text);
+    let cell = Cell::new(clean(&text));
     match field.paint {
         Paint::Plain => cell,
         Paint::Strong => cell.add_attribute(Attribute::Bold),
@@ -210,5 +234,24 @@ mod tests {
         Screen::new(&mut out, None).table(&["job", "status"], rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "job         status\njob-1       sent\nj\\u{1b}[1m  failed\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_a_table_whose_words_are_broken_and_whose_ids_are_not() {
+        let mut out = Vec::new();
+        let at = Field::time(Timestamp::from_millis(1_760_869_800_123));
+        let rows = vec![vec![
+            "01a1de91-cd16-7185-b25b-b325e7ba50cc".into(),
+            at,
+            "550 no such user here, nor anywhere".into(),
+        ]];
+        Screen::new(&mut out, Some(80)).table(&["job", "moved", "reason"], rows).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[2].contains("01a1de91-cd16-7185-b25b-b325e7ba50cc   2025-10-19 10:30:00   550 no"),
+            "{text}"
+        );
+        assert!(lines.len() > 3 && lines.iter().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

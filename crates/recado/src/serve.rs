@@ -56,35 +56,33 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     let limits = ServeLimits { stop_grace: API_STOP_GRACE, ..ServeLimits::default() };
     announce(config, &address.to_string(), &engine);
 
-    let stop = async {
-        tokio::select! {
-            name = signals.next() => {
-                tracing::info!(signal = name, "Stopping: running deliveries end first; a second signal stops at once");
-                Ok(())
-            }
-            why = engine.broken() => Err(why),
+    let shutdown = closing.clone().cancelled_owned();
+    let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
+    let broken = tokio::select! {
+        signal = signals.next() => {
+            tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
+            None
         }
+        why = engine.broken() => Some(why),
     };
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let shutdown = async {
-        let ended = stop.await;
-        closing.cancel();
-        let _ = tell.send(ended);
-    };
-    recado_api::serve(listener, router, limits, shutdown).await;
-    if let Ok(Err(why)) = told.await {
+    closing.cancel();
+    if let Some(why) = broken {
         return Err(format!(
             "the store has failed: {why}\nStart again: it recovers what it had acknowledged."
         ));
     }
+    let ended = async {
+        let _ = serving.await;
+        engine.stop().await
+    };
     tokio::select! {
-        stopped = engine.stop() => {
+        stopped = ended => {
             stopped.map_err(|error| format!("the stop was not clean: {error}"))?;
             tracing::info!("Stopped");
             Ok(())
         }
-        name = signals.next() => {
-            tracing::warn!(signal = name, "Stopping at once; deliveries that were running are repeated after the restart");
+        signal = signals.next() => {
+            tracing::warn!(signal, "Stopping at once; deliveries that were running are repeated after the restart");
             Err("stopped at once, with deliveries still running; they are repeated after the restart".to_owned())
         }
     }

@@ -20,7 +20,11 @@ async fn take_and_vanish(given: &Given) {
         worker: "doomed".into(),
         outlives_process: false,
     };
-    assert_eq!(given.store.claim(claim).await.unwrap().leases.len(), 1, "the fault fired: somebody holds the job");
+    assert_eq!(
+        given.store.claim(claim).await.unwrap().leases.len(),
+        1,
+        "the fault fired: somebody holds the job"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +53,9 @@ async fn a_job_that_keeps_losing_its_holder_is_buried_as_poison() {
     let engine = given.engine([route("mail", Carrier::Workers)]);
     submit(&engine, submission("a")).await;
     for _ in 0..5 {
-        while given.view("a").await.status == Status::Delivering || given.view("a").await.job.due_at > given.clock.now() {
+        while given.view("a").await.status == Status::Delivering
+            || given.view("a").await.job.due_at > given.clock.now()
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         take_and_vanish(&given).await;

@@ -126,7 +126,13 @@ impl Given {
     }
 
     pub fn engine_with(&self, routes: impl IntoIterator<Item = Route>, settings: Settings) -> Engine {
-        Engine::start(self.store.clone(), Routes::new(routes), settings, self.clock.clone(), Chance::seeded(7))
+        Engine::start(
+            self.store.clone(),
+            Routes::new(routes),
+            settings,
+            self.clock.clone(),
+            Chance::seeded(7),
+        )
     }
 
     pub fn mail(&self, far_end: &Arc<Scripted>) -> Engine {

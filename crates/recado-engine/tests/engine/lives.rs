@@ -34,12 +34,16 @@ async fn a_job_that_fails_twice_waits_what_the_policy_says_each_time() {
     let gaps: Vec<_> = calls.windows(2).map(|pair| pair[1].2.since(pair[0].2)).collect();
     for (gap, nominal) in gaps.iter().zip([1, 2]) {
         let late = gap.saturating_sub(Duration::from_secs(nominal));
-        assert!(*gap >= Duration::from_secs(nominal) && late < Duration::from_millis(20), "{gap:?} for {nominal} s");
+        assert!(
+            *gap >= Duration::from_secs(nominal) && late < Duration::from_millis(20),
+            "{gap:?} for {nominal} s"
+        );
     }
     assert_eq!(view.job.attempts.len(), 3);
     assert_eq!(view.job.attempts[0].next_retry_delay_ms, Some(1_000));
     assert_eq!(view.job.attempts[0].rule.as_deref(), Some("smtp/421"));
-    let kinds: Vec<_> = engine.store().audit(&view.job.id).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<_> =
+        engine.store().audit(&view.job.id).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [AuditKind::RetryScheduled, AuditKind::RetryScheduled, AuditKind::Delivered]);
 }
 
@@ -70,11 +74,15 @@ async fn g7_an_exhausted_job_is_replayed_with_a_fresh_budget_and_leaves_the_queu
     assert_eq!(replay, Replay::Started);
     // Attempt 6 fails: with a fresh budget that is a retry, not another burial.
     given.until("a", Status::Retrying).await;
-    assert!(engine.store().dead_letter(&id).await.unwrap().is_some(), "the entry stays until the job is sent");
+    assert!(
+        engine.store().dead_letter(&id).await.unwrap().is_some(),
+        "the entry stays until the job is sent"
+    );
     assert_eq!(engine.replay(&id, None, None, None).await.unwrap(), Replay::AlreadyReplaying);
     given.until("a", Status::Sent).await;
     assert!(engine.store().dead_letter(&id).await.unwrap().is_none());
-    let replayed = engine.store().audit(&id).await.unwrap().into_iter().find(|event| event.kind == AuditKind::Replayed);
+    let replayed =
+        engine.store().audit(&id).await.unwrap().into_iter().find(|event| event.kind == AuditKind::Replayed);
     assert_eq!(replayed.unwrap().actor.as_deref(), Some("ana"));
     assert_eq!(far_end.count(), 7);
 }

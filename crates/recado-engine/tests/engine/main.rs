@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
+mod claims;
 mod crashes;
 mod given;
 mod lives;

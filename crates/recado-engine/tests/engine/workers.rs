@@ -19,7 +19,12 @@ fn request(wait: Duration) -> LeaseRequest {
 }
 
 fn failed(code: &str, message: &str) -> Report {
-    Report::Failed { code: Some(code.into()), message: message.into(), stack_trace: Some("at line 1".into()), retry_after: None }
+    Report::Failed {
+        code: Some(code.into()),
+        message: message.into(),
+        stack_trace: Some("at line 1".into()),
+        retry_after: None,
+    }
 }
 
 async fn given_worker_route() -> (Given, Engine) {
@@ -39,7 +44,10 @@ async fn a_worker_leases_fails_leases_again_and_succeeds() {
 
     let second = engine.lease(&request(Duration::from_secs(30))).await.unwrap().remove(0);
     assert_eq!(second.attempt, 2);
-    assert_eq!(engine.report(vec![(second.token, Report::Succeeded { result: None })]).await.unwrap(), [Reported::Done]);
+    assert_eq!(
+        engine.report(vec![(second.token, Report::Succeeded { result: None })]).await.unwrap(),
+        [Reported::Done]
+    );
     assert_eq!(given.view("a").await.status, Status::Sent);
     assert_eq!(engine.report(vec![(second.token, failed("421", "busy"))]).await.unwrap(), [Reported::Stale]);
     assert_eq!(given.view("a").await.status, Status::Sent, "a stale report changes nothing");
@@ -94,7 +102,8 @@ async fn a_worker_that_extends_its_lease_keeps_it_and_one_that_does_not_loses_it
 #[tokio::test(start_paused = true)]
 async fn only_worker_routes_can_be_leased() {
     let (_given, engine) = given_worker_route().await;
-    let faults = engine.check_worker_routes(&[RouteName::new("mail").unwrap(), RouteName::new("nope").unwrap()]);
+    let faults =
+        engine.check_worker_routes(&[RouteName::new("mail").unwrap(), RouteName::new("nope").unwrap()]);
     assert_eq!(faults.len(), 1);
     assert!(faults[0].1.contains("there is no route `nope`"));
 }

@@ -14,7 +14,13 @@ pub fn work_dir() -> Option<PathBuf> {
 /// This binary, told to run one test and nothing else. `test` is the name that the harness lists.
 pub fn arguments(test: &str) -> Vec<String> {
     let program = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-    vec![program, "--exact".to_owned(), test.to_owned(), "--nocapture".to_owned(), "--test-threads=1".to_owned()]
+    vec![
+        program,
+        "--exact".to_owned(),
+        test.to_owned(),
+        "--nocapture".to_owned(),
+        "--test-threads=1".to_owned(),
+    ]
 }
 
 pub fn in_dir<'a>(command: &'a mut Command, dir: &Path) -> &'a mut Command {

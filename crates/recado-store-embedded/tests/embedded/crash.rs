@@ -90,8 +90,18 @@ async fn assert_kept(home: &Directory, said: &[String]) {
     }
     assert!(enqueued > 100 && delivered > 20, "{enqueued} enqueued, {delivered} delivered: too few to tell");
     let worker = "after".into();
-    let orphans =
-        Claim { pick: Pick::Orphaned, max: 100, now: T0, lease_until: T0.plus(HOUR), worker, outlives_process: false };
+    let orphans = Claim {
+        pick: Pick::Orphaned,
+        max: 100,
+        now: T0,
+        lease_until: T0.plus(HOUR),
+        worker,
+        outlives_process: false,
+    };
     let held = store.counts(T0).await.unwrap().leased;
-    assert_eq!(store.claim(orphans).await.unwrap().leases.len() as u64, held, "what it held is taken over at once");
+    assert_eq!(
+        store.claim(orphans).await.unwrap().leases.len() as u64,
+        held,
+        "what it held is taken over at once"
+    );
 }

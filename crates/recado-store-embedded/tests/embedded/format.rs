@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use recado_core::{AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status};
+use recado_core::{
+    AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status,
+};
 use recado_store::{Claim, Enqueued, JobView, Pick, Redriven, Store};
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
@@ -58,7 +60,8 @@ fn a_file_of_a_later_format_is_refused_with_the_way_out() {
 
 fn tables(file: &Path) -> Vec<String> {
     let file = Connection::open(file).unwrap();
-    let mut select = file.prepare("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").unwrap();
+    let mut select =
+        file.prepare("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").unwrap();
     let found = select.query_map([], |row| row.get(0)).unwrap();
     found.map(Result::unwrap).collect()
 }
@@ -102,7 +105,12 @@ async fn a_file_of_format_1_is_read_job_by_job() {
         ("postponed", Status::Scheduled, Progress { deferrals: 1, ..untouched }, r#"{"for":"postponed"}"#),
         ("sent", Status::Sent, tried, "null"),
         ("dead", Status::Failed, tried, r#"{"for":"dead"}"#),
-        ("replaying", Status::Queued, Progress { attempts_started: 1, replays: 1, ..untouched }, r#"{"corrected":true}"#),
+        (
+            "replaying",
+            Status::Queued,
+            Progress { attempts_started: 1, replays: 1, ..untouched },
+            r#"{"corrected":true}"#,
+        ),
     ] {
         let JobView { job, status: found, .. } = view(&store, name).await;
         assert_eq!((found, job.progress, job.data.as_str()), (status, progress, data), "{name}");
@@ -118,26 +126,39 @@ async fn a_file_of_format_1_is_read_job_by_job() {
 async fn the_details_of_format_1_are_read() {
     let (_home, store) = opened();
     let scheduled = view(&store, "scheduled").await.job;
-    assert_eq!((scheduled.priority.level(), scheduled.due_at, scheduled.expires_at), (1, T0.plus(HOUR), T0.plus(DAY)));
-    assert_eq!((scheduled.user_id.as_deref(), scheduled.correlation_id.as_deref()), (Some("user-7"), Some("corr-9")));
+    assert_eq!(
+        (scheduled.priority.level(), scheduled.due_at, scheduled.expires_at),
+        (1, T0.plus(HOUR), T0.plus(DAY))
+    );
+    assert_eq!(
+        (scheduled.user_id.as_deref(), scheduled.correlation_id.as_deref()),
+        (Some("user-7"), Some("corr-9"))
+    );
     let queued = view(&store, "queued").await.job;
     assert_eq!((queued.user_id, queued.correlation_id), (None, None));
 
     let attempts = view(&store, "retrying").await.job.attempts;
     assert_eq!((attempts.len(), attempts[0].result), (1, AttemptResult::Failed));
-    assert_eq!((attempts[0].error_code.as_deref(), attempts[0].next_retry_delay_ms), (Some("421"), Some(3_600_000)));
+    assert_eq!(
+        (attempts[0].error_code.as_deref(), attempts[0].next_retry_delay_ms),
+        (Some("421"), Some(3_600_000))
+    );
     let sent = view(&store, "sent").await;
     assert_eq!(sent.answer.as_ref().map(|answer| answer.as_str()), Some(r#"{"messageId":"m-1"}"#));
     assert_eq!(sent.ended_at, Some(T0));
 
     let entry = store.dead_letter(&id("dead")).await.unwrap().unwrap();
-    assert_eq!((entry.last_failure_reason.as_str(), entry.last_failure_code.as_deref()), ("não existe", Some("550")));
+    assert_eq!(
+        (entry.last_failure_reason.as_str(), entry.last_failure_code.as_deref()),
+        ("não existe", Some("550"))
+    );
     assert_eq!((entry.cause, entry.state, entry.ttl), (Cause::Permanent, DeadLetterState::Dead, 7 * DAY));
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.moved_at), (1, 1, T0));
     let replaying = store.dead_letter(&id("replaying")).await.unwrap().unwrap();
     assert_eq!(replaying.state, DeadLetterState::Replaying);
     assert_eq!(replaying.original_data.as_str(), r#"{"for":"replaying"}"#);
-    let trail: Vec<_> = store.audit(&id("replaying")).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let trail: Vec<_> =
+        store.audit(&id("replaying")).await.unwrap().into_iter().map(|event| event.kind).collect();
     assert_eq!(trail, [AuditKind::Buried, AuditKind::Replayed]);
 }
 
@@ -147,7 +168,10 @@ async fn work_goes_on_from_a_file_of_format_1() {
     let body_hash = BodyHash(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
     for name in ["queued", "sent", "dead", "cancelled"] {
         let answers = store.enqueue(vec![NewJob { body_hash, ..job(name) }, job(name)]).await.unwrap();
-        assert!(matches!(answers[..], [Enqueued::Duplicate { .. }, Enqueued::Conflict]), "{name}: {answers:?}");
+        assert!(
+            matches!(answers[..], [Enqueued::Duplicate { .. }, Enqueued::Conflict]),
+            "{name}: {answers:?}"
+        );
     }
     let claim = |pick, now| Claim {
         pick,
@@ -162,7 +186,9 @@ async fn work_goes_on_from_a_file_of_format_1() {
     assert_eq!(names, ["held-inside"], "the process that held it is gone; the other lease is held outside");
     let outside = store.claim(claim(Pick::Orphaned, T0.plus(HOUR))).await.unwrap().leases;
     assert_eq!(outside.len(), 1, "until its time is up");
-    for (name, attempt) in [("queued", 1), ("retrying", 2), ("postponed", 1), ("scheduled", 1), ("replaying", 2)] {
+    for (name, attempt) in
+        [("queued", 1), ("retrying", 2), ("postponed", 1), ("scheduled", 1), ("replaying", 2)]
+    {
         let route = Pick::Ready(RouteName::new(format!("to-{name}")).unwrap());
         let leases = store.claim(claim(route, T0.plus(HOUR))).await.unwrap().leases;
         assert_eq!((leases.len(), leases[0].attempt), (1, attempt), "{name}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{
-    Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob, Payload,
-    Priority, Reason, RouteName, Timestamp, Transition,
+    Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob,
+    Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
 use recado_store::conformance::Home;
 use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError};
@@ -138,7 +138,11 @@ pub fn bury(lease: &Lease, code: Option<&str>, reason: &str) -> Transition {
     Transition::Bury(Burial { cause: Cause::Permanent, failure, attempt, at: T0, ttl: 7 * DAY })
 }
 
-pub async fn settle(store: &EmbeddedStore, lease: &Lease, transition: Transition) -> Result<Settled, StoreError> {
+pub async fn settle(
+    store: &EmbeddedStore,
+    lease: &Lease,
+    transition: Transition,
+) -> Result<Settled, StoreError> {
     let settlement = Settlement { token: lease.token, transition, audit: None, now: T0 };
     Ok(store.settle(vec![settlement]).await?[0])
 }

@@ -11,7 +11,10 @@ fn a_second_store_on_the_same_directory_is_told_who_has_it() {
     let first = home.store();
     let refused = EmbeddedStore::open(&options(home.path())).unwrap_err();
     let pid = std::process::id().to_string();
-    assert!(matches!(&refused, OpenError::Lock(LockError::Held { holder, .. }) if *holder == pid), "{refused:?}");
+    assert!(
+        matches!(&refused, OpenError::Lock(LockError::Held { holder, .. }) if *holder == pid),
+        "{refused:?}"
+    );
     let said = refused.to_string();
     let dir = home.path().display().to_string();
     assert!(said.contains(&pid) && said.contains(&dir) && said.contains("--data-dir"), "{said}");

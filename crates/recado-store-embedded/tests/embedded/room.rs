@@ -35,7 +35,8 @@ async fn with_less_free_than_the_reserve_new_jobs_are_refused_and_old_ones_end()
     store.close().await.unwrap();
     drop(store);
 
-    let store = EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
+    let store =
+        EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
     let why = full(store.enqueue(vec![job("new")]).await);
     assert!(why.contains("kept back") && why.contains("store.reserve"), "it says why and what to do: {why}");
     assert_eq!(store.report().await.unwrap().refusing, Some(why));
@@ -50,7 +51,8 @@ async fn with_less_free_than_the_reserve_new_jobs_are_refused_and_old_ones_end()
 async fn a_store_at_its_greatest_size_refuses_and_accepts_again_once_it_has_drained() {
     const MAX_BYTES: u64 = 1 << 20;
     let home = Directory::in_memory();
-    let store = EmbeddedStore::open(&EmbeddedOptions { max_bytes: Some(MAX_BYTES), ..options(home.path()) }).unwrap();
+    let store =
+        EmbeddedStore::open(&EmbeddedOptions { max_bytes: Some(MAX_BYTES), ..options(home.path()) }).unwrap();
     let mut taken = 0;
     let why = loop {
         let batch = (0..10).map(|n| heavy(&format!("job-{}", taken + n), 4_000)).collect();
@@ -84,7 +86,10 @@ async fn the_log_is_folded_back_and_does_not_keep_its_greatest_size() {
         assert!(accepted(&store.enqueue(jobs).await));
         greatest = greatest.max(log());
     }
-    assert!(greatest >= FOLD_BYTES, "32 megabytes were written and the log never grew past {greatest}: nothing was tested");
+    assert!(
+        greatest >= FOLD_BYTES,
+        "32 megabytes were written and the log never grew past {greatest}: nothing was tested"
+    );
     let asked = Instant::now();
     let mut quiet = 0;
     while log() >= FOLD_BYTES {

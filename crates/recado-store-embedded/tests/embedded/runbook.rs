@@ -23,7 +23,10 @@ const BY_COMPANY: &str = "
    LIMIT 10;
 ";
 
-async fn with_dead_letters(home: &Directory, dead: &[(&str, &str, &str)]) -> recado_store_embedded::EmbeddedStore {
+async fn with_dead_letters(
+    home: &Directory,
+    dead: &[(&str, &str, &str)],
+) -> recado_store_embedded::EmbeddedStore {
     let store = home.store();
     for (name, company, code) in dead {
         let company = CompanyId::new(*company).unwrap();
@@ -44,7 +47,13 @@ fn rows(home: &Directory, sql: &str) -> Vec<(String, i64)> {
 #[tokio::test]
 async fn both_questions_of_the_seeds_runbook_are_answered_on_the_file_while_it_is_in_use() {
     let home = Directory::in_memory();
-    let dead = [("1", "acme", "550"), ("2", "acme", "550"), ("3", "acme", "554"), ("4", "apex", "550"), ("5", "apex", "421")];
+    let dead = [
+        ("1", "acme", "550"),
+        ("2", "acme", "550"),
+        ("3", "acme", "554"),
+        ("4", "apex", "550"),
+        ("5", "apex", "421"),
+    ];
     let store = with_dead_letters(&home, &dead).await;
     let by_code = rows(&home, BY_CODE);
     assert_eq!(by_code[0], ("550".to_owned(), 3));
@@ -61,12 +70,14 @@ async fn the_table_has_the_seeds_columns_with_the_entrys_values() {
     let file = Connection::open(home.file()).unwrap();
     let sql = "SELECT jobId, outboxId, companyId, originalData, lastFailureReason, lastFailureCode, \
                lastFailureTimestamp, enqueuedAt, movedToDLQAt FROM dlq";
-    let texts: Vec<String> =
-        file.query_row(sql, [], |row| (0..9).map(|column| row.get(column)).collect::<rusqlite::Result<_>>()).unwrap();
+    let texts: Vec<String> = file
+        .query_row(sql, [], |row| (0..9).map(|column| row.get(column)).collect::<rusqlite::Result<_>>())
+        .unwrap();
     let at = "2025-01-12T10:30:00.000Z";
     assert_eq!(texts, ["1", "1", "acme", r#"{"for":"1"}"#, "no such mailbox", "550", at, at, at]);
-    let numbers: (i64, i64) =
-        file.query_row("SELECT failedAttempts, ttl FROM dlq", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let numbers: (i64, i64) = file
+        .query_row("SELECT failedAttempts, ttl FROM dlq", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
     assert_eq!(numbers, (1, 604_800_000), "one attempt, kept for seven days in milliseconds");
 }
 
@@ -81,7 +92,12 @@ async fn a_blank_failure_reason_is_refused_by_the_table_itself() {
         let error = set.expect_err("a blank reason was taken").to_string();
         assert!(error.contains("CHECK constraint failed"), "{blank:?}: {error}");
     }
-    let absent = file.execute("UPDATE dlq SET lastFailureReason = NULL", []).expect_err("no reason was taken");
+    let absent =
+        file.execute("UPDATE dlq SET lastFailureReason = NULL", []).expect_err("no reason was taken");
     assert!(absent.to_string().contains("NOT NULL"), "{absent}");
-    assert_eq!(file.execute("UPDATE dlq SET lastFailureReason = ' why '", []).unwrap(), 1, "a reason is taken");
+    assert_eq!(
+        file.execute("UPDATE dlq SET lastFailureReason = ' why '", []).unwrap(),
+        1,
+        "a reason is taken"
+    );
 }

@@ -18,10 +18,18 @@ pub async fn a_job_that_waits_is_cancelled_and_never_claimed(home: &mut dyn Home
         assert_eq!((seen.status, seen.ended_at), (Status::Cancelled, Some(now)), "{stage:?}");
         assert_eq!(seen.data, "null", "personal data is not kept longer than it is needed");
         let own = Pick::Ready(route(&format!("to-{name}")));
-        assert_eq!(desk.claim(own, 10, T0.plus(DAY)).await.leases.len(), 0, "{stage:?} was claimed after all");
+        assert_eq!(
+            desk.claim(own, 10, T0.plus(DAY)).await.leases.len(),
+            0,
+            "{stage:?} was claimed after all"
+        );
         assert_eq!(desk.audit_kinds(&name).await.last(), Some(&AuditKind::Cancelled), "{stage:?}");
     }
-    assert_eq!(desk.claim(Pick::Overdue, 10, T0.plus(DAY * 2)).await.leases.len(), 0, "one was overdue after all");
+    assert_eq!(
+        desk.claim(Pick::Overdue, 10, T0.plus(DAY * 2)).await.leases.len(),
+        0,
+        "one was overdue after all"
+    );
 }
 
 pub async fn cancelling_twice_changes_nothing_the_second_time(home: &mut dyn Home) {

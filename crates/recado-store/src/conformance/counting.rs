@@ -87,9 +87,13 @@ pub async fn dead_letters_are_grouped_by_each_key_largest_first(home: &mut dyn H
     let mut by_code = keyed(&[("550", 3), ("421", 2)]);
     by_code.push((None, 1));
     assert_eq!(grouped(&desk, GroupBy::LastFailureCode, all()).await, by_code, "by code, one without");
-    assert_eq!(grouped(&desk, GroupBy::Company, all()).await, keyed(&[("acme", 3), ("apex", 2), ("aura", 1)]));
+    assert_eq!(
+        grouped(&desk, GroupBy::Company, all()).await,
+        keyed(&[("acme", 3), ("apex", 2), ("aura", 1)])
+    );
     assert_eq!(grouped(&desk, GroupBy::Route, all()).await, keyed(&[("email", 5), ("sms", 1)]));
-    let shapes: Vec<u64> = grouped(&desk, GroupBy::Fingerprint, all()).await.into_iter().map(|(_, n)| n).collect();
+    let shapes: Vec<u64> =
+        grouped(&desk, GroupBy::Fingerprint, all()).await.into_iter().map(|(_, n)| n).collect();
     assert_eq!(shapes, [2, 1, 1, 1, 1], "two reasons differ in a number only");
 }
 

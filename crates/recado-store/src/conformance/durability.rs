@@ -2,9 +2,11 @@
 
 use recado_core::{AttemptResult, LostLease, NewJob, Status, Transition};
 
-use super::given::{Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, attempt, deliver, job, jobs_of, priority, route};
-use super::snapshot::Snapshot;
 use super::Home;
+use super::given::{
+    Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, attempt, deliver, job, jobs_of, priority, route,
+};
+use super::snapshot::Snapshot;
 use crate::{Cancelled, Claim, Discarded, Enqueued, Extended, Pick, Redriven, Retention, Settled};
 
 /// Ends the store in good order and opens it again.
@@ -76,7 +78,11 @@ pub async fn a_lease_held_outside_outlives_the_process(home: &mut dyn Home) {
     assert_eq!(desk.extend(leases[0].token, T0.plus(HOUR)).await, Extended::Until(T0.plus(HOUR)));
     desk.done(&leases[0], deliver(&leases[0], T0), T0).await;
     let orphans = desk.claim(Pick::Orphaned, 10, T0.plus(HOUR)).await;
-    assert_eq!((orphans.leases.len(), orphans.next_at), (0, Some(T0.plus(HOUR * 2))), "it was extended before");
+    assert_eq!(
+        (orphans.leases.len(), orphans.next_at),
+        (0, Some(T0.plus(HOUR * 2))),
+        "it was extended before"
+    );
 }
 
 pub async fn a_lease_held_inside_is_an_orphan_at_once(home: &mut dyn Home) {
@@ -111,7 +117,9 @@ pub async fn work_goes_on_where_it_was(home: &mut dyn Home) {
     assert_eq!(desk.discard("replaying", later).await, Discarded::Replaying);
     assert_eq!(desk.cancel("scheduled", later).await, Cancelled::Done);
     assert_eq!(desk.cancel("cancelled", later).await, Cancelled::Already);
-    for (stage, number) in [(Stage::Retrying, 2), (Stage::Postponed, 1), (Stage::Replaying, 2), (Stage::Dead, 2)] {
+    for (stage, number) in
+        [(Stage::Retrying, 2), (Stage::Postponed, 1), (Stage::Replaying, 2), (Stage::Dead, 2)]
+    {
         let own = Pick::Ready(route(&format!("to-{}", stage.name())));
         let lease = desk.claim(own, 1, later).await.leases.remove(0);
         assert_eq!(lease.attempt, number, "{stage:?}");

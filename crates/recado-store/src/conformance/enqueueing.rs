@@ -99,7 +99,8 @@ pub async fn two_callers_with_the_same_job_at_once_get_one_yes(home: &mut dyn Ho
     for round in 0..10 {
         let same = job(&format!("a-{round}"));
         let (left, right) = tokio::join!(desk.enqueue(vec![same.clone()]), desk.enqueue(vec![same.clone()]));
-        let accepted = [&left[0], &right[0]].into_iter().filter(|answer| matches!(answer, Enqueued::Accepted { .. }));
+        let accepted =
+            [&left[0], &right[0]].into_iter().filter(|answer| matches!(answer, Enqueued::Accepted { .. }));
         assert_eq!(accepted.count(), 1, "{left:?} and {right:?}");
     }
     assert_eq!(desk.ready(100, T0).await.len(), 10);

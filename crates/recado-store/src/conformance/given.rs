@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, DeadLetter, Failure,
-    JobId, Lease, LeaseToken, NewJob, Payload, Priority, Reason, RouteName, Status, Timestamp, Transition,
+    Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId,
+    DeadLetter, Failure, JobId, Lease, LeaseToken, NewJob, Payload, Priority, Reason, RouteName, Status,
+    Timestamp, Transition,
 };
 
 use super::Home;
 use crate::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, JobView, Pick, Redrive, Redriven, Settled, Settlement, Store,
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, JobView, Pick, Redrive, Redriven, Settled,
+    Settlement, Store,
 };
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
@@ -212,7 +214,10 @@ impl Desk {
     /// Takes in jobs that are all new.
     pub async fn accept(&self, jobs: Vec<NewJob>) {
         let answers = self.enqueue(jobs).await;
-        assert!(answers.iter().all(|answer| matches!(answer, Enqueued::Accepted { .. })), "not all accepted: {answers:?}");
+        assert!(
+            answers.iter().all(|answer| matches!(answer, Enqueued::Accepted { .. })),
+            "not all accepted: {answers:?}"
+        );
     }
 
     pub async fn claim(&self, pick: Pick, max: usize, now: Timestamp) -> Claimed {
@@ -240,7 +245,12 @@ impl Desk {
 
     /// Settles a lease that is current.
     pub async fn done(&self, lease: &Lease, transition: Transition, now: Timestamp) {
-        assert_eq!(self.settle(lease, transition, now).await, Settled::Done, "the lease of {} is current", lease.job.id);
+        assert_eq!(
+            self.settle(lease, transition, now).await,
+            Settled::Done,
+            "the lease of {} is current",
+            lease.job.id
+        );
     }
 
     pub async fn extend(&self, token: LeaseToken, until: Timestamp) -> Extended {

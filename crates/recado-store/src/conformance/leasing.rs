@@ -142,7 +142,9 @@ pub async fn the_attempt_after_a_lost_one_has_the_next_number(home: &mut dyn Hom
     assert_eq!((next.attempt, next.job.progress.crashes, next.job.progress.attempts_spent), (2, 1, 0));
 }
 
-pub async fn waiting_jobs_whose_time_ran_out_are_picked_whatever_their_route_or_due_time(home: &mut dyn Home) {
+pub async fn waiting_jobs_whose_time_ran_out_are_picked_whatever_their_route_or_due_time(
+    home: &mut dyn Home,
+) {
     let desk = Desk::at(home).await;
     let short = |name, seconds| NewJob { expires_at: T0.plus(SECOND * seconds), ..job(name) };
     desk.accept(vec![
@@ -174,7 +176,8 @@ pub async fn only_jobs_that_wait_can_be_overdue(home: &mut dyn Home) {
     let overdue = desk.claim(Pick::Overdue, 100, late).await.leases;
     let mut names: Vec<_> = overdue.iter().map(|lease| lease.job.id.to_string()).collect();
     names.sort();
-    let mut expected: Vec<_> = Stage::ALL.into_iter().filter(|stage| stage.waits()).map(Stage::name).collect();
+    let mut expected: Vec<_> =
+        Stage::ALL.into_iter().filter(|stage| stage.waits()).map(Stage::name).collect();
     expected.sort();
     assert_eq!(names, expected);
 }

@@ -156,11 +156,18 @@ pub async fn dead_letters_are_found_by_every_filter(home: &mut dyn Home) {
     assert_eq!(dead(&desk, DeadLetterFilter { company: Some(company("c-2")), ..all() }).await, ["2"]);
     assert_eq!(dead(&desk, DeadLetterFilter { route: Some(route("email")), ..all() }).await.len(), 5);
     assert_eq!(dead(&desk, DeadLetterFilter { route: Some(route("sms")), ..all() }).await.len(), 0);
-    assert_eq!(dead(&desk, DeadLetterFilter { last_failure_code: Some("550".into()), ..all() }).await, ["5", "4", "1"]);
-    assert_eq!(dead(&desk, DeadLetterFilter { reason: Some("mailbox".into()), ..all() }).await, ["4", "3", "1"]);
+    assert_eq!(
+        dead(&desk, DeadLetterFilter { last_failure_code: Some("550".into()), ..all() }).await,
+        ["5", "4", "1"]
+    );
+    assert_eq!(
+        dead(&desk, DeadLetterFilter { reason: Some("mailbox".into()), ..all() }).await,
+        ["4", "3", "1"]
+    );
     let fingerprint = Some(desk.dead_letter("1").await.unwrap().fingerprint);
     assert_eq!(dead(&desk, DeadLetterFilter { fingerprint, ..all() }).await, ["4", "1"]);
-    let both = DeadLetterFilter { last_failure_code: Some("550".into()), reason: Some("unknown".into()), ..all() };
+    let both =
+        DeadLetterFilter { last_failure_code: Some("550".into()), reason: Some("unknown".into()), ..all() };
     assert_eq!(dead(&desk, both).await, ["4", "1"]);
 }
 
@@ -169,7 +176,11 @@ pub async fn dead_letters_are_found_by_the_time_they_were_moved(home: &mut dyn H
     bury_all(&desk, &[("1", None, "no"), ("2", None, "no"), ("3", None, "no")]).await;
     let (second, third) = (Some(T0.plus(SECOND)), Some(T0.plus(SECOND * 2)));
     let all = DeadLetterFilter::default;
-    assert_eq!(dead(&desk, DeadLetterFilter { since: second, ..all() }).await, ["3", "2"], "since is included");
+    assert_eq!(
+        dead(&desk, DeadLetterFilter { since: second, ..all() }).await,
+        ["3", "2"],
+        "since is included"
+    );
     assert_eq!(dead(&desk, DeadLetterFilter { until: third, ..all() }).await, ["2", "1"], "until is not");
     assert_eq!(dead(&desk, DeadLetterFilter { since: second, until: third, ..all() }).await, ["2"]);
 }

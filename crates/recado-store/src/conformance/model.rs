@@ -212,7 +212,11 @@ impl Pair {
         for status in Status::ALL {
             let filter = JobFilter { status: Some(status), ..JobFilter::default() };
             let ours = walk_jobs(&self.desk, &filter, 3, self.now).await;
-            assert_eq!(ours, walk_jobs(&self.model_desk, &filter, 3, self.now).await, "jobs that are {status}");
+            assert_eq!(
+                ours,
+                walk_jobs(&self.model_desk, &filter, 3, self.now).await,
+                "jobs that are {status}"
+            );
         }
         for (lease, token) in &self.leases {
             let ours = self.desk.0.lease(lease.token).await.unwrap();
@@ -243,7 +247,10 @@ fn assert_fair(leases: &[Lease], candidates: &[Candidate], what: &str) {
         let length = run.filter(|(last, _)| *last == company).map_or(1, |(_, length)| length + 1);
         run = Some((company, length));
         let others_wait = lines.iter().any(|(other, line)| *other != company && !line.is_empty());
-        assert!(length <= TURN_JOBS_MAX || !others_wait, "{what}: {company} got {length} in a row while others waited");
+        assert!(
+            length <= TURN_JOBS_MAX || !others_wait,
+            "{what}: {company} got {length} in a row while others waited"
+        );
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use recado_core::{AuditKind, NewJob, Status, Timestamp};
 
 use super::Home;
-use super::given::{DAY, DEAD_TTL, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, company, deliver, job, jobs_of};
+use super::given::{
+    DAY, DEAD_TTL, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, company, deliver, job, jobs_of,
+};
 use super::snapshot::Snapshot;
 use crate::{Cancelled, Pruned, Retention, Settlement};
 
@@ -103,7 +105,10 @@ pub async fn jobs_that_have_not_ended_and_replays_are_never_pruned(home: &mut dy
     }
     let now = T0.plus(DEAD_TTL * 10);
     let before = Snapshot::of(&desk, now).await;
-    assert_eq!(prune(&desk, Retention { ended_max_age: Duration::ZERO, ended_max_count: 0 }, now).await, Pruned::default());
+    assert_eq!(
+        prune(&desk, Retention { ended_max_age: Duration::ZERO, ended_max_count: 0 }, now).await,
+        Pruned::default()
+    );
     before.assert_same(&Snapshot::of(&desk, now).await, "after pruning");
 }
 
@@ -128,7 +133,11 @@ pub async fn a_forgotten_id_is_a_new_job_with_a_trail_of_its_own(home: &mut dyn 
     send(&desk, &["a"]).await;
     assert_eq!(prune(&desk, at_most(0), T0).await.ended, 1);
     assert_eq!(desk.audit_kinds("a").await, [], "what is forgotten has no trail here");
-    desk.accept(vec![NewJob { body_hash: OTHER_BODY, ..job("a") }, NewJob { company: company("b"), ..job("b") }]).await;
+    desk.accept(vec![
+        NewJob { body_hash: OTHER_BODY, ..job("a") },
+        NewJob { company: company("b"), ..job("b") },
+    ])
+    .await;
     assert_eq!(desk.audit_kinds("a").await, []);
     assert_eq!(desk.audit_kinds("b").await, [], "the trail of a forgotten job went to another one");
 }

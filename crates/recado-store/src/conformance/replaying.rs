@@ -92,7 +92,11 @@ pub async fn a_replay_that_fails_is_the_newest_entry_under_the_same_id(home: &mu
     assert_eq!((entry.state, entry.moved_at, entry.failed_attempts), (DeadLetterState::Dead, now, 2));
     assert_eq!(entry.last_failure_code.as_deref(), Some("551"));
     assert_eq!(entry.attempts.len(), 2, "the history of both lives");
-    assert_eq!(entry.original_data.as_str(), r#"{"corrected":true}"#, "what failed last is what a person looks at");
+    assert_eq!(
+        entry.original_data.as_str(),
+        r#"{"corrected":true}"#,
+        "what failed last is what a person looks at"
+    );
     assert_eq!(desk.0.counts(T0).await.unwrap().dead_letters, 2);
     assert_eq!(desk.redrive("a", None, now).await, Redriven::Done, "and it can be replayed again");
 }

@@ -7,7 +7,8 @@ use recado_core::{
 
 use super::Home;
 use super::given::{
-    DAY, DEAD_TTL, Desk, HOUR, SECOND, T0, attempt, bury, company, deliver, every_transition, failure, id, job, retry_at, route,
+    DAY, DEAD_TTL, Desk, HOUR, SECOND, T0, attempt, bury, company, deliver, every_transition, failure, id,
+    job, retry_at, route,
 };
 use super::snapshot::{Seen, Snapshot};
 use crate::{Pick, Settled, Settlement};
@@ -86,7 +87,11 @@ pub async fn a_release_with_a_lost_attempt_counts_a_crash_and_spends_nothing(hom
     assert_eq!(seen.attempts, [lost]);
     let lease = desk.only(T0).await;
     desk.done(&lease, retry_at(&lease, T0, T0), T0).await;
-    assert_eq!(desk.view("a", T0).await.job.progress.crashes, 0, "an attempt that came back ends the row of crashes");
+    assert_eq!(
+        desk.view("a", T0).await.job.progress.crashes,
+        0,
+        "an attempt that came back ends the row of crashes"
+    );
 }
 
 pub async fn a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs(home: &mut dyn Home) {
@@ -103,10 +108,16 @@ pub async fn a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs(home
     assert_eq!((&entry.user_id, &entry.correlation_id), (&new.user_id, &new.correlation_id));
     assert_eq!(entry.original_data, new.data);
     assert_eq!((entry.failed_attempts, entry.last_failure_reason.as_str()), (2, "no such mailbox"));
-    assert_eq!((entry.last_failure_code.as_deref(), entry.stack_trace.as_deref()), (Some("550"), Some("at deliver")));
+    assert_eq!(
+        (entry.last_failure_code.as_deref(), entry.stack_trace.as_deref()),
+        (Some("550"), Some("at deliver"))
+    );
     assert_eq!((entry.last_failure_at, entry.moved_at, entry.enqueued_at), (now, now, T0));
     assert_eq!((entry.ttl, entry.expires_at()), (DEAD_TTL, now.plus(DEAD_TTL)));
-    assert_eq!((entry.class, entry.cause, entry.state), (Class::Permanent, Cause::Permanent, DeadLetterState::Dead));
+    assert_eq!(
+        (entry.class, entry.cause, entry.state),
+        (Class::Permanent, Cause::Permanent, DeadLetterState::Dead)
+    );
     let tried = [attempt(1, AttemptResult::Failed, T0), attempt(2, AttemptResult::Failed, now)];
     assert_eq!(entry.attempts, tried, "every attempt with its times");
     assert!(!entry.fingerprint.is_empty());
@@ -116,7 +127,11 @@ pub async fn a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs(home
     assert_eq!(view.job.data, new.data, "a dead letter's job still shows what it was to deliver");
     assert_eq!(desk.audit_kinds("a").await, [AuditKind::RetryScheduled, AuditKind::Buried]);
     assert_eq!(desk.ready(10, now).await.len(), 0, "a dead job was claimed");
-    assert_eq!(desk.claim(Pick::Overdue, 10, T0.plus(DAY * 2)).await.leases.len(), 0, "a dead job was overdue");
+    assert_eq!(
+        desk.claim(Pick::Overdue, 10, T0.plus(DAY * 2)).await.leases.len(),
+        0,
+        "a dead job was overdue"
+    );
 }
 
 pub async fn a_job_buried_untried_has_a_dead_letter_without_attempts(home: &mut dyn Home) {
@@ -176,7 +191,8 @@ pub async fn a_batch_of_settlements_is_answered_in_order(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(vec![job("a"), job("b"), job("c")]).await;
     let leases = desk.ready(3, T0).await;
-    let settlement = |at: usize, transition| Settlement { token: leases[at].token, transition, audit: None, now: T0 };
+    let settlement =
+        |at: usize, transition| Settlement { token: leases[at].token, transition, audit: None, now: T0 };
     let answers = desk
         .0
         .settle(vec![

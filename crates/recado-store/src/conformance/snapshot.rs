@@ -83,7 +83,10 @@ impl Snapshot {
         let groups = store.dead_letter_groups(GroupBy::Company, DeadLetterFilter::default()).await.unwrap();
         Snapshot {
             jobs: jobs.into_iter().map(Seen::from).collect(),
-            dead_letters: dead.into_iter().map(|entry| (entry.clone(), entry.original_data.as_str().to_owned())).collect(),
+            dead_letters: dead
+                .into_iter()
+                .map(|entry| (entry.clone(), entry.original_data.as_str().to_owned()))
+                .collect(),
             groups,
             counts: counts(&store.counts(now).await.unwrap()),
             audit,
@@ -93,15 +96,23 @@ impl Snapshot {
     /// Fails naming the first thing that differs, because whole snapshots are too long to read.
     #[track_caller]
     pub fn assert_same(&self, other: &Snapshot, what: impl fmt::Display) {
-        let ids = |snapshot: &Snapshot| snapshot.jobs.iter().map(|seen| seen.names[0].clone()).collect::<Vec<_>>();
+        let ids =
+            |snapshot: &Snapshot| snapshot.jobs.iter().map(|seen| seen.names[0].clone()).collect::<Vec<_>>();
         assert_eq!(ids(self), ids(other), "{what}: other jobs, or in another order");
         for (at, (left, right)) in self.jobs.iter().zip(&other.jobs).enumerate() {
             assert_eq!(left, right, "{what}: job {} differs", left.names[0]);
-            assert_eq!(self.audit[at], other.audit[at], "{what}: the audit trail of {} differs", left.names[0]);
+            assert_eq!(
+                self.audit[at], other.audit[at],
+                "{what}: the audit trail of {} differs",
+                left.names[0]
+            );
         }
         assert_eq!(self.dead_letters, other.dead_letters, "{what}: the dead letters differ");
         assert_eq!(self.groups, other.groups, "{what}: the groups of dead letters differ");
-        assert_eq!(self.counts, other.counts, "{what}: counts differ (delayed, ready, leased, dead letters, ended)");
+        assert_eq!(
+            self.counts, other.counts,
+            "{what}: counts differ (delayed, ready, leased, dead letters, ended)"
+        );
     }
 }
 

@@ -20,27 +20,33 @@ const BATCH_JOBS: usize = 1_000;
 const CALLERS: usize = 256;
 
 /// Our API on a free port, over an engine on an empty store.
-async fn serve(options: &Options, name: &str) -> Result<(SocketAddr, Engine, tokio::task::JoinHandle<()>), Failed> {
+async fn serve(
+    options: &Options,
+    name: &str,
+) -> Result<(SocketAddr, Engine, tokio::task::JoinHandle<()>), Failed> {
     let scene = Scene::new(options, name).await?;
     let engine = scene.engine([route(ROUTE, Carrier::Workers)?]);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let router = recado_api::router(ApiState::new(engine.clone(), ApiOptions::default()));
-    let server = tokio::spawn(recado_api::serve(listener, router, ServeLimits::default(), std::future::pending()));
+    let server =
+        tokio::spawn(recado_api::serve(listener, router, ServeLimits::default(), std::future::pending()));
     Ok((address, engine, server))
 }
 
 pub async fn single(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let (address, engine, server) = serve(options, "single").await?;
     let time = options.seconds(6.0);
-    let driven =
-        tokio::task::spawn_blocking(move || drive(address, 50, time, "/v1/jobs", "application/json", || job_body(ROUTE)))
-            .await??;
+    let driven = tokio::task::spawn_blocking(move || {
+        drive(address, 50, time, "/v1/jobs", "application/json", || job_body(ROUTE))
+    })
+    .await??;
     server.abort();
     engine.stop().await?;
     let rate = driven.per_second();
-    report.add_beside("single enqueue over HTTP, 50 connections", rate, "jobs/s", limits::BARE_AXUM).latency_ms =
-        Percentiles::of(driven.latencies);
+    report
+        .add_beside("single enqueue over HTTP, 50 connections", rate, "jobs/s", limits::BARE_AXUM)
+        .latency_ms = Percentiles::of(driven.latencies);
     Ok(())
 }
 
@@ -62,8 +68,9 @@ pub async fn batch(options: &Options, report: &mut Report) -> Result<(), Failed>
     server.abort();
     engine.stop().await?;
     let rate = driven.per_second() * BATCH_JOBS as f64;
-    report.add_beside("batch enqueue over HTTP, 1,000 a batch", rate, "jobs/s", limits::RAW_INSERTS).latency_ms =
-        Percentiles::of(driven.latencies);
+    report
+        .add_beside("batch enqueue over HTTP, 1,000 a batch", rate, "jobs/s", limits::RAW_INSERTS)
+        .latency_ms = Percentiles::of(driven.latencies);
     Ok(())
 }
 
@@ -94,7 +101,8 @@ pub async fn coalesced(options: &Options, report: &mut Report) -> Result<(), Fai
     let rate = latencies.len() as f64 / started.elapsed().as_secs_f64();
     server.abort();
     engine.stop().await?;
-    report.add_beside("enqueue through the client, 256 callers", rate, "jobs/s", limits::RAW_INSERTS).latency_ms =
-        Percentiles::of(latencies);
+    report
+        .add_beside("enqueue through the client, 256 callers", rate, "jobs/s", limits::RAW_INSERTS)
+        .latency_ms = Percentiles::of(latencies);
     Ok(())
 }

@@ -35,7 +35,9 @@ pub fn sqlite(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let file = rusqlite::Connection::open(options.dir.join("bare.db"))?;
     file.pragma_update(None, "journal_mode", "WAL")?;
     file.pragma_update(None, "synchronous", "FULL")?;
-    file.execute_batch("CREATE TABLE bare (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL, state TEXT)")?;
+    file.execute_batch(
+        "CREATE TABLE bare (seq INTEGER PRIMARY KEY, id TEXT NOT NULL, data TEXT NOT NULL, state TEXT)",
+    )?;
     let rows = options.count(300_000);
     let data = job_body("worker");
     let started = Instant::now();
@@ -66,8 +68,11 @@ pub fn sqlite(options: &Options, report: &mut Report) -> Result<(), Failed> {
 
 /// The least that an axum service can do with a request: read its body and answer as we do.
 pub async fn bare_axum(options: &Options, report: &mut Report) -> Result<(), Failed> {
-    async fn handler(body: axum::body::Bytes) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {
-        let answer = format!("{{\"jobId\":\"bare\",\"status\":\"queued\",\"duplicate\":{}}}", body.is_empty());
+    async fn handler(
+        body: axum::body::Bytes,
+    ) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {
+        let answer =
+            format!("{{\"jobId\":\"bare\",\"status\":\"queued\",\"duplicate\":{}}}", body.is_empty());
         (axum::http::StatusCode::ACCEPTED, [("content-type", "application/json")], answer)
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

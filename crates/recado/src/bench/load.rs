@@ -62,7 +62,9 @@ impl Caller {
                     .map_or(Ok(0), |length| length.trim().parse())?;
                 if self.answer.len() >= end + 4 + length {
                     if !head.starts_with("http/1.1 2") {
-                        return Err(format!("the server answered {}", String::from_utf8_lossy(&self.answer)).into());
+                        return Err(
+                            format!("the server answered {}", String::from_utf8_lossy(&self.answer)).into()
+                        );
                     }
                     return Ok(());
                 }

@@ -63,7 +63,13 @@ impl Report {
     }
 
     /// Adds a figure and how it compares with an earlier one.
-    pub fn add_beside(&mut self, name: &'static str, value: f64, unit: &'static str, limit: &'static str) -> &mut Figure {
+    pub fn add_beside(
+        &mut self,
+        name: &'static str,
+        value: f64,
+        unit: &'static str,
+        limit: &'static str,
+    ) -> &mut Figure {
         let ratio = self.value(limit).map(|limit| value / limit);
         let figure = self.add(name, value, unit);
         figure.beside = ratio.map(|ratio| Beside { limit, ratio });

@@ -7,6 +7,7 @@ use super::report::Report;
 use super::scene::{Scene, route, submission};
 use super::{Failed, Options};
 use recado_engine::Carrier;
+use recado_wire::health::Ready;
 
 /// Gives up on a server that is not ready by then.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -14,15 +15,21 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub async fn restart(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let empty = Scene::new(options, "restart-empty").await?;
     empty.engine([]).stop().await?;
-    let (_, empty_bytes) = serve_and_measure(&empty.dir).await?;
+    let (_, empty_bytes, _) = serve_and_measure(&empty.dir).await?;
 
     let full = Scene::new(options, "restart-full").await?;
     let intake = full.engine([route("tiss-claims", Carrier::Workers)?]);
     for _ in 0..options.pending / 1_000 {
-        intake.submit((0..1_000).map(|_| submission("tiss-claims")).collect()).await?;
+        let answers = intake.submit((0..1_000).map(|_| submission("tiss-claims")).collect()).await?;
+        for answer in answers {
+            answer.map_err(|refusal| format!("{refusal:?}"))?;
+        }
     }
     intake.stop().await?;
-    let (ready_after, full_bytes) = serve_and_measure(&full.dir).await?;
+    let (ready_after, full_bytes, waiting) = serve_and_measure(&full.dir).await?;
+    if (waiting as usize) < options.pending / 1_000 * 1_000 {
+        return Err(format!("{waiting} jobs came back of {}", options.pending).into());
+    }
 
     report.add("restart until ready", ready_after.as_secs_f64(), "s");
     let per_job = full_bytes.saturating_sub(empty_bytes) as f64 / options.pending as f64;
@@ -40,8 +47,9 @@ impl Drop for Server {
     }
 }
 
-/// Starts this very program on the directory; how long until it is ready, and its resident memory then.
-async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64), Failed> {
+/// Starts this very program on the directory: how long until it is ready, its resident memory and how many jobs
+/// wait then.
+async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64, u64), Failed> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = Instant::now();
     let child = Command::new(std::env::current_exe()?)
@@ -53,18 +61,22 @@ async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64), Fai
         .spawn()?;
     let server = Server(child);
     let client = recado_client::Client::new(&format!("http://127.0.0.1:{port}"), None)?;
-    while client.ready().await.is_err() {
-        if started.elapsed() > READY_WITHIN {
-            return Err("the server did not become ready within a minute".into());
+    let readiness = loop {
+        match client.ready().await {
+            Ok(readiness) if readiness.status == Ready::Ready => break readiness,
+            _ if started.elapsed() > READY_WITHIN => {
+                return Err("the server did not become ready within a minute".into());
+            }
+            _ => tokio::time::sleep(Duration::from_millis(5)).await,
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
     let ready_after = started.elapsed();
+    let waiting = readiness.counts.map_or(0, |counts| counts.ready + counts.delayed);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
     let resident_kib: u64 = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
         .and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok())
         .ok_or("no VmRSS in /proc")?;
-    Ok((ready_after, resident_kib << 10))
+    Ok((ready_after, resident_kib << 10, waiting))
 }

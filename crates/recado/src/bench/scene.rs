@@ -67,7 +67,8 @@ impl Scene {
     pub async fn new(options: &Options, name: &str) -> Result<Self, Failed> {
         let dir = options.dir.join(name);
         let open = dir.clone();
-        let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(&EmbeddedOptions::at(open))).await??;
+        let store =
+            tokio::task::spawn_blocking(move || EmbeddedStore::open(&EmbeddedOptions::at(open))).await??;
         Ok(Scene { store: Arc::new(store), dir })
     }
 
@@ -76,12 +77,21 @@ impl Scene {
             node: "bench".into(),
             lease: Duration::from_secs(15),
             stop_grace: Duration::from_secs(10),
-            retention: Retention { ended_max_age: Duration::from_secs(7 * 24 * 3_600), ended_max_count: 1_000_000 },
+            retention: Retention {
+                ended_max_age: Duration::from_secs(7 * 24 * 3_600),
+                ended_max_count: 1_000_000,
+            },
             job_ttl: Duration::from_secs(24 * 3_600),
             dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
             crashes_max: 5,
         };
-        Engine::start(self.store.clone(), Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy())
+        Engine::start(
+            self.store.clone(),
+            Routes::new(routes),
+            settings,
+            Arc::new(SystemClock),
+            Chance::from_entropy(),
+        )
     }
 
     pub fn size_bytes(&self) -> u64 {

@@ -43,7 +43,12 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
     let progress = |what: &str| eprintln!("measuring {what} …");
-    let report = runtime.block_on(bench::run(&options, progress)).map_err(|error| Stop::Failed(error.to_string()))?;
-    if args.json { screen.json(&report)? } else { report.show(screen)? }
+    let report =
+        runtime.block_on(bench::run(&options, progress)).map_err(|error| Stop::Failed(error.to_string()))?;
+    if args.json {
+        screen.json(&report)?
+    } else {
+        report.show(screen)?
+    }
     Ok(())
 }

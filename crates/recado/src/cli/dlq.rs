@@ -206,7 +206,7 @@ fn row(entry: &DeadLetter) -> Vec<Field> {
         Field::from(&entry.company_id),
         Field::from(entry.cause.as_str()),
         Field::from(entry.failed_attempts),
-        Field::from(entry.moved_to_dlq_at),
+        Field::time(entry.moved_to_dlq_at),
         Field::or_dash(entry.last_failure_code.as_deref()),
         Field::from(clip(&entry.last_failure_reason, REASON_SHOWN_MAX_BYTES)),
     ]

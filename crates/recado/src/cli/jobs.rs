@@ -90,7 +90,7 @@ pub async fn run(command: JobsCommand, screen: &mut Screen) -> Done {
             if args.json {
                 screen.json(&trail)?;
             } else {
-                let heads = ["time", "event", "attempt", "class", "retry", "next", "reason", "rule", "by"];
+                let heads = ["time", "event", "attempt", "class", "retry", "next", "rule", "by", "reason"];
                 screen.table(&heads, trail.items.iter().map(audit_row).collect())?;
             }
             Ok(())
@@ -135,8 +135,8 @@ fn row(job: &JobView) -> Vec<Field> {
         Field::from(&job.route),
         Field::from(&job.company_id),
         Field::from(job.attempts.len()),
-        Field::from(job.enqueued_at),
-        Field::or_dash(job.next_attempt_at),
+        Field::time(job.enqueued_at),
+        Field::time_or_dash(job.next_attempt_at),
         Field::or_dash(error),
     ]
 }
@@ -144,15 +144,15 @@ fn row(job: &JobView) -> Vec<Field> {
 fn audit_row(item: &AuditItem) -> Vec<Field> {
     let event = serde_json::to_value(item.event).ok().and_then(|event| event.as_str().map(str::to_lowercase));
     vec![
-        Field::from(item.timestamp),
+        Field::time(item.timestamp),
         Field::or_dash(event),
         Field::or_dash(item.attempt),
         Field::or_dash(item.error_classification.map(|class| class.as_str())),
         Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
-        Field::or_dash(item.next_retry_time),
-        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
+        Field::time_or_dash(item.next_retry_time),
         Field::or_dash(item.rule.as_deref()),
         Field::or_dash(item.actor.as_deref()),
+        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
     ]
 }
 

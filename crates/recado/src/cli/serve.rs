@@ -32,5 +32,8 @@ pub fn run(args: ServeArgs) -> Done {
     let config = Config::load(&args.config.inputs(flags)?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    runtime.block_on(crate::serve::serve(&config)).map_err(Stop::Failed)
+    let ended = runtime.block_on(crate::serve::serve(&config)).map_err(Stop::Failed);
+    // Whatever still runs was told to end and did not; it must not hold up the process.
+    runtime.shutdown_background();
+    ended
 }

@@ -9,7 +9,7 @@ use recado_core::{Backoff, Policy, RouteName, rules};
 use recado_engine::{Carrier, Route};
 use recado_transport::Sandbox;
 
-use super::fault::{At, suggestion};
+use super::fault::{At, closest, suggestion};
 use super::raw::{RawPolicy, RawProvider, RawRoute};
 use super::reader::FaultList;
 use super::{Provider, RouteConfig, providers};
@@ -30,8 +30,10 @@ pub fn resolve(
     faults: &FaultList,
 ) -> (BTreeMap<String, Provider>, Vec<RouteConfig>) {
     let mut resolved = BTreeMap::new();
+    let mut written_at = Vec::new();
     for (name, raw) in raw_providers {
         check_name(&name, &raw.here, faults);
+        written_at.push((name.clone(), raw.here.clone()));
         let provider = providers::resolve(&name, raw, faults);
         resolved.insert(name, provider);
     }
@@ -47,7 +49,28 @@ pub fn resolve(
             routes.extend(route(&name, None, &raw, &providers, given, faults));
         }
     }
+    for (name, here) in &written_at {
+        check_use(name, here, &providers, &routes, faults);
+    }
     (providers, routes)
+}
+
+/// A provider that nobody uses is allowed; one that is nearly called like another is a slip.
+fn check_use(
+    name: &str,
+    here: &At<()>,
+    providers: &BTreeMap<String, Provider>,
+    routes: &[RouteConfig],
+    faults: &FaultList,
+) {
+    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
+    let used = routes.iter().any(|config| *config.route.provider == *name)
+        || rows.clone().any(|known| known == name);
+    let meant = closest(name, rows).filter(|meant| !used && !providers.contains_key(*meant));
+    if let Some(meant) = meant {
+        let message = format!("no route uses provider `{name}`; did you mean [providers.{meant}]?");
+        faults.borrow_mut().push(here.fault(message));
+    }
 }
 
 fn check_name(name: &str, here: &At<()>, faults: &FaultList) -> bool {
@@ -188,10 +211,15 @@ fn carrier(
                     "provider `{0}` has no address; write url = \"https://…\" in [providers.{0}]",
                     said.value
                 ))),
-                (None, false) => fault(raw.here.fault(
-                    "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own \
-                     code delivers) or transport = \"sandbox\" (nothing is sent)",
-                )),
+                (None, false) => {
+                    let meant = closest(name, catalogue::ROUTES.iter().map(|row| row.name));
+                    let meant =
+                        meant.map(|meant| format!("; or did you mean [routes.{meant}]?")).unwrap_or_default();
+                    fault(raw.here.fault(format!(
+                        "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your \
+                         own code delivers) or transport = \"sandbox\" (nothing is sent){meant}"
+                    )));
+                }
             }
             None
         }

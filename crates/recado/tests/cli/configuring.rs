@@ -8,7 +8,7 @@ fn e13_config_check_points_at_every_fault_with_its_line() {
         Place::with("[server]\nlisten = \"127.0.0.1:7400\"\n\n[routes.emial]\npolicy = { base = 5 }\n");
     let said = place.run(&["config", "check"]).failed_with(1);
     let expected = "\
-error: the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own code delivers) or transport = \"sandbox\" (nothing is sent)
+error: the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own code delivers) or transport = \"sandbox\" (nothing is sent); or did you mean [routes.email]?
  --> recado.toml:4:9  routes.emial
   |
 4 | [routes.emial]

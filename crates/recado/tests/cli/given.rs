@@ -16,12 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory to run in, with nothing else from outside.
 pub struct Place {
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Place { dir: tempfile::tempdir().expect("a directory") }
+        Place { dir: Arc::new(tempfile::tempdir().expect("a directory")) }
     }
 
     /// With a recado.toml.
@@ -66,7 +66,7 @@ impl Place {
     pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.args(arguments).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Server::start(command.spawn().expect("the server starts"))
+        Server::start(command.spawn().expect("the server starts"), self.dir.clone())
     }
 }
 
@@ -111,10 +111,12 @@ pub struct Server {
     child: Child,
     pub address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
+    /// Its directory lives as long as it does.
+    _dir: Arc<TempDir>,
 }
 
 impl Server {
-    fn start(mut child: Child) -> Self {
+    fn start(mut child: Child, dir: Arc<TempDir>) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stdout, kept) = (child.stdout.take().expect("a pipe"), lines.clone());
         std::thread::spawn(move || {
@@ -135,7 +137,7 @@ impl Server {
             assert!(started.elapsed() < PATIENCE, "the server is not ready");
             std::thread::sleep(Duration::from_millis(2));
         };
-        Server { child, address, lines }
+        Server { child, address, lines, _dir: dir }
     }
 
     pub fn url(&self) -> String {

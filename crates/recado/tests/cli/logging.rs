@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::given::{FAST, Place, Server};
 
 fn fields(line: &Value) -> Vec<&str> {
-    line.as_object().unwrap().keys().map(String::as_str).collect()
+    line.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
 fn one_retry(server: &Server) -> String {
@@ -113,8 +113,16 @@ fn no_payload_reaches_the_log_at_any_level() {
 }
 
 #[test]
-fn a_terminal_format_can_be_asked_for() {
-    let place = Place::with("[log]\nformat = \"human\"\n[server]\nlisten = \"127.0.0.1:1\"\n");
-    let said = place.run(&["serve"]).failed_with(1);
-    assert!(said.contains("cannot listen on 127.0.0.1:1"), "{said}");
+fn people_get_words_when_they_ask_for_them() {
+    let place = Place::with("[log]\nformat = \"human\"\n");
+    let mut child = place
+        .command(&["serve", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let ready = lines.find_map(|line| line.ok().filter(|line| line.contains("Recado is ready"))).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ready.contains("Z INFO  Recado is ready address=http://127.0.0.1:"), "{ready}");
 }

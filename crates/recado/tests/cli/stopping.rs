@@ -16,7 +16,7 @@ fn enqueue_slow(server: &Server, count: usize, latency_ms: u64) -> Vec<String> {
 }
 
 fn in_flight(server: &Server) -> usize {
-    server.get("/v1/jobs?status=delivering")["items"].as_array().unwrap().len()
+    server.get("/v1/jobs?status=delivering")["items"].as_array().expect("a list").len()
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use recado_core::{
-    AttemptResult, AuditEvent, AuditKind, BodyHash, Burial, Cause, JobId, Lease, NewJob, Timestamp, Transition,
+    AttemptResult, AuditEvent, AuditKind, BodyHash, Burial, Cause, JobId, Lease, NewJob, Timestamp,
+    Transition,
 };
 
 use super::Restarts;
@@ -26,16 +27,25 @@ pub enum Step {
     Enqueue(Vec<New>),
     Claim(ClaimStep),
     Settle(Vec<(TokenChoice, Ending)>),
-    Extend { choices: Vec<TokenChoice>, by_ms: u64 },
+    Extend {
+        choices: Vec<TokenChoice>,
+        by_ms: u64,
+    },
     Cancel(u8),
     /// This entry of those that are there, if any are.
     Redrive(RedriveStep),
     /// Likewise.
-    Discard { nth: usize },
+    Discard {
+        nth: usize,
+    },
     Prune(Retention),
     Record(u8),
-    Wait { ms: u64 },
-    Restart { close: bool },
+    Wait {
+        ms: u64,
+    },
+    Restart {
+        close: bool,
+    },
 }
 
 /// Which of the leases so far.
@@ -128,9 +138,10 @@ impl Ending {
     pub fn settlement(&self, lease: &Lease, now: Timestamp) -> Settlement {
         let tried = |result| attempt(lease.attempt, result, now);
         let transition = match *self {
-            Ending::Deliver { answer } => {
-                Transition::Deliver { attempt: tried(AttemptResult::Sent), answer: answer.then(|| payload("[1]")) }
-            }
+            Ending::Deliver { answer } => Transition::Deliver {
+                attempt: tried(AttemptResult::Sent),
+                answer: answer.then(|| payload("[1]")),
+            },
             Ending::Retry { in_ms } => {
                 Transition::RetryAt { at: after(now, in_ms), attempt: tried(AttemptResult::Failed) }
             }
@@ -171,7 +182,15 @@ fn delay() -> impl Strategy<Value = u64> {
 
 fn new() -> impl Strategy<Value = New> {
     let body = prop::bool::weighted(0.1);
-    (0..IDS, 0..COMPANIES, select(&ROUTES[..]), body, select(vec![1_u8, 5, 9]), delay(), select(vec![5_u64, 1_000, 86_400_000]))
+    (
+        0..IDS,
+        0..COMPANIES,
+        select(&ROUTES[..]),
+        body,
+        select(vec![1_u8, 5, 9]),
+        delay(),
+        select(vec![5_u64, 1_000, 86_400_000]),
+    )
         .prop_map(|(id, company, route, other_body, priority, due_ms, ttl_ms)| New {
             id,
             company,
@@ -190,8 +209,9 @@ fn claim() -> impl Strategy<Value = ClaimStep> {
         2 => Just(Pick::Orphaned),
     ];
     let lease_ms = select(vec![1_u64, 10, 1_000, 3_600_000]);
-    (pick, 0..9_usize, lease_ms, any::<bool>())
-        .prop_map(|(pick, max, lease_ms, outlives_process)| ClaimStep { pick, max, lease_ms, outlives_process })
+    (pick, 0..9_usize, lease_ms, any::<bool>()).prop_map(|(pick, max, lease_ms, outlives_process)| {
+        ClaimStep { pick, max, lease_ms, outlives_process }
+    })
 }
 
 fn token() -> impl Strategy<Value = TokenChoice> {
@@ -212,8 +232,10 @@ fn ending() -> impl Strategy<Value = Ending> {
 }
 
 fn retention() -> impl Strategy<Value = Retention> {
-    (select(vec![0_u64, 10, 86_400_000]), 0..5_u64)
-        .prop_map(|(age_ms, ended_max_count)| Retention { ended_max_age: Duration::from_millis(age_ms), ended_max_count })
+    (select(vec![0_u64, 10, 86_400_000]), 0..5_u64).prop_map(|(age_ms, ended_max_count)| Retention {
+        ended_max_age: Duration::from_millis(age_ms),
+        ended_max_count,
+    })
 }
 
 pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {

@@ -266,3 +266,24 @@ fn names_that_no_url_could_hold_are_refused() {
     let said = faults_of("[routes.\"a b\"]\ntransport = \"worker\"\n");
     assert!(said.contains("the name holds ` `; use only letters, digits and . _ : -"), "{said}");
 }
+
+#[test]
+fn a_name_that_is_nearly_a_built_in_one_is_taken_for_a_slip() {
+    assert_faults(
+        "[routes.emial]\ntimeout = \"5s\"\n[providers.instgram]\nurl = \"https://graph.example.com\"\n",
+        "
+error: the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your own code delivers) or transport = \"sandbox\" (nothing is sent); or did you mean [routes.email]?
+ --> recado.toml:1:9  routes.emial
+  |
+1 | [routes.emial]
+  |         ^^^^^
+
+error: no route uses provider `instgram`; did you mean [providers.instagram]?
+ --> recado.toml:3:12  providers.instgram
+  |
+3 | [providers.instgram]
+  |            ^^^^^^^^
+",
+    );
+    assert!(try_load("[providers.spare]\nurl = \"https://spare.example.com\"\n").is_ok());
+}
