@@ -1,6 +1,5 @@
 //! Jobs: enqueue, look at, list, cancel, audit.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -78,10 +77,13 @@ fn submission(request: JobRequest) -> Submission {
 
 fn show_accepted(accepted: &Accepted) -> Response {
     let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let Accepted { job_id, status: stands, duplicate } = accepted;
-    let mut json = String::with_capacity(64 + job_id.as_str().len());
+    let job_id = accepted.job_id.as_str();
+    let mut json = String::with_capacity(64 + job_id.len());
     // A job's id holds nothing that JSON would escape.
-    let _ = write!(json, r#"{{"jobId":"{job_id}","status":"{stands}","duplicate":{duplicate}}}"#);
+    for part in [r#"{"jobId":""#, job_id, r#"","status":""#, accepted.status.as_str(), r#"","duplicate":"#] {
+        json.push_str(part);
+    }
+    json.push_str(if accepted.duplicate { "true}" } else { "false}" });
     answer::written(status, json)
 }
 

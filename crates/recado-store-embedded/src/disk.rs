@@ -12,6 +12,9 @@ use crate::schema::FILE_NAME;
 
 const LOCK_NAME: &str = "recado.lock";
 
+/// How long a lock that is held is asked for before it counts as held.
+const LOCK_WAIT_MAX: Duration = Duration::from_millis(250);
+
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error("{} is in use by process {holder}; stop it, or give this one another --data-dir", .dir.display())]
@@ -36,7 +39,7 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
         .write(true)
         .open(dir.join(LOCK_NAME))
         .map_err(io)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match try_lock(&file) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut holder = String::new();
@@ -53,10 +56,24 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     Ok(DirLock { _file: file })
 }
 
+/// Waits a moment for a holder that is on its way out: a process that was just killed, or one that was
+/// forked off the last holder and has not become another program yet.
+fn try_lock(file: &File) -> rustix::io::Result<()> {
+    let asked = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if asked.elapsed() < LOCK_WAIT_MAX => {
+                std::thread::sleep(LOCK_WAIT_MAX / 25)
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// The process that has this directory, if one has.
 pub fn lock_holder(dir: &Path) -> Option<String> {
     let mut file = OpenOptions::new().read(true).write(true).open(dir.join(LOCK_NAME)).ok()?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+    if try_lock(&file).is_ok() {
         return None;
     }
     let mut holder = String::new();

@@ -71,6 +71,8 @@ pub struct Field {
     /// What a table on a terminal has room for.
     short: Option<String>,
     paint: Paint,
+    /// It stands for nothing.
+    is_dash: bool,
 }
 
 impl<T: fmt::Display> From<T> for Field {
@@ -96,7 +98,7 @@ impl Field {
     }
 
     pub fn or_dash(text: Option<impl fmt::Display>) -> Self {
-        text.map_or_else(|| Field::painted("-", Paint::Faint), Field::from)
+        text.map_or_else(|| Field { is_dash: true, ..Field::painted("-", Paint::Faint) }, Field::from)
     }
 }
 
@@ -155,8 +157,11 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// A table on a terminal, aligned columns in a pipe.
+    /// A table on a terminal, aligned columns in a pipe. A terminal is spared columns that say nothing.
     pub fn table(&mut self, heads: &[&str], rows: Vec<Vec<Field>>) -> io::Result<()> {
+        let says =
+            |at: usize| rows.is_empty() || rows.iter().any(|row| row.get(at).is_some_and(|it| !it.is_dash));
+        let kept: Vec<_> = (0..heads.len()).map(|at| !self.terminal || says(at)).collect();
         let mut table = Table::new();
         table.load_style(if self.terminal { RULED } else { presets::NOTHING });
         if self.colour {
@@ -164,16 +169,15 @@ impl<W: Write> Screen<W> {
         } else {
             table.force_no_tty();
         }
+        let heads = heads.iter().zip(&kept).filter(|(_, kept)| **kept);
+        table.set_header(heads.map(|(head, _)| Cell::new(head).add_attribute(Attribute::Bold)));
+        for row in rows {
+            let fields = row.into_iter().zip(&kept).filter(|(_, kept)| **kept);
+            table.add_row(fields.map(|(field, _)| cell(field, self.terminal)));
+        }
         if let Some(width) = self.width {
             table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
-        }
-        table.set_header(heads.iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
-        for row in rows {
-            table.add_row(row.into_iter().map(|field| cell(field, self.terminal)));
-        }
-        // Ids and times are for copying: only the last column, which holds words, is broken over lines.
-        for column in table.column_iter_mut().take(heads.len().saturating_sub(1)) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
+            keep_ids_whole(&mut table, width);
         }
         for line in table.lines() {
             let line = if self.terminal { &line } else { line.strip_prefix(' ').unwrap_or(&line) };
@@ -197,6 +201,25 @@ impl<W: Write> Screen<W> {
 
 /// A line below the head, and nothing else.
 const RULED: TableStyle = presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Columns that the last one, which holds words, needs at least to be read.
+const WORDS_WIDTH_MIN: u16 = 18;
+
+/// Ids and times are for copying: only the last column is broken over lines, where there is room for that.
+fn keep_ids_whole(table: &mut Table, width: u16) {
+    let widths = table.column_max_content_widths();
+    let Some((words, others)) = widths.split_last() else { return };
+    let taken: u16 = others.iter().map(|width| width + COLUMN_GAP).sum();
+    if taken + COLUMN_GAP + WORDS_WIDTH_MIN.min(*words) > width {
+        return;
+    }
+    for column in table.column_iter_mut().take(others.len()) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+}
+
+/// Columns between two columns.
+const COLUMN_GAP: u16 = 3;
 
 fn cell(field: Field, short: bool) -> Cell {
     let text = field.short.filter(|_| short).unwrap_or(field.text);
@@ -245,13 +268,25 @@ mod tests {
             at,
             "550 no such user here, nor anywhere".into(),
         ]];
-        Screen::new(&mut out, Some(80)).table(&["job", "moved", "reason"], rows).unwrap();
+        Screen::new(&mut out, Some(90)).table(&["job", "moved", "reason"], rows).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[2].contains("01a1de91-cd16-7185-b25b-b325e7ba50cc   2025-10-19 10:30:00   550 no"),
             "{text}"
         );
-        assert!(lines.len() > 3 && lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(lines.len() > 3 && lines.iter().all(|line| line.chars().count() <= 90), "{text}");
+    }
+
+    #[test]
+    fn a_terminal_is_spared_columns_that_say_nothing_and_a_pipe_keeps_them() {
+        let shown = |width: Option<u16>| {
+            let mut out = Vec::new();
+            let rows = vec![vec!["a".into(), Field::or_dash(None::<&str>), "words".into()]];
+            Screen::new(&mut out, width).table(&["job", "next", "reason"], rows).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(!shown(Some(60)).contains("next"), "{}", shown(Some(60)));
+        assert!(shown(None).contains("next"), "{}", shown(None));
     }
 }

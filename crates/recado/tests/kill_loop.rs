@@ -6,8 +6,6 @@
 //!
 //! `RECADO_KILLS` sets how many kills (`cargo xtask kill-loop` runs a hundred).
 
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs the long form")]
-
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;

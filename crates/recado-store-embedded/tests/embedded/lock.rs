@@ -50,6 +50,28 @@ async fn a_dropped_store_finishes_what_it_was_asked_and_lets_go() {
     }
 }
 
+/// A child has every file of its parent, locks included, until it becomes another program.
+#[test]
+fn a_store_opens_again_at_once_although_children_are_being_started() {
+    let home = Directory::in_memory();
+    let opening = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            let mut started = 0;
+            while opening.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(std::process::Command::new("true").status().unwrap().success());
+                started += 1;
+            }
+            started
+        });
+        let opened =
+            (0..200).map(|_| EmbeddedStore::open(&options(home.path())).map(drop)).find(Result::is_err);
+        opening.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(opened.is_none(), "{opened:?}");
+        assert!(starter.join().unwrap() > 20, "hardly a child was started: nothing was tested");
+    });
+}
+
 #[tokio::test]
 async fn a_closed_store_says_so_and_does_not_hang() {
     let home = Directory::new();

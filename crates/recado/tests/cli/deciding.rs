@@ -29,7 +29,7 @@ fn t1_t3_t7_t8_t23_a_transient_error_is_retried_within_the_bounds_of_each_count(
         assert_eq!(decision["retryCount"], next);
         assert_eq!(decision["retryReason"], format!("Retry {next} of 5"));
         assert!(decision["errorCode"].is_null());
-        let logged = server.logged("Retry scheduled").pop().unwrap();
+        let logged = server.logged("Retry scheduled", count.parse::<usize>().unwrap() + 1).pop().unwrap();
         let waits = between_ms(&logged["timestamp"], &decision["nextRetryTime"]);
         assert!((waits - minutes * 60_000).abs() < 5_000, "{waits} ms are not {minutes} min");
     }

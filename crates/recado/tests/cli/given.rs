@@ -153,9 +153,15 @@ impl Server {
             .collect()
     }
 
-    /// Log lines with this message.
-    pub fn logged(&self, message: &str) -> Vec<Value> {
-        self.log().into_iter().filter(|line| line["message"] == message).collect()
+    /// Log lines with this message, once there are so many. A line comes a moment after what it tells.
+    #[track_caller]
+    pub fn logged(&self, message: &str, count: usize) -> Vec<Value> {
+        let mut lines = Vec::new();
+        eventually(|| {
+            lines = self.log().into_iter().filter(|line| line["message"] == message).collect();
+            lines.len() >= count
+        });
+        lines
     }
 
     /// One of the binary's own commands, asking this server.
