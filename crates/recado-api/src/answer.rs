@@ -136,3 +136,26 @@ impl IntoResponse for Refused {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_cannot_do_is_a_503_with_a_time_to_come_back() {
+        let rows = [
+            (StoreError::Full("x".to_owned()).into(), "store_full"),
+            (StoreError::Unavailable("x".to_owned()).into(), "store_unavailable"),
+            (StoreError::Broken("x".to_owned()).into(), "store_broken"),
+            (EngineError::Stopping, "stopping"),
+        ];
+        for (error, code) in rows {
+            let error: EngineError = error;
+            let refused = Refused::from(error);
+            assert_eq!(refused.problem.code, code);
+            let response = refused.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert!(response.headers().contains_key(RETRY_AFTER), "{code}");
+        }
+    }
+}

@@ -82,6 +82,7 @@ impl EmbeddedStore {
             room: room.clone(),
             dir: dir.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
+            callers: tokio::runtime::Handle::try_current().ok(),
             lock,
         };
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);

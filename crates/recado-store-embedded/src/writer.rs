@@ -34,6 +34,9 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 /// Requests that one transaction takes at most.
 const GROUP_REQUESTS_MAX: usize = 4_096;
 
+/// Fewer answers than this are sent where they are.
+const ANSWERS_APART_MIN: usize = 4;
+
 /// The log is folded back into the file in the background from this size on.
 const WAL_FOLD_BYTES: u64 = 16 << 20;
 
@@ -72,6 +75,8 @@ pub struct Writer {
     pub room: Arc<Mutex<RoomGuard>>,
     pub dir: PathBuf,
     pub folder: Folder,
+    /// The runtime that callers wait in, if the store was opened in one.
+    pub callers: Option<tokio::runtime::Handle>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
 }
@@ -87,8 +92,9 @@ pub struct Folder {
 ///
 /// Whoever waits for an answer sends the next request right after it. So at the moment when a commit ends,
 /// most callers are about to ask again; a commit that started at once would leave without them, and each
-/// caller would wait through two commits for every answer. A pause that is short beside the commit lets
-/// them come along. Callers that are few, or that do not come back, are not waited for.
+/// caller would wait through two commits for every answer. Where the disk is slow, a pause that is short
+/// beside the commit lets them come along; where it is quick, the two halves overlap well as they are.
+/// Callers that are few, or that do not come back, are not waited for.
 #[derive(Debug, Default)]
 struct Gather {
     /// Requests that were under way when the last commit ended.
@@ -99,17 +105,20 @@ struct Gather {
 /// Fewer callers than this are not worth waiting for.
 const GATHER_CALLERS_MIN: usize = 8;
 
+/// A commit that takes less than this is not worth waiting for.
+const GATHER_COMMIT_MIN: Duration = Duration::from_millis(1);
+
 /// The pause is spent in slices; one that brings nobody ends it.
 const GATHER_SLICE: Duration = Duration::from_micros(40);
-const GATHER_MAX: Duration = Duration::from_micros(500);
+const GATHER_MAX: Duration = Duration::from_millis(1);
 
 impl Gather {
     fn fill(&self, group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
         take(group, requests);
-        if self.callers < GATHER_CALLERS_MIN {
+        if self.callers < GATHER_CALLERS_MIN || self.commit_took < GATHER_COMMIT_MIN {
             return;
         }
-        let pause_max = (self.commit_took / 2).min(GATHER_MAX);
+        let pause_max = (self.commit_took / 4).min(GATHER_MAX);
         let started = Instant::now();
         while group.len() * 4 < self.callers * 3 && started.elapsed() < pause_max {
             std::thread::sleep(GATHER_SLICE);
@@ -161,9 +170,7 @@ impl Writer {
             if let Err(error) = &outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
-            for reply in replies.drain(..) {
-                reply(outcome.clone());
-            }
+            self.answer(&mut replies, &outcome);
             for route in rung.drain(..) {
                 self.wakes.ring(&route);
             }
@@ -176,6 +183,18 @@ impl Writer {
         folder.end();
         drop(file);
         drop(lock);
+    }
+
+    /// Tells everybody how the commit went. Many callers are told from inside the runtime they wait in: that
+    /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
+    fn answer(&self, replies: &mut Vec<Reply>, outcome: &Result<(), StoreError>) {
+        match &self.callers {
+            Some(callers) if replies.len() >= ANSWERS_APART_MIN => {
+                let (replies, outcome) = (std::mem::take(replies), outcome.clone());
+                callers.spawn(async move { replies.into_iter().for_each(|reply| reply(outcome.clone())) });
+            }
+            _ => replies.drain(..).for_each(|reply| reply(outcome.clone())),
+        }
     }
 
     fn begin(&mut self, sync: Sync) -> rusqlite::Result<()> {
@@ -379,6 +398,7 @@ mod tests {
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             dir: dir.to_owned(),
             folder: Folder::start(open()).unwrap(),
+            callers: None,
             lock: crate::disk::lock(dir).unwrap(),
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::given::{Answer, Server, on_each_store};
+use crate::given::{Answer, Server, ms, on_each_store};
 
 /// Enqueues a job that fails for good, and waits for it.
 async fn bury(server: &Server, id: &str, company: &str, failure: &str) {
@@ -63,8 +63,9 @@ async fn f11_a_workers_stack_trace_is_kept() {
 async fn entries_are_filtered_by_what_is_asked() {
     on_each_store(async |server: &Server| {
         bury(server, "1", "acme", "550 no such user").await;
+        tokio::time::sleep(ms(5)).await;
         let between = server.engine.now().to_string();
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(ms(5)).await;
         bury(server, "2", "bolt", "550 no such user").await;
         bury(server, "3", "acme", "552 Mailbox FULL").await;
         assert_eq!(listed(server, "").await, ["3", "2", "1"], "newest first");

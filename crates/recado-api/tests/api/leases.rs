@@ -1,5 +1,7 @@
 //! Leases: workers outside Recado.
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -180,6 +182,37 @@ async fn a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it() {
         put(server, "kept").await;
         let held = lease(server, json!({"waitMs": 1_000})).await;
         assert_eq!(held[0]["job"]["jobId"], "kept", "the waiting worker gets it, not one that has gone");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_worker_hung_up_gives_its_jobs_back_at_once() {
+    on_each_store(async |server: &Server| {
+        for n in 0..20 {
+            let id = format!("torn{n}");
+            put(server, &id).await;
+            let request = recado_engine::workers::LeaseRequest {
+                routes: vec![recado_core::RouteName::new("work").unwrap()],
+                max: 10,
+                wait: Duration::from_secs(30),
+                lease: Duration::from_secs(600),
+                worker_id: "gone".into(),
+            };
+            // Asked, and gone before the store has answered.
+            let mut asking = Box::pin(server.engine.lease(&request));
+            let is_asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
+            assert!(is_asked, "the claim was answered before it could be torn");
+            drop(asking);
+            let held = lease(server, json!({"waitMs": 2_000})).await;
+            let [held] = held.as_slice() else { panic!("{id} went with the worker that hung up") };
+            assert_eq!(
+                (&held["job"]["jobId"], &held["attempt"]),
+                (&json!(id), &json!(1)),
+                "no attempt was spent"
+            );
+            assert_eq!(settle(server, held, "succeed", json!({})).await.status, 200);
+        }
     })
     .await;
 }

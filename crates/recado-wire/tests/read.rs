@@ -1,0 +1,112 @@
+//! Reading requests: the fast way and the thorough way agree, and the thorough one misses nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
+
+use std::fmt::Debug;
+
+use recado_core::Payload;
+use recado_wire::decisions::DecisionRequest;
+use recado_wire::dlq::{DeadLetterQuery, DiscardRequest, ReplayRequest};
+use recado_wire::jobs::{JobQuery, JobRequest};
+use recado_wire::leases::{ExtendRequest, FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
+use recado_wire::read::{self, Body, DEPTH_MAX, FAULTS_MAX};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A whole request reads the same both ways, writes itself back, and has exactly the fields it says it has.
+fn agrees<T: Body + Serialize + PartialEq + Debug>(whole: Value) {
+    let json = whole.to_string();
+    let fast = read::body::<T>(&json).unwrap().sound().unwrap();
+    let thorough = read::by_field::<T>(&json).unwrap().sound().unwrap();
+    assert_eq!(fast, thorough);
+    assert_eq!(serde_json::to_value(&fast).unwrap(), whole);
+    let mut given: Vec<&str> = whole.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut known = T::FIELDS.to_vec();
+    given.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(given, known, "the example is to have every field");
+}
+
+#[test]
+fn both_ways_of_reading_agree_on_every_field() {
+    agrees::<JobRequest>(json!({
+        "jobId": "a", "route": "r", "companyId": "c", "data": {"x": [1, null]}, "userId": "u", "correlationId": "é\n",
+        "runAt": "2026-01-31T08:30:00Z", "delayMs": 5, "ttlMs": 18_446_744_073_709_551_615_u64, "priority": 9
+    }));
+    agrees::<LeaseRequest>(
+        json!({"routes": ["a", "b"], "max": 5, "waitMs": 0, "leaseMs": 1_000, "workerId": "w"}),
+    );
+    agrees::<SucceedRequest>(json!({"result": [1, 2]}));
+    agrees::<FailRequest>(json!({"code": "503", "message": "m", "stackTrace": "s", "retryAfterMs": 1}));
+    agrees::<ExtendRequest>(json!({"leaseMs": 43_200_000}));
+    agrees::<DecisionRequest>(json!({
+        "route": "r", "claimId": "c", "submissionError": "e", "retryCount": 4, "lastSubmissionTime": "2026-01-31T08:30:00Z"
+    }));
+    agrees::<ReplayRequest>(json!({"data": 1, "note": "n"}));
+    agrees::<DiscardRequest>(json!({"reason": "r"}));
+}
+
+#[test]
+fn a_report_reads_the_same_both_ways() {
+    for (verb, body) in [("succeed", json!({"result": 1})), ("fail", json!({"message": "m"}))] {
+        let json = json!({"leaseToken": "t", verb: body}).to_string();
+        let fast = read::body::<SettleRequest>(&json).unwrap().sound().unwrap();
+        assert_eq!(fast, read::by_field::<SettleRequest>(&json).unwrap().sound().unwrap());
+    }
+}
+
+#[test]
+fn null_counts_as_left_out() {
+    let json = r#"{"route":"r","companyId":"c","data":null,"jobId":null,"runAt":null,"delayMs":null,"priority":null}"#;
+    let expected = JobRequest::new("r", "c", Payload::new("null").unwrap());
+    assert_eq!(read::body::<JobRequest>(json).unwrap().sound().unwrap(), expected);
+    assert_eq!(read::by_field::<JobRequest>(json).unwrap().sound().unwrap(), expected);
+}
+
+#[test]
+fn nesting_is_counted_exactly_and_without_a_stack() {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(!read::deeper_than(&nested(DEPTH_MAX), DEPTH_MAX));
+    assert!(read::deeper_than(&nested(DEPTH_MAX + 1), DEPTH_MAX));
+    assert!(read::deeper_than(&"{\"a\":".repeat(10_000_000), DEPTH_MAX));
+    let wide = format!("[{}]", vec!["[[]]"; 1_000].join(","));
+    assert!(!read::deeper_than(&wide, 3) && read::deeper_than(&wide, 2));
+    let in_text = format!(r#"["{}", "\"{}", "\\"]"#, "[".repeat(500), "{".repeat(500));
+    assert!(!read::deeper_than(&in_text, 1));
+    let after_an_escaped_backslash = format!(r#"["\\", {}]"#, nested(500));
+    assert!(read::deeper_than(&after_an_escaped_backslash, DEPTH_MAX));
+}
+
+#[test]
+fn faults_are_bounded_and_one_a_place() {
+    let unknown: String = (0..500).map(|n| format!("\"u{n}\":0,")).collect();
+    let read = read::body::<JobRequest>(&format!("{{{unknown}\"route\":5}}")).unwrap();
+    assert_eq!(read.sound().unwrap_err().len(), FAULTS_MAX);
+    let twice = read::body::<DiscardRequest>(r#"{"reason": 5, "reason": ""}"#).unwrap();
+    let faults = twice.sound().unwrap_err();
+    assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, "/reason"));
+}
+
+#[test]
+fn strange_names_are_escaped_and_cut() {
+    let json = json!({"reason": "r", "a/b~c": 1, "x".repeat(10_000): 1}).to_string();
+    let faults = read::body::<DiscardRequest>(&json).unwrap().sound().unwrap_err();
+    assert_eq!(faults[0].pointer, "/a~1b~0c");
+    assert!(faults[1].pointer.len() < 100 && faults[1].message.len() < 200);
+}
+
+fn pairs(query: &[(&str, &str)]) -> Vec<(String, String)> {
+    query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn a_query_is_read_whole_or_refused_whole() {
+    let query: JobQuery =
+        read::query(pairs(&[("status", "sent"), ("companyId", "acme"), ("limit", "1000")])).unwrap();
+    assert_eq!(query.company_id.unwrap().as_str(), "acme");
+    assert_eq!((query.limit, query.cursor), (Some(1_000), None));
+    let wrong = pairs(&[("since", "soon"), ("until", "2026-01-01"), ("limit", "9999"), ("companyId", "")]);
+    let faults = read::query::<DeadLetterQuery>(wrong).unwrap_err();
+    let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+    assert_eq!(places, ["/companyId", "/since", "/limit"], "a date alone counts as its first moment");
+}
