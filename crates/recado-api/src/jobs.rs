@@ -93,6 +93,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
+        Refusal::NotStored(error) => error.into(),
         Refusal::Conflict { job_id } => Refused::new(
             Code::Conflict,
             format!("job `{job_id}` exists and asks for something else; use another jobId"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp};
-use recado_store::Enqueued;
+use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
 use crate::route::Carrier;
@@ -41,12 +41,14 @@ pub struct Accepted {
 }
 
 /// Why a submission was not taken in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Refusal {
     /// Everything wrong with it: JSON pointer and what to write instead.
     Invalid(Vec<(String, String)>),
     /// The id belongs to a job with another body.
     Conflict { job_id: JobId },
+    /// The store took others of the same batch and then no more.
+    NotStored(StoreError),
 }
 
 impl Engine {
@@ -74,23 +76,32 @@ impl Engine {
         let answer = |answer: Result<JobId, Refusal>| {
             let job_id = answer?;
             match stored.next() {
-                Some(Enqueued::Accepted { status }) => Ok(Accepted { job_id, status, duplicate: false }),
-                Some(Enqueued::Duplicate { status }) => Ok(Accepted { job_id, status, duplicate: true }),
-                Some(Enqueued::Conflict) | None => Err(Refusal::Conflict { job_id }),
+                Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
+                Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
+                Some(Ok(Enqueued::Conflict)) => Err(Refusal::Conflict { job_id }),
+                Some(Err(error)) => Err(Refusal::NotStored(error)),
+                None => Err(Refusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
             }
         };
         Ok(answers.into_iter().map(answer).collect())
     }
 
-    /// Hands a large batch over in pieces, so that claims and settles get their turn in between.
-    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, EngineError> {
-        if jobs.len() <= ENQUEUE_JOBS_MAX {
-            return if jobs.is_empty() { Ok(Vec::new()) } else { Ok(self.store().enqueue(jobs).await?) };
-        }
-        let mut answers = Vec::with_capacity(jobs.len());
+    /// Hands a large batch over in pieces, so that claims and settles get their turn in between. When the
+    /// store stops half-way, what it took is answered as taken and the rest as not.
+    async fn enqueue(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Result<Enqueued, StoreError>>, EngineError> {
+        let asked = jobs.len();
+        let mut answers = Vec::with_capacity(asked);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
-            answers.extend(self.store().enqueue(std::mem::replace(&mut jobs, rest)).await?);
+            match self.store().enqueue(jobs).await {
+                Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
+                Err(error) if answers.is_empty() => return Err(error.into()),
+                Err(error) => {
+                    answers.resize(asked, Err(error));
+                    return Ok(answers);
+                }
+            }
+            jobs = rest;
         }
         Ok(answers)
     }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use recado_core::decide::Terms;
 use recado_core::{Fault, JobId, Outcome, Payload, Policy, RouteName, Status, Timestamp, rules};
 use recado_engine::{Accepted, Carrier, Chance, Clock, Engine, Route, Routes, Settings, Submission};
+use recado_store::faulty::FaultyStore;
 use recado_store::reference::ReferenceStore;
 use recado_store::{JobView, Retention, Store};
 use recado_transport::{DataFault, Delivery, Transport};
@@ -133,6 +134,14 @@ impl Given {
             self.clock.clone(),
             Chance::seeded(7),
         )
+    }
+
+    /// An engine over the same jobs whose store can be made to fail.
+    pub fn shaky(&self, far_end: &Arc<Scripted>) -> (Engine, Arc<FaultyStore>) {
+        let store = Arc::new(FaultyStore::around(self.store.clone()));
+        let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
+        let engine = Engine::start(store.clone(), routes, settings(), self.clock.clone(), Chance::seeded(7));
+        (engine, store)
     }
 
     pub fn mail(&self, far_end: &Arc<Scripted>) -> Engine {

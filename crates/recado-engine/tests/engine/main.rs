@@ -6,5 +6,6 @@ mod claims;
 mod crashes;
 mod given;
 mod lives;
+mod shaky;
 mod stops;
 mod workers;

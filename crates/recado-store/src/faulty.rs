@@ -1,0 +1,169 @@
+//! A store that fails when told to, around one that works. For tests of what callers do about it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+
+use crate::contract::{
+    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Store, StoreError,
+};
+use crate::inspect::{
+    Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+};
+use crate::wake::Waker;
+
+/// Which verb fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Enqueue,
+    Claim,
+    Settle,
+}
+
+#[derive(Debug)]
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Vec<Fault>>,
+    fired: Mutex<Vec<Verb>>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    verb: Verb,
+    /// Calls of the verb that still go well.
+    after: usize,
+    times: usize,
+    error: StoreError,
+}
+
+impl FaultyStore {
+    pub fn around(inner: Arc<dyn Store>) -> Self {
+        FaultyStore { inner, plan: Mutex::default(), fired: Mutex::default() }
+    }
+
+    /// After `after` calls that go well, the next `times` calls of `verb` fail before they reach the store.
+    pub fn fail(&self, verb: Verb, after: usize, times: usize, error: StoreError) {
+        self.plan.lock().push(Fault { verb, after, times, error });
+    }
+
+    /// How often the verb has failed: a test of a fault asserts that it fired.
+    pub fn fired(&self, verb: Verb) -> usize {
+        self.fired.lock().iter().filter(|fired| **fired == verb).count()
+    }
+
+    fn trip(&self, verb: Verb) -> Result<(), StoreError> {
+        let mut plan = self.plan.lock();
+        let Some(fault) = plan.iter_mut().find(|fault| fault.verb == verb && fault.times > 0) else {
+            return Ok(());
+        };
+        if fault.after > 0 {
+            fault.after -= 1;
+            return Ok(());
+        }
+        fault.times -= 1;
+        self.fired.lock().push(verb);
+        Err(fault.error.clone())
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        self.trip(Verb::Enqueue)?;
+        self.inner.enqueue(jobs).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        self.trip(Verb::Claim)?;
+        self.inner.claim(claim).await
+    }
+
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+        self.inner.extend(tokens, until).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.trip(Verb::Settle)?;
+        self.inner.settle(settlements).await
+    }
+
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+        self.inner.cancel(id, audit).await
+    }
+
+    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+        self.inner.redrive(redrive).await
+    }
+
+    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
+        self.inner.discard(id, audit).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.inner.prune(retention, now).await
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.inner.record(events).await
+    }
+
+    fn waker(&self, route: &RouteName) -> Waker {
+        self.inner.waker(route)
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        self.inner.job(id, now).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
+        self.inner.jobs(filter, page, now).await
+    }
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        self.inner.audit(id).await
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        self.inner.dead_letter(id).await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
+        self.inner.dead_letters(filter, page).await
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        self.inner.dead_letter_groups(by, filter).await
+    }
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        self.inner.counts(now).await
+    }
+
+    async fn report(&self) -> Result<StoreReport, StoreError> {
+        self.inner.report().await
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.inner.lease(token).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
