@@ -116,7 +116,8 @@ async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<R
     let mut body = request.into_body();
     let declared = body.size_hint().lower();
     if declared > max_bytes as u64 {
-        if !waits {
+        // A sender that declares more than would be thrown away hears the answer now or not at all.
+        if !waits && declared <= DISCARDED_MAX_BYTES as u64 {
             discard(&mut body, timeout).await;
         }
         return Err(too_large(max_bytes));

@@ -126,6 +126,7 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
         (status = 202, description = "It is on its way.", body = ReplayStarted),
         (status = 200, description = "It was on its way already; nothing changed.", body = ReplayStarted),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is on its way with other data.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -137,9 +138,15 @@ pub(crate) async fn replay(
 ) -> Result<Response, Refused> {
     let asked: ReplayRequest = body::optional_json(&api, request).await?.read_or_default()?;
     let note = asked.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
+    let corrected = asked.data.is_some();
     let status = match api.engine().replay(&id, asked.data, note, Some(&actor)).await? {
         Replay::Started => StatusCode::ACCEPTED,
+        Replay::AlreadyReplaying if corrected => {
+            let detail = format!("`{id}` is on its way with other data; cancel that first, or let it end");
+            return Err(Refused::new(Code::Conflict, detail));
+        }
         Replay::AlreadyReplaying => StatusCode::OK,
+        Replay::Undeliverable(why) => return Err(Refused::invalid_at("", why)),
         Replay::Unknown => return Err(no_such_entry(id.as_str())),
         Replay::InvalidData(faults) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {

@@ -1,6 +1,6 @@
 //! Jobs: enqueue, look at, list, cancel, audit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -21,6 +21,9 @@ use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Id};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
+
+/// How long one page of a list looks for matches.
+const SEARCH_MAX: Duration = Duration::from_millis(500);
 
 /// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
 const CHUNK_JOBS: usize = 100;
@@ -121,18 +124,19 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
         Status::Sent | Status::Cancelled | Status::Discarded => None,
         _ => Some(found.job.data.clone()),
     };
-    Ok(answer::ok(&JobView { data, ..view(found, now) }))
+    Ok(answer::ok(&JobView { data, ..view(&api, found, now) }))
 }
 
 /// How a job looks in a list.
-fn view(found: recado_store::JobView, now: Timestamp) -> JobView {
+fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView {
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
+    let stuck = || api.engine().why_undeliverable(job.route.as_str());
     let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
         (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
         (true, _) => WaitingFor::Delay { until: job.due_at },
-        (false, _) => WaitingFor::Turn,
+        (false, _) => stuck().map_or(WaitingFor::Turn, |why| WaitingFor::Route { why }),
     });
     JobView {
         job_id: job.id,
@@ -175,16 +179,16 @@ pub(crate) async fn list(
         correlation_id: query.correlation_id.map(Into::into),
     };
     let mut before = cursor::read(List::Jobs, query.cursor.as_deref())?;
+    let started = Instant::now();
     let mut items = Vec::new();
     loop {
         let wanted = CHUNK_JOBS.min(limit - items.len());
         let page =
             api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
-        let is_full = page.items.len() == wanted;
-        items.extend(page.items.into_iter().map(|found| view(found, now)));
+        items.extend(page.items.into_iter().map(|found| view(&api, found, now)));
         before = page.next;
-        // A short page has searched as far as one question may: the caller decides whether to go on.
-        if before.is_none() || !is_full || items.len() >= limit {
+        // Rare matches in a long list: after a while the caller decides whether to go on.
+        if before.is_none() || items.len() >= limit || started.elapsed() > SEARCH_MAX {
             break;
         }
     }

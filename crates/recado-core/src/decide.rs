@@ -86,7 +86,14 @@ fn after_failure(
     if at >= job.expires_at {
         let audit = audit(AuditKind::Buried)
             .reason(format!("The next try would start at {at}, after the job expires at {}", job.expires_at));
-        return (bury(Cause::Expired, failure, Some(attempt), terms, now), audit);
+        let reason = Reason::or(
+            "",
+            format_args!(
+                "{}; the next try would start at {at}, after the job expires at {}",
+                failure.reason, job.expires_at
+            ),
+        );
+        return (bury(Cause::Expired, Failure { reason, ..failure }, Some(attempt), terms, now), audit);
     }
     let audit = audit(AuditKind::RetryScheduled)
         .retry_count(spent)

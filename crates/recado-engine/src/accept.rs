@@ -11,6 +11,9 @@ use crate::route::Carrier;
 /// Jobs that go to the store in one request.
 const ENQUEUE_JOBS_MAX: usize = 1_000;
 
+/// Ids under which a job could not be reached: what stands in their place in the API's paths.
+const RESERVED_IDS: [&str; 7] = [".", "..", "batch", "stats", "export", "replay", "discard"];
+
 /// Furthest ahead that a job may be scheduled.
 pub const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -119,6 +122,10 @@ impl Engine {
 
         let id = match submission.job_id.as_deref() {
             None => Some(JobId::trusted(uuid::Uuid::now_v7().to_string())),
+            Some(id) if RESERVED_IDS.contains(&id) => {
+                fault("/jobId", format!("`{id}` is a word of the API's own paths; choose another id"));
+                None
+            }
             Some(id) => JobId::new(id).map_err(|error| fault("/jobId", error.to_string())).ok(),
         };
         let company = CompanyId::new(submission.company_id.as_str())
@@ -133,12 +140,8 @@ impl Engine {
             }
         }
         let route = self.routes().get(&submission.route);
-        match route.map(|route| &route.carrier) {
-            None => fault("/route", self.unknown_route(&submission.route)),
-            Some(Carrier::Missing(what)) => {
-                fault("/route", format!("route `{}` cannot deliver yet: {what}", submission.route))
-            }
-            Some(_) => {}
+        if let Some(why) = self.why_undeliverable(&submission.route) {
+            fault("/route", why);
         }
         let priority = match submission.priority {
             None => Some(Priority::default()),
@@ -158,7 +161,7 @@ impl Engine {
         };
         if due_at.since(now) > AHEAD_MAX {
             let pointer = if submission.run_at.is_some() { "/runAt" } else { "/delayMs" };
-            fault(pointer, "lies more than 366 days ahead".to_owned());
+            fault(pointer, "lies more than 366 days ahead; give a time within a year".to_owned());
         }
         let ttl = submission.ttl.unwrap_or(self.settings().job_ttl);
         if !(TTL_MIN..=TTL_MAX).contains(&ttl) {
@@ -208,6 +211,15 @@ impl Engine {
             expires_at: due_at.plus(ttl),
             body_hash,
         })
+    }
+
+    /// Why jobs of this route wait in vain, if they do.
+    pub fn why_undeliverable(&self, route: &str) -> Option<String> {
+        match self.routes().get(route).map(|route| &route.carrier) {
+            None => Some(self.unknown_route(route)),
+            Some(Carrier::Missing(what)) => Some(format!("route `{route}` cannot deliver yet: {what}")),
+            Some(Carrier::Transport(_) | Carrier::Workers) => None,
+        }
     }
 
     pub(crate) fn unknown_route(&self, name: &str) -> String {

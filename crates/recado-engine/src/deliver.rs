@@ -71,7 +71,8 @@ async fn send(
     lease: &Lease,
     started_at: recado_core::Timestamp,
 ) -> Outcome {
-    let delivery = Delivery { job: &lease.job, attempt: lease.attempt, now: started_at };
+    let delivery =
+        Delivery { job: &lease.job, attempt: lease.attempt, now: started_at, timeout: route.timeout };
     let guarded = AssertUnwindSafe(transport.send(delivery)).catch_unwind();
     match tokio::time::timeout(route.timeout, guarded).await {
         Ok(Ok(outcome)) => outcome,

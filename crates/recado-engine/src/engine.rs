@@ -118,6 +118,7 @@ impl Engine {
         }
         inner.duties.spawn(sweeper::run(inner.clone(), Pick::Orphaned));
         inner.duties.spawn(sweeper::run(inner.clone(), Pick::Overdue));
+        inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.duties.spawn(janitor::run(inner.clone()));
         Engine { inner }
@@ -172,5 +173,15 @@ impl Engine {
 
     pub fn now(&self) -> recado_core::Timestamp {
         self.inner.clock.now()
+    }
+}
+
+/// Jobs that were taken in when their route could still deliver wait in vain now: that must not pass unseen.
+async fn warn_of_stranded_jobs(engine: Engine) {
+    let Ok(counts) = engine.store().counts(engine.now()).await else { return };
+    for (route, jobs) in counts.waiting_by_route {
+        if let Some(why) = engine.why_undeliverable(route.as_str()) {
+            tracing::warn!(route = %route, jobs, why, "Jobs wait for a route that cannot deliver; they go to the dead letter queue when they expire");
+        }
     }
 }

@@ -14,6 +14,8 @@ pub enum Replay {
     Unknown,
     /// The corrected data cannot be delivered.
     InvalidData(Vec<DataFault>),
+    /// Its route cannot deliver anything: why, in words.
+    Undeliverable(String),
 }
 
 impl Engine {
@@ -50,6 +52,9 @@ impl Engine {
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
         let Some(entry) = self.store().dead_letter(id).await? else { return Ok(Replay::Unknown) };
+        if let Some(why) = self.why_undeliverable(entry.route.as_str()) {
+            return Ok(Replay::Undeliverable(why));
+        }
         let route = self.routes().get(entry.route.as_str());
         if let (Some(data), Some(route)) = (&data, route)
             && let Err(faults) = route.check(data)

@@ -1,7 +1,8 @@
 //! The data directory: one process at a time, and not to the last byte.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,9 @@ pub struct DirLock {
 
 pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     let io = |error| LockError::Io { dir: dir.to_owned(), error };
-    std::fs::create_dir_all(dir).map_err(io)?;
-    let mut file = OpenOptions::new()
+    // Payloads are nobody else's business: what we make here is for this user alone.
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
+    let mut file = private()
         .create(true)
         .truncate(false)
         .read(true)
@@ -68,6 +70,19 @@ fn try_lock(file: &File) -> rustix::io::Result<()> {
             answer => return answer,
         }
     }
+}
+
+/// Files that only this user may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+/// Makes an empty file where there is none, so that SQLite finds it with the right permissions; the log
+/// and its index inherit them.
+pub fn make_private(path: &Path) -> std::io::Result<()> {
+    private().create(true).truncate(false).write(true).open(path).map(drop)
 }
 
 /// The process that has this directory, if one has.

@@ -4,7 +4,7 @@
 //! no I/O. A waiting job costs one [`Slot`], one entry in its lane, one in the expiry queue and a few
 //! bytes in the id table.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::{HashMap, HashTable};
@@ -291,7 +291,9 @@ impl Index {
     }
 
     fn mark_leased(&mut self, slot: u32) {
-        self.slots.slots[slot as usize].phase = Phase::Leased;
+        let taken = &mut self.slots.slots[slot as usize];
+        taken.phase = Phase::Leased;
+        self.lanes[taken.lane as usize].waiting_count -= 1;
         self.waiting_count -= 1;
         let slots = &self.slots;
         self.expiry.sweep(self.waiting_count, |entry| slots.expires_waiting(entry));
@@ -364,6 +366,11 @@ impl Index {
     }
 
     /// Waiting jobs that are not due, and those that are.
+    pub fn waiting_by_route(&self) -> BTreeMap<RouteName, u64> {
+        let waiting = self.lanes.iter().filter(|lane| lane.waiting_count > 0);
+        waiting.map(|lane| (lane.route.clone(), lane.waiting_count as u64)).collect()
+    }
+
     pub fn waiting_counts(&mut self, now: i64) -> (u64, u64) {
         let Index { lanes, slots, .. } = self;
         let mut ready = 0;

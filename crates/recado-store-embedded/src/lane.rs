@@ -22,6 +22,8 @@ pub struct Lane {
     turn_taken: u32,
     /// Over all tenants.
     ready_count: usize,
+    /// Ready or not.
+    pub waiting_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -41,10 +43,12 @@ impl Lane {
             ring: VecDeque::new(),
             turn_taken: 0,
             ready_count: 0,
+            waiting_count: 0,
         }
     }
 
     pub fn wait(&mut self, due: Due) {
+        self.waiting_count += 1;
         self.delayed.push(due);
     }
 

@@ -66,6 +66,7 @@ impl EmbeddedStore {
         let dir = options.dir.clone();
         let lock = disk::lock(&dir)?;
         let path = dir.join(FILE_NAME);
+        disk::make_private(&path).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
         let file = open_file(&path)?;
         let read = |error| OpenError::Read { path: path.clone(), error };
         orphan_leases(&file).map_err(read)?;
@@ -229,6 +230,7 @@ impl Store for EmbeddedStore {
             leased: index.leases.len() as u64,
             dead_letters: index.dead_count,
             ended: index.ended.len() as u64,
+            waiting_by_route: index.waiting_by_route(),
         })
     }
 

@@ -257,7 +257,10 @@ impl Writer {
             }
             let outcome = match request {
                 Request::Enqueue(jobs, answer) => {
-                    if let Some(why) = refusing(&self.room, &self.file) {
+                    // Who asks again about a job that is in gets to hear so, room or not.
+                    if let Some(why) = refusing(&self.room, &self.file)
+                        && !apply.all_known(&jobs)
+                    {
                         let _ = answer.send(Err(StoreError::Full(why)));
                         continue;
                     }

@@ -1,5 +1,7 @@
 //! The read side: what API, command line and dashboard may ask.
 
+use std::collections::BTreeMap;
+
 use recado_core::{CompanyId, Job, Payload, RouteName, Status, Timestamp};
 
 /// A job and where it stands.
@@ -78,6 +80,8 @@ pub struct Counts {
     pub leased: u64,
     pub dead_letters: u64,
     pub ended: u64,
+    /// Waiting jobs, due or not, of each route that has any.
+    pub waiting_by_route: BTreeMap<RouteName, u64>,
 }
 
 /// What a crash of the machine can take from an acknowledged write.

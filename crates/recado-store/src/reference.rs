@@ -563,8 +563,11 @@ impl Store for ReferenceStore {
         let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
         for record in &state.records {
             match record.phase {
-                Phase::Waiting if record.job.due_at > now => counts.delayed += 1,
-                Phase::Waiting => counts.ready += 1,
+                Phase::Waiting => {
+                    let due = record.job.due_at <= now;
+                    *(if due { &mut counts.ready } else { &mut counts.delayed }) += 1;
+                    *counts.waiting_by_route.entry(record.job.route.clone()).or_default() += 1;
+                }
                 Phase::Leased(_) => counts.leased += 1,
                 Phase::Ended { .. } => counts.ended += 1,
                 Phase::Dead => {}

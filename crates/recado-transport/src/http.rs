@@ -81,16 +81,20 @@ impl Http {
         let key = HeaderValue::from_str(delivery.idempotency_key())
             .map_err(|_| Fault::invalid_payload("the job's id cannot be sent as a header"))?;
         headers.insert(request::IDEMPOTENCY_KEY, key);
+        let started = tokio::time::Instant::now();
         let sending = self.client.request(method, url).headers(headers).body(body).send();
         let response = sending.await.map_err(|error| failure::fault_of(&error))?;
 
         let status = response.status();
         let retry_after = retry_after(response.headers(), delivery.now);
+        // The status has settled it: a body that dawdles must not turn a yes into a timeout.
+        let left = delivery.timeout.saturating_sub(started.elapsed());
+        let wait = self.answer_wait.min(left / 2);
         if status.is_success() {
-            let body = Body::read(response, ANSWER_KEPT_MAX_BYTES, self.answer_wait).await;
+            let body = Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await;
             return Ok(Answer { status, json: body.json(), retry_after });
         }
-        let body = Body::read(response, FAULT_TEXT_MAX_BYTES, self.answer_wait).await;
+        let body = Body::read(response, FAULT_TEXT_MAX_BYTES, wait).await;
         Err(Fault { retry_after, ..refusal(status, &body.text()) })
     }
 }

@@ -9,6 +9,7 @@ pub mod sandbox;
 pub mod whatsapp;
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{Job, Outcome, Payload, Timestamp};
@@ -26,6 +27,8 @@ pub struct Delivery<'a> {
     pub attempt: u32,
     /// When it started.
     pub now: Timestamp,
+    /// How long it may take before the caller gives up on it.
+    pub timeout: Duration,
 }
 
 impl Delivery<'_> {

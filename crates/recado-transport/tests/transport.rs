@@ -45,7 +45,12 @@ mod transport {
 
     async fn attempt(transport: &dyn Transport, data: &Value, attempt: u32) -> Outcome {
         let job = job(payload(data));
-        let sending = transport.send(Delivery { job: &job, attempt, now: NOW });
+        let sending = transport.send(Delivery {
+            job: &job,
+            attempt,
+            now: NOW,
+            timeout: std::time::Duration::from_secs(30),
+        });
         tokio::time::timeout(PATIENCE, sending).await.expect("the transport hangs")
     }
 

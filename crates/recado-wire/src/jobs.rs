@@ -236,7 +236,7 @@ impl From<&recado_core::Attempt> for Attempt {
 }
 
 /// Why a job waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum WaitingFor {
@@ -250,6 +250,8 @@ pub enum WaitingFor {
         #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
         until: Timestamp,
     },
+    /// For its route, which cannot deliver as it is configured.
+    Route { why: String },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
 }

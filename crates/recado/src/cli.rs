@@ -16,7 +16,7 @@ mod send;
 mod serve;
 mod timeline;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -143,7 +143,9 @@ pub fn main() -> ExitCode {
 
 fn tell(why: &str, code: u8) -> ExitCode {
     let words = clean_lines(why);
-    eprintln!("{}{words}", if words.starts_with("error: ") { "" } else { "error: " });
+    let mark = if words.starts_with("error: ") { "" } else { "error: " };
+    // Nobody may be listening; the exit code still tells.
+    let _ = writeln!(io::stderr(), "{mark}{words}");
     ExitCode::from(code)
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use recado_core::{Fault, FaultKind};
-use recado_transport::{Http, HttpConfig};
+use recado_core::{Fault, FaultKind, Outcome, Payload};
+use recado_transport::{Delivery, Http, HttpConfig, Transport};
 use serde_json::{Value, json};
 
 use super::far_end::{Act, FarEnd, answer as answering};
@@ -104,6 +104,19 @@ async fn a_body_that_never_ends_arriving_changes_neither_a_yes_nor_a_no() {
     let fault = fault(&http, &json!({})).await;
     assert_eq!((fault.status, &*fault.text), (Some(503), "wait"));
     assert_eq!(far_end.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_yes_whose_body_dawdles_past_the_routes_timeout_is_still_a_yes() {
+    let hang = Act::Hang("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nwait".into());
+    let far_end = FarEnd::start([hang]).await;
+    let http = http_to(&far_end);
+    let (job, timeout) = (super::job(Payload::trusted("{}")), Duration::from_millis(400));
+    let delivery = Delivery { job: &job, attempt: 1, now: super::NOW, timeout };
+    let outcome =
+        tokio::time::timeout(timeout, http.send(delivery)).await.expect("an answer within the timeout");
+    assert!(matches!(outcome, Outcome::Accepted { answer: None }), "{outcome:?}");
+    assert_eq!(far_end.seen().len(), 1);
 }
 
 #[tokio::test]

@@ -62,7 +62,12 @@ async fn a_json_body_is_sent_as_it_was_written() {
     let far_end = FarEnd::start([answering("200 OK", "", "")]).await;
     let body = r#"{"z": 123456789012345678901234567890, "a":1.10}"#;
     let job = super::job(Payload::new(&format!(r#"{{"body":{body}}}"#)).unwrap());
-    let delivery = recado_transport::Delivery { job: &job, attempt: 1, now: super::NOW };
+    let delivery = recado_transport::Delivery {
+        job: &job,
+        attempt: 1,
+        now: super::NOW,
+        timeout: std::time::Duration::from_secs(30),
+    };
     let outcome = http_at(far_end.url("/").as_str()).send(delivery).await;
     assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
     assert_eq!(far_end.only().body, body);

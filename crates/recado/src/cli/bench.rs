@@ -21,9 +21,9 @@ pub struct BenchArgs {
     /// A tenth of the work.
     #[arg(long)]
     quick: bool,
-    /// Jobs that wait when the restart is measured.
-    #[arg(long, default_value_t = 1_000_000, value_name = "JOBS")]
-    pending: usize,
+    /// Jobs that wait when the restart is measured [default: 1000000, with --quick 100000].
+    #[arg(long, value_name = "JOBS")]
+    pending: Option<usize>,
     /// Where the files go while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -37,8 +37,8 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         let dir = args.dir.display();
         return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
     }
-    let scale = if args.quick { 0.1 } else { 1.0 };
-    let pending = if args.quick { args.pending.div_ceil(10) } else { args.pending };
+    let (scale, pending) = if args.quick { (0.1, 100_000) } else { (1.0, 1_000_000) };
+    let pending = args.pending.unwrap_or(pending).max(1_000);
     let options = Options { dir: args.dir, scale, pending };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;

@@ -4,7 +4,7 @@ use clap::Args;
 use recado_core::Timestamp;
 use recado_wire::decisions::DecisionRequest;
 
-use super::{Done, ServerArgs};
+use super::{Done, ServerArgs, Stop};
 use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
@@ -20,8 +20,8 @@ pub struct DecideArgs {
     #[arg(long, value_name = "TEXT")]
     error: String,
     /// Retries already made.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    retry_count: u32,
+    #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
+    retry_count: i64,
     /// When it was last submitted.
     #[arg(long, value_name = "TIME")]
     last_submission_time: Option<Timestamp>,
@@ -36,9 +36,11 @@ pub struct DecideArgs {
 }
 
 pub async fn run(args: DecideArgs, screen: &mut Screen) -> Done {
+    let retry_count = u32::try_from(args.retry_count)
+        .map_err(|_| Stop::Usage(format!("--retry-count is {}; give 0 or more", args.retry_count)))?;
     let request = DecisionRequest {
         route: Some(args.route),
-        retry_count: Some(args.retry_count),
+        retry_count: Some(retry_count),
         last_submission_time: args.last_submission_time,
         ..DecisionRequest::new(args.claim_id, args.error)
     };

@@ -85,7 +85,9 @@ pub struct ShowArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum By {
+    #[value(alias = "lastFailureCode")]
     Code,
+    #[value(alias = "companyId")]
     Company,
     Route,
     Fingerprint,
@@ -291,7 +293,7 @@ async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
     for id in &args.job_ids {
         match one(&client, id).await {
             Ok(started) if args.json => screen.json(&started)?,
-            Ok(started) => screen.line(format_args!("{} is on its way again", started.job_id))?,
+            Ok(started) => screen.line(format_args!("{} is on its way", started.job_id))?,
             Err(error) => failures.push(format!("{id}: {error}")),
         }
     }

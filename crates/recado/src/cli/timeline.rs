@@ -49,9 +49,10 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
 fn what_next(job: &JobView) -> String {
     let held =
         job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
-    let waits = job.waiting_for.map(|waiting| match waiting {
+    let waits = job.waiting_for.as_ref().map(|waiting| match waiting {
         WaitingFor::Delay { until } => format!("waits for its time, {until}"),
         WaitingFor::Retry { until } => format!("next attempt at {until}"),
+        WaitingFor::Route { why } => format!("waits in vain: {}", clean(why)),
         WaitingFor::Turn => "waits for its turn".to_owned(),
     });
     let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));

@@ -63,7 +63,7 @@ fn g3_g4_g7_f11_five_421_end_in_the_queue_and_a_replay_that_succeeds_takes_the_e
     let replayed = server
         .run(&place, &["dlq", "replay", "order-1042", "--data", slow, "--note", "server is back"])
         .done();
-    assert_eq!(replayed, "order-1042 is on its way again\n");
+    assert_eq!(replayed, "order-1042 is on its way\n");
     server.job_when("order-1042", |job| job["status"] == "delivering");
     assert_eq!(server.get("/v1/dlq/order-1042")["state"], "replaying");
     let job = server.job_once("order-1042", "sent");
@@ -112,10 +112,9 @@ fn a_job_whose_next_try_would_come_too_late_expires() {
     );
     server.job_once(&id, "failed");
     let entry = server.get(&format!("/v1/dlq/{id}"));
-    assert_eq!(
-        (entry["cause"].as_str(), entry["lastFailureReason"].as_str()),
-        (Some("EXPIRED"), Some("busy"))
-    );
+    assert_eq!(entry["cause"], "EXPIRED");
+    let reason = entry["lastFailureReason"].as_str().unwrap();
+    assert!(reason.starts_with("busy; the next try would start at "), "{reason}");
 }
 
 #[test]
