@@ -12,4 +12,5 @@ mod cli {
     mod logging;
     mod starting;
     mod stopping;
+    mod stranded;
 }

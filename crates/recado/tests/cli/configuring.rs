@@ -108,3 +108,15 @@ fn doctor_is_content_with_a_server_that_works() {
         assert!(said.contains(expected), "{expected:?} is missing from\n{said}");
     }
 }
+
+#[test]
+fn the_configuration_that_the_readme_shows_is_right() {
+    let readme = include_str!("../../../../README.md");
+    let shown = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let shown = shown.expect("a block of TOML").replace("${EVOLUTION_API_KEY}", "a-key-of-this-test");
+    let checked = Place::with(&shown).run(&["config", "check"]).done();
+    for route in ["whatsapp", "partner-hook"] {
+        let line = checked.lines().find(|line| line.starts_with(route)).expect("the route is listed");
+        assert!(line.contains("takes jobs"), "{line}");
+    }
+}
