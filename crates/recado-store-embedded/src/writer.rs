@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
@@ -41,7 +41,8 @@ const ANSWERS_APART_MIN: usize = 4;
 const WAL_FOLD_BYTES: u64 = 16 << 20;
 
 /// A log that was folded back is cut to this size, or its old size would ask for folding at every commit.
-pub const WAL_KEPT_BYTES: u64 = 4 << 20;
+/// Not by more than that: a log that is written in place syncs much faster than one that grows.
+pub const WAL_KEPT_BYTES: u64 = 15 << 20;
 
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
@@ -91,36 +92,31 @@ pub struct Folder {
 /// Decides how long a commit waits for company.
 ///
 /// Whoever waits for an answer sends the next request right after it. So at the moment when a commit ends,
-/// most callers are about to ask again; a commit that started at once would leave without them, and each
-/// caller would wait through two commits for every answer. Where the disk is slow, a pause that is short
-/// beside the commit lets them come along; where it is quick, the two halves overlap well as they are.
-/// Callers that are few, or that do not come back, are not waited for.
+/// most callers are about to ask again; a commit that started at once would leave without them. A short
+/// pause lets them come along, and one fsync, one write of each page and one round of wake-ups serve them
+/// all. Only enqueues are worth it: leases and outcomes are what deliveries wait for. Callers that are few,
+/// or that do not come back, are not waited for.
 #[derive(Debug, Default)]
 struct Gather {
     /// Requests that were under way when the last commit ended.
     callers: usize,
-    commit_took: Duration,
 }
 
 /// Fewer callers than this are not worth waiting for.
 const GATHER_CALLERS_MIN: usize = 8;
 
-/// A commit that takes less than this is not worth waiting for.
-const GATHER_COMMIT_MIN: Duration = Duration::from_millis(1);
-
 /// The pause is spent in slices; one that brings nobody ends it.
-const GATHER_SLICE: Duration = Duration::from_micros(40);
-const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_SLICE: Duration = Duration::from_micros(100);
+const GATHER_SLICES_MAX: usize = 5;
 
 impl Gather {
     fn fill(&self, group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
         take(group, requests);
-        if self.callers < GATHER_CALLERS_MIN || self.commit_took < GATHER_COMMIT_MIN {
-            return;
-        }
-        let pause_max = (self.commit_took / 4).min(GATHER_MAX);
-        let started = Instant::now();
-        while group.len() * 4 < self.callers * 3 && started.elapsed() < pause_max {
+        for _ in 0..GATHER_SLICES_MAX {
+            let missing = group.len() * 4 < self.callers * 3;
+            if !missing || self.callers < GATHER_CALLERS_MIN || !group.iter().all(is_enqueue) {
+                return;
+            }
             std::thread::sleep(GATHER_SLICE);
             let before = group.len();
             take(group, requests);
@@ -130,10 +126,13 @@ impl Gather {
         }
     }
 
-    fn committed(&mut self, callers: usize, took: Duration) {
+    fn committed(&mut self, callers: usize) {
         self.callers = callers;
-        self.commit_took = took;
     }
+}
+
+fn is_enqueue(request: &Request) -> bool {
+    matches!(request, Request::Enqueue(..))
 }
 
 /// Moves what has queued up into the group.
@@ -162,11 +161,11 @@ impl Writer {
         while let Some(first) = requests.blocking_recv() {
             let mut group = vec![first];
             gather.fill(&mut group, &mut requests);
-            let (size, started) = (group.len(), Instant::now());
+            let size = group.len();
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
             let outcome = self.transact(group, &mut rung, &mut replies);
             let broken = matches!(outcome, Err(StoreError::Broken(_)));
-            gather.committed(size + requests.len(), started.elapsed());
+            gather.committed(size + requests.len());
             if let Err(error) = &outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }

@@ -31,7 +31,7 @@ fn agrees<T: Body + Serialize + PartialEq + Debug>(whole: Value) {
 fn both_ways_of_reading_agree_on_every_field() {
     agrees::<JobRequest>(json!({
         "jobId": "a", "route": "r", "companyId": "c", "data": {"x": [1, null]}, "userId": "u", "correlationId": "é\n",
-        "runAt": "2026-01-31T08:30:00Z", "delayMs": 5, "ttlMs": 18_446_744_073_709_551_615_u64, "priority": 9
+        "runAt": "2026-01-31T08:30:00.000Z", "delayMs": 5, "ttlMs": 18_446_744_073_709_551_615_u64, "priority": 9
     }));
     agrees::<LeaseRequest>(
         json!({"routes": ["a", "b"], "max": 5, "waitMs": 0, "leaseMs": 1_000, "workerId": "w"}),
@@ -40,7 +40,7 @@ fn both_ways_of_reading_agree_on_every_field() {
     agrees::<FailRequest>(json!({"code": "503", "message": "m", "stackTrace": "s", "retryAfterMs": 1}));
     agrees::<ExtendRequest>(json!({"leaseMs": 43_200_000}));
     agrees::<DecisionRequest>(json!({
-        "route": "r", "claimId": "c", "submissionError": "e", "retryCount": 4, "lastSubmissionTime": "2026-01-31T08:30:00Z"
+        "route": "r", "claimId": "c", "submissionError": "e", "retryCount": 4, "lastSubmissionTime": "2026-01-31T08:30:00.000Z"
     }));
     agrees::<ReplayRequest>(json!({"data": 1, "note": "n"}));
     agrees::<DiscardRequest>(json!({"reason": "r"}));

@@ -130,6 +130,9 @@ async fn a_kept_connection_may_rest_longer_than_a_header_may_take() {
         assert!(stream.read(&mut answer).await.unwrap() > 0);
         tokio::time::sleep(ms(500)).await;
     }
+    stream.write_all(request).await.unwrap();
+    assert!(stream.read(&mut answer).await.unwrap() > 0);
+    // At once: the idle time is all there still, so only the header's own time can end this.
     stream.write_all(b"GET /heal").await.unwrap();
     let begun = Instant::now();
     assert_eq!(read_to_end(&mut stream).await, "");
