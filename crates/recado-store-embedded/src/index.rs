@@ -365,12 +365,13 @@ impl Index {
         }
     }
 
-    /// Waiting jobs that are not due, and those that are.
+    /// Waiting jobs, due or not, of each route that has any.
     pub fn waiting_by_route(&self) -> BTreeMap<RouteName, u64> {
         let waiting = self.lanes.iter().filter(|lane| lane.waiting_count > 0);
         waiting.map(|lane| (lane.route.clone(), lane.waiting_count as u64)).collect()
     }
 
+    /// Waiting jobs that are not due, and those that are.
     pub fn waiting_counts(&mut self, now: i64) -> (u64, u64) {
         let Index { lanes, slots, .. } = self;
         let mut ready = 0;
