@@ -183,7 +183,18 @@ pub fn used_bytes(dir: &Path) -> u64 {
 
 /// The log of what is not in the database file yet.
 pub fn log_bytes(dir: &Path) -> u64 {
-    size(&dir.join(format!("{FILE_NAME}-wal")))
+    size(&log_path(dir))
+}
+
+/// The log, to be forced to disk. It is there as soon as a connection has read the file, and stays the same
+/// file until the last connection closes. (SQLite's locks are on the other files, so that closing this one
+/// drops none.)
+pub fn open_log(dir: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).open(log_path(dir))
+}
+
+fn log_path(dir: &Path) -> PathBuf {
+    dir.join(format!("{FILE_NAME}-wal"))
 }
 
 fn size(path: &Path) -> u64 {

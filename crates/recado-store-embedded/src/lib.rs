@@ -3,21 +3,23 @@
 //! ```text
 //!   enqueue ┐                      ┌─ Index (memory): who is due, whose turn, who holds what
 //!   claim   ├─▶ channel ─▶ writer ─┤
-//!   settle  ┘    (bounded) thread  └─ SQLite (WAL, synchronous=FULL): everything, durably
+//!   settle  ┘    (bounded) thread  └─ SQLite (WAL): everything
 //!                            │
-//!                            └─ one commit, one fsync, for all that queued up during the last one
+//!                            └─ one commit for all that queued up during the last one
+//!                               └─▶ forcer thread: one fsync, then the answers
 //! ```
 //!
 //! The file is the truth; the index is derived from it at start and after a failed commit. Payloads stay
 //! in the file until their job is claimed, so memory grows by about a hundred bytes per waiting job.
 //!
 //! Reading order: [`schema`] (the tables), [`index`] (the schedule), [`apply`] (each verb, on both),
-//! [`writer`] (group commit), [`inspect`] (the read side).
+//! [`writer`] (group commit), [`forcer`] (fsync, answers), [`inspect`] (the read side).
 //!
 //! Deliberately absent: a second process. A lock on the data directory keeps it out.
 
 mod apply;
 mod disk;
+mod forcer;
 mod heap;
 mod index;
 mod inspect;

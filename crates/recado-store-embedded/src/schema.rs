@@ -96,7 +96,8 @@ pub enum SchemaError {
 /// Settings of every connection that writes.
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Commits are forced to disk by the forcer, one step behind the writer.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -16_384)?; // KiB
     connection.set_prepared_statement_cache_capacity(64);

@@ -19,7 +19,8 @@ use crate::index::Index;
 use crate::inspect::Readers;
 use crate::load::{load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, Sync, WAL_KEPT_BYTES, Writer, held_bytes};
+use crate::forcer::Forcer;
+use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Where the store lives and how much room it may take.
 #[derive(Debug, Clone)]
@@ -75,15 +76,14 @@ impl EmbeddedStore {
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
+        let log = disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
         let writer = Writer {
             file,
-            sync: Sync::Machine,
             index: index.clone(),
-            wakes: wakes.clone(),
             room: room.clone(),
             dir: dir.clone(),
+            forcer: Forcer::start(log, wakes.clone()).map_err(OpenError::Thread)?,
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
-            callers: tokio::runtime::Handle::try_current().ok(),
             lock,
         };
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);

@@ -1,8 +1,10 @@
 //! One writer, group commit.
 //!
-//! While a commit waits for the disk, requests queue up; the next transaction takes them all. Every
-//! request of a transaction is answered after its commit, and only then. So one fsync serves however
-//! many callers there are, and nobody hears "yes" about something a power cut could undo.
+//! Requests that queue up while a transaction runs are taken all together by the next one. A transaction is
+//! committed to the log without an fsync and handed to the [`Forcer`], which forces the log to disk and only
+//! then answers; meanwhile the writer applies the next group. So one fsync serves however many callers there
+//! are, processor and disk work at the same time, and nobody hears "yes" about something a power cut could
+//! undo.
 //!
 //! If a statement or a commit fails, the transaction is rolled back and the index rebuilt from the file:
 //! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
@@ -12,19 +14,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, StoreError, Wakes,
+    Settlement, StoreError,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
 use crate::disk::{DirLock, RoomGuard, log_bytes};
+use crate::forcer::{Commit, Forcer};
 use crate::index::Index;
 use crate::load::load;
 
@@ -33,9 +35,6 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 
 /// Requests that one transaction takes at most.
 const GROUP_REQUESTS_MAX: usize = 4_096;
-
-/// Fewer answers than this are sent where they are.
-const ANSWERS_APART_MIN: usize = 4;
 
 /// The log is folded back into the file in the background from this size on.
 const WAL_FOLD_BYTES: u64 = 16 << 20;
@@ -64,20 +63,16 @@ pub enum Request {
 }
 
 /// An answer that waits for its commit.
-type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+pub type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 #[derive(Debug)]
 pub struct Writer {
     pub file: Connection,
-    /// What `file` is set to.
-    pub sync: Sync,
     pub index: Arc<Mutex<Index>>,
-    pub wakes: Arc<Wakes>,
     pub room: Arc<Mutex<RoomGuard>>,
     pub dir: PathBuf,
+    pub forcer: Forcer,
     pub folder: Folder,
-    /// The runtime that callers wait in, if the store was opened in one.
-    pub callers: Option<tokio::runtime::Handle>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
 }
@@ -89,52 +84,6 @@ pub struct Folder {
     thread: JoinHandle<()>,
 }
 
-/// Decides how long a commit waits for company.
-///
-/// Whoever waits for an answer sends the next request right after it. So at the moment when a commit ends,
-/// most callers are about to ask again; a commit that started at once would leave without them. A short
-/// pause lets them come along, and one fsync, one write of each page and one round of wake-ups serve them
-/// all. Only enqueues are worth it: leases and outcomes are what deliveries wait for. Callers that are few,
-/// or that do not come back, are not waited for.
-#[derive(Debug, Default)]
-struct Gather {
-    /// Requests that were under way when the last commit ended.
-    callers: usize,
-}
-
-/// Fewer callers than this are not worth waiting for.
-const GATHER_CALLERS_MIN: usize = 8;
-
-/// The pause is spent in slices; one that brings nobody ends it.
-const GATHER_SLICE: Duration = Duration::from_micros(100);
-const GATHER_SLICES_MAX: usize = 5;
-
-impl Gather {
-    fn fill(&self, group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
-        take(group, requests);
-        for _ in 0..GATHER_SLICES_MAX {
-            let missing = group.len() * 4 < self.callers * 3;
-            if !missing || self.callers < GATHER_CALLERS_MIN || !group.iter().all(is_enqueue) {
-                return;
-            }
-            std::thread::sleep(GATHER_SLICE);
-            let before = group.len();
-            take(group, requests);
-            if group.len() == before {
-                return;
-            }
-        }
-    }
-
-    fn committed(&mut self, callers: usize) {
-        self.callers = callers;
-    }
-}
-
-fn is_enqueue(request: &Request) -> bool {
-    matches!(request, Request::Enqueue(..))
-}
-
 /// Moves what has queued up into the group.
 fn take(group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
     while group.len() < GROUP_REQUESTS_MAX
@@ -144,77 +93,43 @@ fn take(group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
     }
 }
 
-/// What a transaction has to survive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sync {
-    /// A crash of the process: leases, whose loss costs nothing but a repeated claim.
-    Process,
-    /// A crash of the machine.
-    Machine,
-}
-
 impl Writer {
     pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        let mut rung = Vec::new();
-        let mut replies: Vec<Reply> = Vec::new();
-        let mut gather = Gather::default();
         while let Some(first) = requests.blocking_recv() {
             let mut group = vec![first];
-            gather.fill(&mut group, &mut requests);
-            let size = group.len();
+            take(&mut group, &mut requests);
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
-            let outcome = self.transact(group, &mut rung, &mut replies);
-            let broken = matches!(outcome, Err(StoreError::Broken(_)));
-            gather.committed(size + requests.len());
-            if let Err(error) = &outcome {
+            let commit = self.transact(group);
+            let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
+            if let Err(error) = &commit.outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
-            self.answer(&mut replies, &outcome);
-            for route in rung.drain(..) {
-                self.wakes.ring(&route);
-            }
-            if broken || closing {
+            let gone = self.forcer.force(commit).is_err();
+            if broken || closing || gone {
                 break;
             }
             self.fold_log();
         }
-        let Writer { file, folder, lock, .. } = self;
+        let Writer { file, forcer, folder, lock, .. } = self;
+        forcer.end();
         folder.end();
         drop(file);
         drop(lock);
     }
 
-    /// Tells everybody how the commit went. Many callers are told from inside the runtime they wait in: that
-    /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
-    fn answer(&self, replies: &mut Vec<Reply>, outcome: &Result<(), StoreError>) {
-        match &self.callers {
-            Some(callers) if replies.len() >= ANSWERS_APART_MIN => {
-                let (replies, outcome) = (std::mem::take(replies), outcome.clone());
-                callers.spawn(async move { replies.into_iter().for_each(|reply| reply(outcome.clone())) });
-            }
-            _ => replies.drain(..).for_each(|reply| reply(outcome.clone())),
-        }
+    fn transact(&mut self, group: Vec<Request>) -> Commit {
+        let mut commit = Commit { forced: !group.iter().all(only_leases), ..Commit::default() };
+        commit.outcome = self.try_transact(group, &mut commit.rung, &mut commit.replies);
+        commit
     }
 
-    fn begin(&mut self, sync: Sync) -> rusqlite::Result<()> {
-        if self.sync != sync {
-            // NORMAL skips only the fsync of this commit: the next FULL one covers it, and a killed process
-            // loses nothing because the log is already with the kernel.
-            let level = if sync == Sync::Process { "NORMAL" } else { "FULL" };
-            self.file.pragma_update(None, "synchronous", level)?;
-            self.sync = sync;
-        }
-        self.file.execute_batch("BEGIN IMMEDIATE")
-    }
-
-    fn transact(
+    fn try_transact(
         &mut self,
         group: Vec<Request>,
         rung: &mut Vec<recado_core::RouteName>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), StoreError> {
-        let sync = if group.iter().all(only_leases) { Sync::Process } else { Sync::Machine };
-        if let Err(error) = self.begin(sync) {
+        if let Err(error) = self.file.execute_batch("BEGIN IMMEDIATE") {
             group.into_iter().for_each(|request| refuse_later(request, replies));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
@@ -387,49 +302,54 @@ mod tests {
     use super::*;
 
     fn writer_in(dir: &std::path::Path) -> Writer {
+        let path = dir.join(crate::schema::FILE_NAME);
         let open = || {
-            let file = Connection::open(dir.join(crate::schema::FILE_NAME)).unwrap();
+            let file = Connection::open(&path).unwrap();
             crate::schema::prepare(&file).unwrap();
             file
         };
         Writer {
             file: open(),
-            sync: Sync::Machine,
             index: Arc::new(Mutex::new(Index::new())),
-            wakes: Arc::default(),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             dir: dir.to_owned(),
+            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default()).unwrap(),
             folder: Folder::start(open()).unwrap(),
-            callers: None,
             lock: crate::disk::lock(dir).unwrap(),
         }
     }
 
-    /// Cutting the power is beyond a test; what SQLite was told to do about it is not.
     #[test]
     fn only_a_commit_of_leases_alone_goes_without_an_fsync() {
-        const NORMAL: i64 = 1;
-        const FULL: i64 = 2;
         let dir = tempfile::tempdir().unwrap();
         let mut writer = writer_in(dir.path());
         let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let record = || Request::Record(Vec::new(), oneshot::channel().0);
         let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
         let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
-        for (group, level) in [
-            (vec![enqueue()], FULL),
-            (vec![extend()], NORMAL),
-            (vec![extend(), settle(), extend()], FULL),
-            (vec![extend(), extend()], NORMAL),
-            (vec![record()], FULL),
+        for (group, forced) in [
+            (vec![enqueue()], true),
+            (vec![extend()], false),
+            (vec![extend(), settle(), extend()], true),
+            (vec![extend(), extend()], false),
+            (vec![record()], true),
         ] {
             let what = format!("{group:?}");
-            writer.transact(group, &mut Vec::new(), &mut Vec::new()).unwrap();
-            let synchronous: i64 =
-                writer.file.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
-            let journal: String =
-                writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
-            assert_eq!((synchronous, journal.as_str()), (level, "wal"), "{what}");
+            let commit = writer.transact(group);
+            assert!(commit.outcome.is_ok(), "{what}");
+            assert_eq!(commit.forced, forced, "{what}");
         }
+    }
+
+    /// The forcer's fsync is the one that counts: SQLite must put every commit into the log before it
+    /// returns, and must order the log against the file when it folds.
+    #[test]
+    fn sqlite_writes_a_log_that_the_forcer_can_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = writer_in(dir.path());
+        let number = |name| writer.file.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        let journal: String =
+            writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        assert_eq!((journal.as_str(), number("synchronous")), ("wal", 1));
     }
 }

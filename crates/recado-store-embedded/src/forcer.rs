@@ -1,0 +1,158 @@
+//! Forces commits to disk, one step behind the writer.
+//!
+//! SQLite would do the fsync inside COMMIT, and the processor would wait for the disk. Here the writer commits
+//! to the log (`synchronous=NORMAL`: everything is handed to the kernel, folding the log into the file is
+//! still ordered by fsyncs of its own), and this thread forces the log and then answers. Commits that arrive
+//! while the disk is busy share the next fsync. Answers leave in the order of the commits, so nobody is told
+//! of something, not even by a claim, before it is on disk.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use recado_core::RouteName;
+use recado_store::{StoreError, Wakes};
+
+use crate::writer::Reply;
+
+/// Commits that may wait for the disk. More would only make groups smaller.
+const WAITING_COMMITS_MAX: usize = 2;
+
+/// Fewer answers than this are sent where they are.
+const ANSWERS_APART_MIN: usize = 4;
+
+/// A transaction that is in the log, and whom to tell once it is on disk.
+pub struct Commit {
+    pub outcome: Result<(), StoreError>,
+    /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
+    pub forced: bool,
+    pub replies: Vec<Reply>,
+    /// Lanes that may have work now.
+    pub rung: Vec<RouteName>,
+}
+
+impl Default for Commit {
+    fn default() -> Self {
+        Commit { outcome: Ok(()), forced: false, replies: Vec::new(), rung: Vec::new() }
+    }
+}
+
+#[derive(Debug)]
+pub struct Forcer {
+    commits: SyncSender<Commit>,
+    thread: JoinHandle<()>,
+}
+
+/// The forcer has ended because the disk failed it.
+#[derive(Debug)]
+pub struct Gone;
+
+impl Forcer {
+    pub fn start(log: File, wakes: Arc<Wakes>) -> std::io::Result<Self> {
+        let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
+        let callers = tokio::runtime::Handle::try_current().ok();
+        let disk = Disk { log, wakes, callers };
+        let thread =
+            std::thread::Builder::new().name("recado-forcer".to_owned()).spawn(move || disk.run(&inbox))?;
+        Ok(Forcer { commits, thread })
+    }
+
+    pub fn force(&self, commit: Commit) -> Result<(), Gone> {
+        self.commits.send(commit).map_err(|_| Gone)
+    }
+
+    pub fn end(self) {
+        drop(self.commits);
+        let _ = self.thread.join();
+    }
+}
+
+struct Disk {
+    log: File,
+    wakes: Arc<Wakes>,
+    /// The runtime that callers wait in, if the store was opened in one.
+    callers: Option<tokio::runtime::Handle>,
+}
+
+impl Disk {
+    fn run(&self, inbox: &Receiver<Commit>) {
+        let mut group = Vec::new();
+        while let Ok(first) = inbox.recv() {
+            group.push(first);
+            group.extend(inbox.try_iter());
+            let forced = match group.iter().any(|commit| commit.forced) {
+                true => self.log.sync_data(),
+                false => Ok(()),
+            };
+            if let Err(error) = &forced {
+                // What the kernel still has of these pages is anybody's guess: no second try, ever.
+                tracing::error!(%error, "the disk did not take the log; the store stops");
+                let broken = StoreError::Broken(format!("the disk did not take the log: {error}"));
+                for commit in group.drain(..).chain(inbox.try_iter()) {
+                    self.answer(Commit { outcome: Err(broken.clone()), ..commit });
+                }
+                return;
+            }
+            group.drain(..).for_each(|commit| self.answer(commit));
+        }
+    }
+
+    /// Tells everybody how the commit went. Many callers are told from inside the runtime they wait in: that
+    /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
+    fn answer(&self, commit: Commit) {
+        let Commit { outcome, replies, rung, .. } = commit;
+        match &self.callers {
+            Some(callers) if replies.len() >= ANSWERS_APART_MIN => {
+                callers.spawn(async move { replies.into_iter().for_each(|reply| reply(outcome.clone())) });
+            }
+            _ => replies.into_iter().for_each(|reply| reply(outcome.clone())),
+        }
+        rung.iter().for_each(|route| self.wakes.ring(route));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn commit(forced: bool, name: &'static str, told: &mpsc::Sender<(&'static str, bool)>) -> Commit {
+        let told = told.clone();
+        let reply: Reply =
+            Box::new(move |outcome: Result<(), StoreError>| told.send((name, outcome.is_ok())).unwrap());
+        Commit { forced, replies: vec![reply], ..Commit::default() }
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_of_the_commits() {
+        let (tell, told) = mpsc::channel();
+        let forcer = Forcer::start(tempfile::tempfile().unwrap(), Arc::default()).unwrap();
+        for (forced, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
+            forcer.force(commit(forced, name, &tell)).unwrap();
+        }
+        forcer.end();
+        let told: Vec<_> = told.try_iter().collect();
+        assert_eq!(told, [("enqueue", true), ("claim", true), ("settle", true)]);
+    }
+
+    /// A socket cannot be synced, which stands for a disk that fails.
+    #[test]
+    fn a_failed_fsync_is_told_to_everybody_and_never_tried_again() {
+        let (tell, told) = mpsc::channel();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let forcer = Forcer::start(File::from(OwnedFd::from(socket)), Arc::default()).unwrap();
+        forcer.force(commit(false, "claim", &tell)).unwrap();
+        assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not forced");
+        forcer.force(commit(true, "enqueue", &tell)).unwrap();
+        assert_eq!(told.recv().unwrap(), ("enqueue", false));
+        drop(tell);
+        while !forcer.thread.is_finished() {
+            std::thread::yield_now();
+        }
+        let late = commit(true, "late", &mpsc::channel().0);
+        assert!(forcer.force(late).is_err(), "the writer hears that it must stop");
+    }
+}
