@@ -7,15 +7,20 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("recado-core", &[]),
     ("recado-store", &["recado-core"]),
     ("recado-store-embedded", &["recado-core", "recado-store"]),
     ("recado-transport", &["recado-core"]),
+    ("recado-email", &["recado-core", "recado-transport"]),
+    ("recado-transport-smtp", &["recado-core", "recado-transport", "recado-email"]),
+    ("recado-transport-ses", &["recado-core", "recado-transport", "recado-email"]),
+    ("recado-transport-webhook", &["recado-core", "recado-transport"]),
     ("recado-engine", &["recado-core", "recado-store", "recado-transport"]),
     ("recado-wire", &["recado-core"]),
     ("recado-api", &["recado-core", "recado-store", "recado-transport", "recado-engine", "recado-wire"]),
     ("recado-client", &["recado-wire", "recado-core"]),
+    ("recado-camunda", &["recado-core", "recado-wire", "recado-client"]),
     (
         "recado",
         &[
@@ -23,6 +28,10 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "recado-store",
             "recado-store-embedded",
             "recado-transport",
+            "recado-transport-smtp",
+            "recado-transport-ses",
+            "recado-transport-webhook",
+            "recado-camunda",
             "recado-engine",
             "recado-wire",
             "recado-api",

@@ -133,7 +133,14 @@ pub struct Classifier {
 /// What a transport's outcome means.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    Delivered { answer: Option<Payload> },
+    Delivered {
+        answer: Option<Payload>,
+    },
+    /// Some recipients took it, or each refused for a reason of its own.
+    Partly {
+        accepted: Vec<Box<str>>,
+        refused: Vec<(Box<str>, Failure)>,
+    },
     Failed(Failure),
 }
 
@@ -155,6 +162,15 @@ impl Classifier {
     pub fn verdict(&self, outcome: Outcome) -> Verdict {
         match outcome {
             Outcome::Accepted { answer } => Verdict::Delivered { answer },
+            Outcome::Partly(partly) if partly.refused.is_empty() => Verdict::Delivered { answer: None },
+            Outcome::Partly(partly) => Verdict::Partly {
+                accepted: partly.accepted,
+                refused: partly
+                    .refused
+                    .into_iter()
+                    .map(|one| (one.recipient, self.classify(one.fault)))
+                    .collect(),
+            },
             Outcome::Failed(fault) => Verdict::Failed(self.classify(fault)),
         }
     }

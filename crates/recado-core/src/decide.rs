@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::audit::{AuditEvent, AuditKind};
 use crate::classify::{Blame, Class, Failure, Verdict};
 use crate::dead_letter::Cause;
-use crate::job::{Attempt, AttemptResult, Job};
+use crate::job::{Attempt, AttemptResult, Job, RecipientResult};
 use crate::lease::{Lease, LostLease};
 use crate::policy::{Draw, Policy};
 use crate::reason::Reason;
@@ -34,25 +34,58 @@ pub fn after_attempt(
     now: Timestamp,
     draw: Draw,
 ) -> (Transition, AuditEvent) {
-    let attempt = Attempt {
-        number: lease.attempt,
-        started_at,
-        ended_at: now,
-        result: AttemptResult::Sent,
-        error_code: None,
-        error_reason: None,
-        error_classification: None,
-        rule: None,
-        blame: None,
-        next_retry_delay_ms: None,
-    };
+    let mut attempt = Attempt::ended(lease.attempt, started_at, now, AttemptResult::Sent);
     match verdict {
         Verdict::Delivered { answer } => {
             let audit = AuditEvent::about(&lease.job, AuditKind::Delivered, now).attempt(attempt.number);
             (Transition::Deliver { attempt, answer }, audit)
         }
+        Verdict::Partly { accepted, refused } => {
+            let failure = of_all(&accepted, &refused);
+            attempt.recipients = each(accepted, refused);
+            after_failure(&lease.job, failure, attempt, terms, now, draw)
+        }
         Verdict::Failed(failure) => after_failure(&lease.job, failure, attempt, terms, now, draw),
     }
+}
+
+/// What refusals by single recipients amount to: as long as one of them is worth another try, so is the job.
+fn of_all(accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
+    let (recipient, telling) = refused
+        .iter()
+        .find(|(_, failure)| failure.class.is_retryable())
+        .or_else(|| refused.first())
+        .expect("somebody refused, or it would have been delivered");
+    let longest_wait = refused.iter().filter_map(|(_, failure)| failure.retry_after).max();
+    let all = accepted.len() + refused.len();
+    let words =
+        format!("{} of {all} recipients did not get it; {recipient}: {}", refused.len(), telling.reason);
+    Failure {
+        reason: Reason::or(&words, format_args!("")),
+        retry_after: longest_wait,
+        uncertain: refused.iter().any(|(_, failure)| failure.uncertain),
+        ..telling.clone()
+    }
+}
+
+fn each(accepted: Vec<Box<str>>, refused: Vec<(Box<str>, Failure)>) -> Vec<RecipientResult> {
+    let took = accepted.into_iter().map(|recipient| RecipientResult {
+        recipient,
+        result: AttemptResult::Sent,
+        error_code: None,
+        error_reason: None,
+        error_classification: None,
+        rule: None,
+    });
+    let refused = refused.into_iter().map(|(recipient, failure)| RecipientResult {
+        recipient,
+        result: if failure.uncertain { AttemptResult::Uncertain } else { AttemptResult::Failed },
+        error_code: failure.code,
+        error_reason: Some(failure.reason),
+        error_classification: Some(failure.class),
+        rule: Some(failure.rule),
+    });
+    took.chain(refused).collect()
 }
 
 fn after_failure(
@@ -154,21 +187,8 @@ pub fn after_crash(
     );
     let failure =
         ours(Class::Unknown, "LEASE_LOST", Reason::or(&words, format_args!("")), "recado/lease-lost");
-    let mut attempt = blamed(
-        Attempt {
-            number: lost.attempt,
-            started_at: lost.claimed_at,
-            ended_at: now,
-            result: AttemptResult::Lost,
-            error_code: None,
-            error_reason: None,
-            error_classification: None,
-            rule: None,
-            blame: None,
-            next_retry_delay_ms: None,
-        },
-        &failure,
-    );
+    let mut attempt =
+        blamed(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
@@ -204,8 +224,13 @@ fn retries_made(job: &Job) -> u32 {
 }
 
 fn blamed(attempt: Attempt, failure: &Failure) -> Attempt {
+    let reached_some = attempt.recipients.iter().any(|one| one.result == AttemptResult::Sent);
     Attempt {
-        result: if failure.uncertain { AttemptResult::Uncertain } else { AttemptResult::Failed },
+        result: match failure.uncertain {
+            true => AttemptResult::Uncertain,
+            false if reached_some => AttemptResult::Partial,
+            false => AttemptResult::Failed,
+        },
         error_code: failure.code.clone(),
         error_reason: Some(failure.reason.clone()),
         error_classification: Some(failure.class),

@@ -129,6 +129,64 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_delay_ms: Option<u64>,
+    /// What became of each recipient, when they fared differently.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<RecipientResult>,
+}
+
+/// What one recipient of a message said to one attempt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecipientResult {
+    pub recipient: Box<str>,
+    /// `sent`, `failed` or `uncertain`.
+    pub result: AttemptResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_reason: Option<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+}
+
+impl Attempt {
+    /// An attempt at a moment when nothing is known of how it went but that it ended.
+    pub fn ended(number: u32, started_at: Timestamp, ended_at: Timestamp, result: AttemptResult) -> Self {
+        Attempt {
+            number,
+            started_at,
+            ended_at,
+            result,
+            error_code: None,
+            error_reason: None,
+            error_classification: None,
+            rule: None,
+            blame: None,
+            next_retry_delay_ms: None,
+            recipients: Vec::new(),
+        }
+    }
+}
+
+impl Job {
+    /// Whether an earlier attempt already reached this recipient, so that no other may.
+    pub fn has_reached(&self, recipient: &str) -> bool {
+        let results = self.attempts.iter().flat_map(|attempt| &attempt.recipients);
+        results.into_iter().any(|one| &*one.recipient == recipient && one.result == AttemptResult::Sent)
+    }
+
+    /// Why this recipient is not worth another try, if an earlier attempt found so. A replay gives
+    /// everybody a fresh chance.
+    pub fn refused_for_good(&self, recipient: &str) -> Option<&RecipientResult> {
+        let spent = usize::try_from(self.progress.attempts_spent).unwrap_or(usize::MAX);
+        let counted = self.attempts.iter().rev().filter(|attempt| attempt.result != AttemptResult::Lost);
+        counted
+            .take(spent)
+            .flat_map(|attempt| &attempt.recipients)
+            .find(|one| &*one.recipient == recipient && one.error_classification == Some(Class::Permanent))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -136,6 +194,8 @@ pub struct Attempt {
 pub enum AttemptResult {
     /// The provider took it.
     Sent,
+    /// Some recipients have it, others do not.
+    Partial,
     /// The provider did not take it.
     Failed,
     /// It was handed over and the answer was lost: the provider may have taken it.

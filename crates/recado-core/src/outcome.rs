@@ -12,7 +12,24 @@ pub enum Outcome {
     Accepted {
         answer: Option<Payload>,
     },
+    /// A message to several recipients: each had an answer of its own.
+    Partly(Partly),
     Failed(Fault),
+}
+
+/// Who of several recipients took a message, and who did not.
+#[derive(Clone, Debug, Default)]
+pub struct Partly {
+    pub accepted: Vec<Box<str>>,
+    /// Never empty: when everybody took it, that is [`Outcome::Accepted`].
+    pub refused: Vec<Refused>,
+}
+
+/// One recipient that did not get it.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub recipient: Box<str>,
+    pub fault: Fault,
 }
 
 /// Everything known about one failure, as the far end or the network put it.

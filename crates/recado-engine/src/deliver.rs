@@ -24,7 +24,7 @@ use futures_util::FutureExt;
 use recado_core::decide;
 use recado_core::{Fault, Lease, NetworkKind, Outcome, Transition};
 use recado_store::{Settled, Settlement, StoreError};
-use recado_transport::{Delivery, Transport};
+use recado_transport::{Delivery, Transport, Wanted};
 
 use crate::engine::Inner;
 use crate::log;
@@ -71,8 +71,13 @@ async fn send(
     lease: &Lease,
     started_at: recado_core::Timestamp,
 ) -> Outcome {
-    let delivery =
-        Delivery { job: &lease.job, attempt: lease.attempt, now: started_at, timeout: route.timeout };
+    let delivery = Delivery {
+        job: &lease.job,
+        attempt: lease.attempt,
+        now: started_at,
+        timeout: route.timeout,
+        answer: Wanted::Receipt,
+    };
     let guarded = AssertUnwindSafe(transport.send(delivery)).catch_unwind();
     match tokio::time::timeout(route.timeout, guarded).await {
         Ok(Ok(outcome)) => outcome,

@@ -147,5 +147,6 @@ fn attempt(lease: &Lease, result: AttemptResult) -> Done<Attempt> {
         rule: failed.then(|| "smtp/4xx".into()),
         blame: failed.then_some(Blame::Provider),
         next_retry_delay_ms: failed.then_some(3_600_000),
+        recipients: Vec::new(),
     })
 }

@@ -15,11 +15,11 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::{self, LockError, RoomGuard};
+use crate::forcer::Forcer;
 use crate::index::Index;
 use crate::inspect::Readers;
 use crate::load::{load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::forcer::Forcer;
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Where the store lives and how much room it may take.

@@ -348,8 +348,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let writer = writer_in(dir.path());
         let number = |name| writer.file.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
-        let journal: String =
-            writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+        let journal: String = writer.file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
         assert_eq!((journal.as_str(), number("synchronous")), ("wal", 1));
     }
 }

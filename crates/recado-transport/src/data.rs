@@ -25,7 +25,7 @@ const FAULTS_TOLD_MAX: usize = 100;
 const NAME_COMPARED_MAX_BYTES: usize = 64;
 
 /// Runs `reader` over `data`, which has to be an object.
-pub(crate) fn read<'a, T>(
+pub fn read<'a, T>(
     data: &'a Payload,
     reader: impl FnOnce(&Object<'a, '_>) -> Option<T>,
 ) -> Result<T, Vec<DataFault>> {
@@ -41,19 +41,20 @@ pub(crate) fn read<'a, T>(
 }
 
 /// What becomes of a job whose data passed at the door and turned out unusable after all.
-pub(crate) fn unusable(faults: &[DataFault]) -> Fault {
+pub fn unusable(faults: &[DataFault]) -> Fault {
     let lines: Vec<_> =
         faults.iter().map(|fault| format!("data{} {}", fault.pointer, fault.message)).collect();
     Fault::invalid_payload(&lines.join("; "))
 }
 
 /// A string, borrowed from the JSON text wherever that holds no escapes.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// One JSON object within `data`, its members still unread.
-pub(crate) struct Object<'a, 'f> {
+#[derive(Debug)]
+pub struct Object<'a, 'f> {
     pointer: String,
     members: Vec<(Cow<'a, str>, &'a RawValue)>,
     faults: &'f RefCell<Vec<DataFault>>,
@@ -188,7 +189,7 @@ impl<'a, 'f> Object<'a, 'f> {
 }
 
 /// What is wrong with JSON text that was to hold something else.
-pub(crate) fn instead(json: &str, wanted: &str) -> String {
+pub fn instead(json: &str, wanted: &str) -> String {
     let kind = match json.trim_start().bytes().next() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",

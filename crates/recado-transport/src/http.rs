@@ -19,7 +19,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 
 use crate::data;
-use crate::{DataFault, Delivery, Transport};
+use crate::{DataFault, Delivery, Transport, Wanted};
 
 mod config;
 mod failure;
@@ -30,6 +30,8 @@ pub(crate) use request::Request;
 
 /// Bytes at most of a provider's answer that are kept with the job.
 pub const ANSWER_KEPT_MAX_BYTES: usize = 16 * 1_024;
+/// Bytes at most of an answer that somebody waits for.
+pub const ANSWER_WANTED_MAX_BYTES: usize = 1_024 * 1_024;
 /// Bytes at most that are read of what a provider says about a failure.
 pub const FAULT_TEXT_MAX_BYTES: usize = 2 * 1_024;
 
@@ -91,7 +93,10 @@ impl Http {
         let left = delivery.timeout.saturating_sub(started.elapsed());
         let wait = self.answer_wait.min(left / 2);
         if status.is_success() {
-            let body = Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await;
+            let body = match delivery.answer {
+                Wanted::Receipt => Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await,
+                Wanted::Answer => Body::read(response, ANSWER_WANTED_MAX_BYTES, left).await,
+            };
             return Ok(Answer { status, json: body.json(), retry_after });
         }
         let body = Body::read(response, FAULT_TEXT_MAX_BYTES, wait).await;

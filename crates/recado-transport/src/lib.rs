@@ -3,7 +3,7 @@
 //! A [`Transport`] hands one job to the outside world and brings back an [`Outcome`]: the raw fact,
 //! unjudged. It keeps no state about jobs, retries nothing, and knows nothing of policies or stores.
 
-mod data;
+pub mod data;
 pub mod http;
 pub mod sandbox;
 pub mod whatsapp;
@@ -29,6 +29,16 @@ pub struct Delivery<'a> {
     pub now: Timestamp,
     /// How long it may take before the caller gives up on it.
     pub timeout: Duration,
+    pub answer: Wanted,
+}
+
+/// How much of a provider's answer the caller has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// That it said yes; what it said is kept if it is short and comes at once.
+    Receipt,
+    /// What it said: somebody waits for it.
+    Answer,
 }
 
 impl Delivery<'_> {

@@ -50,6 +50,7 @@ mod transport {
             attempt,
             now: NOW,
             timeout: std::time::Duration::from_secs(30),
+            answer: recado_transport::Wanted::Receipt,
         });
         tokio::time::timeout(PATIENCE, sending).await.expect("the transport hangs")
     }
@@ -61,14 +62,14 @@ mod transport {
     async fn fault(transport: &dyn Transport, data: &Value) -> Fault {
         match send(transport, data).await {
             Outcome::Failed(fault) => fault,
-            Outcome::Accepted { .. } => panic!("accepted, where a failure was due"),
+            other => panic!("{other:?}, where a failure was due"),
         }
     }
 
     async fn answer(transport: &dyn Transport, data: &Value) -> Option<Value> {
         match send(transport, data).await {
             Outcome::Accepted { answer } => answer.map(|answer| answer.parse().expect("JSON")),
-            Outcome::Failed(fault) => panic!("failed, where a yes was due: {fault:?}"),
+            other => panic!("{other:?}, where a yes was due"),
         }
     }
 

@@ -216,6 +216,40 @@ pub struct Attempt {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
     pub blame: Option<Blame>,
     pub next_retry_delay_ms: Option<u64>,
+    /// What became of each recipient, when they fared differently.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<Recipient>,
+}
+
+/// One recipient of a message, in one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Recipient {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub recipient: Box<str>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attempt_result))]
+    pub result: AttemptResult,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub error_code: Option<Box<str>>,
+    pub error_reason: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Option<Class>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub rule: Option<Box<str>>,
+}
+
+impl From<&recado_core::RecipientResult> for Recipient {
+    fn from(one: &recado_core::RecipientResult) -> Self {
+        Recipient {
+            recipient: one.recipient.clone(),
+            result: one.result,
+            error_code: one.error_code.clone(),
+            error_reason: one.error_reason.as_ref().map(|reason| reason.as_str().to_owned()),
+            error_classification: one.error_classification,
+            rule: one.rule.clone(),
+        }
+    }
 }
 
 impl From<&recado_core::Attempt> for Attempt {
@@ -231,6 +265,7 @@ impl From<&recado_core::Attempt> for Attempt {
             rule: attempt.rule.clone(),
             blame: attempt.blame,
             next_retry_delay_ms: attempt.next_retry_delay_ms,
+            recipients: attempt.recipients.iter().map(Recipient::from).collect(),
         }
     }
 }

@@ -33,7 +33,13 @@ pub fn blame() -> Object {
 }
 
 pub fn attempt_result() -> Object {
-    words([AttemptResult::Sent, AttemptResult::Failed, AttemptResult::Uncertain, AttemptResult::Lost])
+    words([
+        AttemptResult::Sent,
+        AttemptResult::Partial,
+        AttemptResult::Failed,
+        AttemptResult::Uncertain,
+        AttemptResult::Lost,
+    ])
 }
 
 pub fn dead_letter_state() -> Object {

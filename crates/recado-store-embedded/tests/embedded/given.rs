@@ -104,18 +104,7 @@ pub async fn claim(store: &EmbeddedStore, max: usize, now: Timestamp) -> Vec<Lea
 }
 
 pub fn attempt(lease: &Lease, result: AttemptResult) -> Attempt {
-    Attempt {
-        number: lease.attempt,
-        started_at: T0,
-        ended_at: T0,
-        result,
-        error_code: None,
-        error_reason: None,
-        error_classification: None,
-        rule: None,
-        blame: None,
-        next_retry_delay_ms: None,
-    }
+    Attempt::ended(lease.attempt, T0, T0, result)
 }
 
 pub fn deliver(lease: &Lease) -> Transition {

@@ -112,7 +112,13 @@ async fn a_yes_whose_body_dawdles_past_the_routes_timeout_is_still_a_yes() {
     let far_end = FarEnd::start([hang]).await;
     let http = http_to(&far_end);
     let (job, timeout) = (super::job(Payload::trusted("{}")), Duration::from_millis(400));
-    let delivery = Delivery { job: &job, attempt: 1, now: super::NOW, timeout };
+    let delivery = Delivery {
+        job: &job,
+        attempt: 1,
+        now: super::NOW,
+        timeout,
+        answer: recado_transport::Wanted::Receipt,
+    };
     let outcome =
         tokio::time::timeout(timeout, http.send(delivery)).await.expect("an answer within the timeout");
     assert!(matches!(outcome, Outcome::Accepted { answer: None }), "{outcome:?}");

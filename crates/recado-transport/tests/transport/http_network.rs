@@ -166,8 +166,13 @@ async fn the_caller_may_give_up_on_a_slow_provider_and_the_next_job_is_served() 
     let far_end = FarEnd::start([Act::Hang(String::new()), answering("200 OK", "", "")]).await;
     let http = Http::new(HttpConfig::new(far_end.url("/"))).unwrap();
     let job = job(payload(&json!({})));
-    let sending =
-        http.send(Delivery { job: &job, attempt: 1, now: NOW, timeout: std::time::Duration::from_secs(30) });
+    let sending = http.send(Delivery {
+        job: &job,
+        attempt: 1,
+        now: NOW,
+        timeout: std::time::Duration::from_secs(30),
+        answer: recado_transport::Wanted::Receipt,
+    });
     let gave_up = tokio::time::timeout(Duration::from_millis(200), sending).await;
     assert!(gave_up.is_err(), "the slow provider answered: {gave_up:?}");
     assert_eq!(far_end.seen().len(), 1, "the slow provider has to have been asked");

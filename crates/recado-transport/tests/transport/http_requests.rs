@@ -67,6 +67,7 @@ async fn a_json_body_is_sent_as_it_was_written() {
         attempt: 1,
         now: super::NOW,
         timeout: std::time::Duration::from_secs(30),
+        answer: recado_transport::Wanted::Receipt,
     };
     let outcome = http_at(far_end.url("/").as_str()).send(delivery).await;
     assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");

@@ -68,6 +68,7 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
     for attempt in attempts {
         let (word, paint) = match attempt.result {
             AttemptResult::Sent => ("sent", Paint::Good),
+            AttemptResult::Partial => ("partial", Paint::Warn),
             AttemptResult::Failed => ("failed", Paint::Bad),
             AttemptResult::Uncertain => ("uncertain", Paint::Warn),
             AttemptResult::Lost => ("lost", Paint::Warn),

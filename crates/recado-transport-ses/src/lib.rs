@@ -1,0 +1,1 @@
+//! Delivery by AWS SES v2, with the official SDK.

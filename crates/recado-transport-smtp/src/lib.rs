@@ -1,0 +1,1 @@
+//! Delivery by SMTP: our own transaction and pool over lettre's connection.

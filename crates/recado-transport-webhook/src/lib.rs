@@ -1,0 +1,1 @@
+//! Signed webhooks to addresses that users supply, behind a guard.
