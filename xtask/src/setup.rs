@@ -5,7 +5,11 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// A program that a test runs, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 2] = [("cc", "gcc"), ("mount", "mount")];
+const PROGRAMS: [(&str, &str); 4] =
+    [("cc", "gcc"), ("mount", "mount"), ("smtpd", "opensmtpd"), ("python3", "python3")];
+
+/// Python programs that tests talk to, each pinned, in a virtual environment below `target`.
+const PEERS: [(&str, &str); 1] = [("moto_server", "moto[server]==5.2.5")];
 
 pub fn run() -> Outcome {
     println!("── set-up");
@@ -14,6 +18,7 @@ pub fn run() -> Outcome {
         println!("{program} is missing");
         install(package).map_err(|why| format!("{why}; install the Debian package `{package}` yourself"))?;
     }
+    peers()?;
     for component in ["rustfmt", "clippy"] {
         let command = if component == "clippy" { "clippy" } else { "fmt" };
         let works =
@@ -26,9 +31,29 @@ pub fn run() -> Outcome {
     Ok(())
 }
 
+fn peers() -> Outcome {
+    let environment = crate::root().join("target/peers/venv");
+    let missing: Vec<_> =
+        PEERS.iter().filter(|(program, _)| !environment.join("bin").join(program).exists()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !environment.join("bin/pip").exists() {
+        let make =
+            || crate::run("python3 -m venv", Command::new("python3").args(["-m", "venv"]).arg(&environment));
+        // Debian splits off what `venv` needs.
+        make().or_else(|_| install("python3-venv").and_then(|()| make()))?;
+    }
+    let mut pip = Command::new(environment.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+    crate::run("pip install", pip.args(missing.iter().map(|(_, requirement)| *requirement)))
+}
+
 fn is_here(program: &str) -> bool {
-    let found =
-        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let found = Command::new("sh")
+        .args(["-c", &format!("PATH=$PATH:/usr/sbin command -v {program}")])
+        .stdout(Stdio::null())
+        .status();
     found.is_ok_and(|status| status.success())
 }
 

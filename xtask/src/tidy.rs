@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("recado-transport-smtp", &["recado-core", "recado-transport", "recado-email"]),
     ("recado-transport-ses", &["recado-core", "recado-transport", "recado-email"]),
     ("recado-transport-webhook", &["recado-core", "recado-transport"]),
-    ("recado-engine", &["recado-core", "recado-store", "recado-transport"]),
+    ("recado-engine", &["recado-core", "recado-store", "recado-transport", "recado-transport-webhook"]),
     ("recado-wire", &["recado-core"]),
     ("recado-api", &["recado-core", "recado-store", "recado-transport", "recado-engine", "recado-wire"]),
     ("recado-client", &["recado-wire", "recado-core"]),

@@ -1,5 +1,7 @@
 //! Answers, and problems.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -15,8 +17,8 @@ use serde::Serialize;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Seconds after which a refused caller may come back.
-const RETRY_AFTER_FULL_S: u16 = 5;
-const RETRY_AFTER_SOON_S: u16 = 1;
+const RETRY_AFTER_FULL_S: u64 = 5;
+const RETRY_AFTER_SOON_S: u64 = 1;
 
 /// JSON that is already written.
 pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
@@ -36,6 +38,13 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     }
 }
 
+/// Done, and there is nothing to say about it.
+pub(crate) fn done() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
 pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
     json(StatusCode::OK, value)
 }
@@ -44,7 +53,7 @@ pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
 #[derive(Debug)]
 pub(crate) struct Refused {
     problem: Box<Problem>,
-    retry_after_s: Option<u16>,
+    retry_after_s: Option<u64>,
 }
 
 impl Refused {
@@ -71,6 +80,17 @@ impl Refused {
 
     pub fn busy(detail: impl Into<String>) -> Self {
         Refused { retry_after_s: Some(RETRY_AFTER_SOON_S), ..Refused::new(Code::Overloaded, detail) }
+    }
+
+    /// The store could not do it this time; the same again may work.
+    pub fn again_soon(detail: impl Into<String>) -> Self {
+        Refused { retry_after_s: Some(RETRY_AFTER_SOON_S), ..Refused::new(Code::StoreUnavailable, detail) }
+    }
+
+    /// With a time to come back: whole seconds, never early and never at once.
+    pub fn after(problem: Problem, wait: Duration) -> Self {
+        let whole_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Refused { retry_after_s: Some(whole_s.max(1)), ..problem.into() }
     }
 
     pub fn into_problem(self) -> Problem {
@@ -156,6 +176,14 @@ mod tests {
             let response = refused.into_response();
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert!(response.headers().contains_key(RETRY_AFTER), "{code}");
+        }
+    }
+    #[test]
+    fn a_time_to_come_back_is_whole_seconds_and_never_early() {
+        for (wait_ms, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (100_000_000, "100000")] {
+            let problem = Problem::new(Code::ProviderUnavailable, "x");
+            let response = Refused::after(problem, Duration::from_millis(wait_ms)).into_response();
+            assert_eq!(response.headers()[RETRY_AFTER], seconds, "{wait_ms} ms");
         }
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! hyper has one timer for a header and for the silence before it, which would make either too long or too
 //! short. Here the header's time starts with its first byte. A busy connection has no deadline of its own:
-//! its handler bounds what it waits for. An answer that its reader does not take counts as silence.
+//! its handler bounds what it waits for. An answer that its reader does not take counts as silence; one
+//! that goes on without end, as the stream of events does, gives a sign of life within the idle time.
 //!
 //! The timer is set when a connection falls asleep with less time than the timer knows of, which a request
 //! that arrives in one piece never does. So requests cost two looks at the clock and no timer.

@@ -1,5 +1,7 @@
 //! What a request says outside its body: in its path, its query and its headers.
 
+use std::convert::Infallible;
+
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
@@ -23,6 +25,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let text = path_text(parts, state).await;
         JobId::new(text.as_str()).map(Id).map_err(|_| Refused::no_such_job(&text))
+    }
+}
+
+/// The one part of the path that varies, as it stands.
+#[derive(Debug)]
+pub(crate) struct Segment(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        Ok(Segment(path_text(parts, state).await))
     }
 }
 

@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`probes`] | the resources |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] | the document that describes all of it, written from the code |
@@ -16,13 +16,17 @@
 //!
 //! Deliberately absent: TLS, sessions and rate limits (a proxy's work), and payloads in logs.
 
+mod accounts;
 mod answer;
 mod batch;
 mod body;
+mod calls;
 mod connection;
 mod cursor;
 mod decisions;
 mod dlq;
+mod endpoints;
+mod events;
 mod extract;
 mod gate;
 mod jobs;
@@ -62,6 +66,14 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(dlq::show))
         .routes(routes!(dlq::replay))
         .routes(routes!(dlq::discard))
+        .routes(routes!(endpoints::add, endpoints::list))
+        .routes(routes!(endpoints::show, endpoints::change, endpoints::remove))
+        .routes(routes!(endpoints::enable))
+        .routes(routes!(endpoints::test))
+        .routes(routes!(events::listen))
+        .routes(routes!(calls::call))
+        .routes(routes!(accounts::list))
+        .routes(routes!(accounts::clear))
         .routes(routes!(probes::healthz))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::openapi_json))

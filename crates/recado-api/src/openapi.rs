@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use recado_wire::events::{EventSchema, Gap};
 use recado_wire::problem::PROBLEM_JSON;
 use recado_wire::{Code, Problem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -16,7 +17,7 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
                        delivered where a person sees it. Times are RFC 3339 in UTC, durations `…Ms` integers. Errors \
                        are RFC 9457 problems with a stable `code` and, for bad input, every fault at once.",
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, EventSchema, Gap)),
     modifiers(&Bearer),
     security((), ("token" = [])),
     tags(
@@ -24,6 +25,10 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
         (name = "leases", description = "For workers that deliver on their own."),
         (name = "decisions", description = "Retry or not, for process engines."),
         (name = "dead letters", description = "What could not be delivered, for a person."),
+        (name = "endpoints", description = "Where companies hear of events, by signed webhooks."),
+        (name = "events", description = "What happens, as it happens."),
+        (name = "calls", description = "A provider asked while the caller waits."),
+        (name = "accounts", description = "Companies whose credential a provider no longer takes."),
         (name = "probes", description = "Alive, ready, and documents."),
     )
 )]
@@ -58,20 +63,39 @@ fn problems(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     by_status.into_iter().map(describe).collect()
 }
 
+const READ: &[Code] = &[
+    Code::Unauthorized,
+    Code::HostNotAllowed,
+    Code::OriginNotAllowed,
+    Code::ValidationFailed,
+    Code::Internal,
+    Code::StoreUnavailable,
+    Code::StoreBroken,
+];
+
+const WRITE: &[Code] = &[
+    Code::InvalidJson,
+    Code::Unauthorized,
+    Code::HostNotAllowed,
+    Code::OriginNotAllowed,
+    Code::RequestTimeout,
+    Code::PayloadTooLarge,
+    Code::UnsupportedMediaType,
+    Code::ValidationFailed,
+    Code::Internal,
+    Code::StoreFull,
+    Code::StoreUnavailable,
+    Code::StoreBroken,
+    Code::Stopping,
+    Code::Overloaded,
+];
+
 /// What can go wrong with any request that only looks.
 pub(crate) struct ReadProblems;
 
 impl IntoResponses for ReadProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[
-            Code::Unauthorized,
-            Code::HostNotAllowed,
-            Code::OriginNotAllowed,
-            Code::ValidationFailed,
-            Code::Internal,
-            Code::StoreUnavailable,
-            Code::StoreBroken,
-        ])
+        problems(READ)
     }
 }
 
@@ -80,21 +104,24 @@ pub(crate) struct WriteProblems;
 
 impl IntoResponses for WriteProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[
-            Code::InvalidJson,
-            Code::Unauthorized,
-            Code::HostNotAllowed,
-            Code::OriginNotAllowed,
-            Code::RequestTimeout,
-            Code::PayloadTooLarge,
-            Code::UnsupportedMediaType,
-            Code::ValidationFailed,
-            Code::Internal,
-            Code::StoreFull,
-            Code::StoreUnavailable,
-            Code::StoreBroken,
-            Code::Stopping,
-            Code::Overloaded,
-        ])
+        problems(WRITE)
+    }
+}
+
+/// What can go wrong with a call: whatever can with a body, and the provider.
+pub(crate) struct CallProblems;
+
+impl IntoResponses for CallProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[WRITE, &[Code::ProviderUnavailable]].concat())
+    }
+}
+
+/// What can go wrong with listening: others may have taken every place.
+pub(crate) struct ListenProblems;
+
+impl IntoResponses for ListenProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[READ, &[Code::Overloaded]].concat())
     }
 }

@@ -34,6 +34,11 @@ pub struct ApiLimits {
     pub body_timeout: Duration,
     /// Bodies held at the same time that did not come in one piece.
     pub bodies_in_flight_max_bytes: usize,
+    /// Listeners to events at the same time.
+    pub listeners_max: usize,
+    /// Silence on a stream of events before a sign of life. Below the idle time of connections, and of
+    /// whatever stands between.
+    pub keep_alive: Duration,
 }
 
 impl Default for ApiLimits {
@@ -43,6 +48,8 @@ impl Default for ApiLimits {
             batch_body_max_bytes: 32 << 20,
             body_timeout: Duration::from_secs(30),
             bodies_in_flight_max_bytes: 256 << 20,
+            listeners_max: 256,
+            keep_alive: Duration::from_secs(15),
         }
     }
 }
@@ -60,12 +67,14 @@ struct Inner {
     document: OnceLock<Bytes>,
     bodies_in_flight_bytes: AtomicUsize,
     batch_turns: Arc<Semaphore>,
+    listeners: Arc<Semaphore>,
 }
 
 impl ApiState {
     pub fn new(engine: Engine, options: ApiOptions) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
         let inner = Inner {
+            listeners: Arc::new(Semaphore::new(options.limits.listeners_max)),
             engine,
             options,
             document: OnceLock::new(),
@@ -108,6 +117,11 @@ impl ApiState {
     /// end competes with the other callers for a fair share of them and not for all.
     pub(crate) async fn batch_turn(&self) -> Option<OwnedSemaphorePermit> {
         self.inner.batch_turns.clone().acquire_owned().await.ok()
+    }
+
+    /// A place among the listeners; `None` when there is none left.
+    pub(crate) fn place_to_listen(&self) -> Option<OwnedSemaphorePermit> {
+        self.inner.listeners.clone().try_acquire_owned().ok()
     }
 
     /// Reserves room for bodies; `None` when there is none left.

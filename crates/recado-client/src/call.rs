@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use recado_wire::Problem;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -62,14 +62,21 @@ pub(crate) struct Answer {
 impl Answer {
     /// The answer's own kind, or the problem that it is instead.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
-        if self.status.is_success() {
-            return self.read_any();
-        }
+        self.succeeded()?;
+        self.read_any()
+    }
+
+    /// That it was done, or the problem that stood in the way.
+    pub fn succeeded(&self) -> Result<(), ClientError> {
+        if self.status.is_success() { Ok(()) } else { Err(self.problem()) }
+    }
+
+    fn problem(&self) -> ClientError {
         match serde_json::from_slice::<Problem>(&self.body) {
-            Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
+            Ok(problem) => ClientError::Problem(Box::new(problem)),
             Err(_) => {
                 let cause = format!("status {} without a problem that says why", self.status);
-                Err(ClientError::Decode { url: self.url.clone(), cause })
+                ClientError::Decode { url: self.url.clone(), cause }
             }
         }
     }
@@ -104,6 +111,23 @@ pub(crate) async fn send(
     }
 }
 
+/// Sends a call whose answer has no end, and brings back its beginning.
+pub(crate) async fn open(call: &Call, request: RequestBuilder) -> Result<Response, ClientError> {
+    let url = origin(&call.url);
+    let sent = tokio::time::timeout(call.timeout, request.send()).await;
+    let response = match sent {
+        Ok(response) => response.map_err(|error| ClientError::of(&error, &url, call.timeout))?,
+        Err(_) => return Err(ClientError::Timeout { url, after: call.timeout }),
+    };
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = tokio::time::timeout(call.timeout, response.bytes()).await;
+    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    Err(Answer { status, url, body }.problem())
+}
+
 async fn once(request: RequestBuilder) -> Result<(StatusCode, Bytes), reqwest::Error> {
     let response = request.send().await?;
     let status = response.status();
@@ -111,6 +135,6 @@ async fn once(request: RequestBuilder) -> Result<(StatusCode, Bytes), reqwest::E
 }
 
 /// Where the server is, without path, query or credentials.
-fn origin(url: &Url) -> String {
+pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use recado_core::Payload;
+use recado_wire::accounts::{AccountList, AccountQuery};
 use recado_wire::audit::AuditTrail;
+use recado_wire::calls::{self, CallAnswer, CallRequest};
 use recado_wire::decisions::{Decision, DecisionRequest};
 use recado_wire::dlq::{
     DeadLetter, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery, DiscardRequest,
     Discarded, ReplayRequest, ReplayStarted,
 };
+use recado_wire::endpoints::{
+    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested,
+};
+use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
 use recado_wire::health::{Health, Readiness};
 use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
 use recado_wire::leases::{
@@ -16,12 +22,13 @@ use recado_wire::leases::{
     SettleRequest, SucceedRequest,
 };
 use recado_wire::{ACTOR_HEADER, NDJSON};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
 
-use crate::call::{Answer, Call, Repeat, send};
+use crate::call::{Answer, Call, Repeat, open, origin, send};
 use crate::error::ClientError;
+use crate::events::EventStream;
 
 /// How long a call may take, unless said otherwise. A long poll gets its wait on top.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -182,6 +189,62 @@ impl Client {
         self.answer(call.json(&DiscardRequest { reason: reason.to_owned() })?).await
     }
 
+    /// Adds an endpoint; its secret is in the answer, and is never shown again.
+    pub async fn add_endpoint(&self, request: &EndpointRequest) -> Result<Endpoint, ClientError> {
+        self.answer(self.post(&["v1", "endpoints"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    pub async fn endpoints(&self, query: &EndpointQuery) -> Result<EndpointList, ClientError> {
+        self.answer(self.get(&["v1", "endpoints"]).query(&self.http, query)?).await
+    }
+
+    pub async fn endpoint(&self, id: &str) -> Result<Endpoint, ClientError> {
+        self.answer(self.get(&["v1", "endpoints", id])).await
+    }
+
+    /// Changes what is given. A new secret is in the answer, and is never shown again.
+    pub async fn change_endpoint(&self, id: &str, change: &EndpointChange) -> Result<Endpoint, ClientError> {
+        let call = self.call(Method::PATCH, &["v1", "endpoints", id], Repeat::IfUnsent);
+        self.answer(call.json(change)?).await
+    }
+
+    pub async fn remove_endpoint(&self, id: &str) -> Result<(), ClientError> {
+        self.done(self.call(Method::DELETE, &["v1", "endpoints", id], Repeat::IfUnsent)).await
+    }
+
+    /// Switches an endpoint on again, with no failures to its name.
+    pub async fn enable_endpoint(&self, id: &str) -> Result<Endpoint, ClientError> {
+        self.answer(self.post(&["v1", "endpoints", id, "enable"], Repeat::Safe)).await
+    }
+
+    /// Has a signed test posted to an endpoint; that the receiver says no is an answer, too.
+    pub async fn test_endpoint(&self, id: &str) -> Result<EndpointTested, ClientError> {
+        self.answer(self.post(&["v1", "endpoints", id, "test"], Repeat::IfUnsent)).await
+    }
+
+    /// Asks a provider and waits, as long as the request or else its route says.
+    pub async fn call_provider(&self, request: &CallRequest) -> Result<CallAnswer, ClientError> {
+        let mut call = self.post(&["v1", "calls"], Repeat::IfUnsent).json(request)?;
+        call.timeout += Duration::from_millis(request.timeout_ms.unwrap_or(calls::TIMEOUT_MAX_MS));
+        self.answer(call).await
+    }
+
+    /// Accounts whose credential a provider no longer takes.
+    pub async fn accounts(&self, query: &AccountQuery) -> Result<AccountList, ClientError> {
+        self.answer(self.get(&["v1", "accounts"]).query(&self.http, query)?).await
+    }
+
+    /// Takes the mark off an account.
+    pub async fn clear_account(&self, provider: &str, company_id: &str) -> Result<(), ClientError> {
+        self.done(self.call(Method::DELETE, &["v1", "accounts", provider, company_id], Repeat::IfUnsent))
+            .await
+    }
+
+    /// Hears of events from now on, or from the query's last one on.
+    pub async fn events(&self, query: EventQuery) -> Result<EventStream, ClientError> {
+        EventStream::open(self.clone(), query).await
+    }
+
     pub async fn health(&self) -> Result<Health, ClientError> {
         self.answer(self.get(&["healthz"])).await
     }
@@ -219,6 +282,30 @@ impl Client {
 
     async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
         send(call, |method, url| self.http.request(method, url).headers(self.headers.clone())).await
+    }
+
+    /// Begins to listen, after the last event heard if there is one.
+    pub(crate) async fn listen(
+        &self,
+        query: &EventQuery,
+        last_heard: Option<&str>,
+    ) -> Result<reqwest::Response, ClientError> {
+        let call = self.get(&["v1", "events"]).query(&self.http, query)?;
+        let mut request = self.http.get(call.url.clone()).headers(self.headers.clone());
+        request = request.header(ACCEPT, EVENT_STREAM);
+        if let Some(id) = last_heard {
+            request = request.header(LAST_EVENT_ID_HEADER, id);
+        }
+        open(&call, request).await
+    }
+
+    /// Where the server is, for messages.
+    pub(crate) fn origin(&self) -> String {
+        origin(&self.base)
+    }
+
+    async fn done(&self, call: Call) -> Result<(), ClientError> {
+        self.send(&call).await?.succeeded()
     }
 
     async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {

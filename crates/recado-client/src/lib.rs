@@ -20,15 +20,20 @@
 //! | [`client`] | one method per call |
 //! | [`call`] | sending, retrying, reading the answer |
 //! | [`error`] | what can go wrong, by what to do next |
+//! | [`events`] | the stream of events, which outlives its connections |
+//! | [`sse`] | reading Server-Sent Events |
 //! | [`grouped`] | many callers, few requests |
 
 mod call;
 mod client;
 mod error;
+mod events;
 mod grouped;
+mod sse;
 
 pub use client::Client;
 pub use error::ClientError;
+pub use events::{EventStream, Heard};
 pub use grouped::{GroupLimits, GroupedEnqueuer};
 pub use recado_core::Payload;
 pub use recado_wire as wire;

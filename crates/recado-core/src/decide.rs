@@ -23,6 +23,9 @@ pub struct Terms {
     pub dead_letter_ttl: Duration,
     /// A job whose holder vanished this many times in a row is poison.
     pub crashes_max: u32,
+    /// A job that has spent its attempts is tried again after this, until it expires, instead of going
+    /// before a person. What no retry can mend is buried all the same.
+    pub start_over_after: Option<Duration>,
 }
 
 /// Decides what becomes of a leased job after one attempt.
@@ -108,13 +111,16 @@ fn after_failure(
         let audit = audit(AuditKind::Buried).reason(format!("Permanent error: {}", failure.reason));
         return (bury(cause, failure, Some(attempt), terms, now), audit);
     }
-    if spent >= policy.max_attempts {
+    if spent >= policy.max_attempts && terms.start_over_after.is_none() {
         let audit = audit(AuditKind::Buried).reason(format!("All {} attempts failed", policy.max_attempts));
         return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
     }
 
     let previous = job.attempts.last().and_then(|last| last.next_retry_delay_ms).map(Duration::from_millis);
-    let delay = next_delay(policy, spent - 1, previous, failure.retry_after, draw);
+    let delay = match terms.start_over_after.filter(|_| spent >= policy.max_attempts) {
+        Some(after) => after.max(failure.retry_after.unwrap_or_default()),
+        None => next_delay(policy, spent - 1, previous, failure.retry_after, draw),
+    };
     let at = now.plus(delay);
     if at >= job.expires_at {
         let audit = audit(AuditKind::Buried)
@@ -128,10 +134,12 @@ fn after_failure(
         );
         return (bury(Cause::Expired, Failure { reason, ..failure }, Some(attempt), terms, now), audit);
     }
-    let audit = audit(AuditKind::RetryScheduled)
-        .retry_count(spent)
-        .backoff(delay, at)
-        .reason(format!("Retry {spent} of {}", policy.max_attempts - 1));
+    let audit = audit(AuditKind::RetryScheduled).retry_count(spent).backoff(delay, at).reason(
+        match spent < policy.max_attempts {
+            true => format!("Retry {spent} of {}", policy.max_attempts - 1),
+            false => format!("All {} attempts failed; the route's fallback tries again", policy.max_attempts),
+        },
+    );
     attempt.next_retry_delay_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
     (Transition::RetryAt { at, attempt }, audit)
 }

@@ -5,15 +5,19 @@
 //! and in virtual time, and every answer can be reproduced.
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
-//! → [`dead_letter`] and [`audit`]. [`claim`] is the stateless rule for process engines.
+//! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines.
 
 pub mod audit;
+pub mod breaker;
 pub mod claim;
 pub mod classify;
 pub mod dead_letter;
 pub mod decide;
+pub mod event;
+pub mod fair;
 pub mod job;
 pub mod lease;
+pub mod limit;
 pub mod name;
 pub mod outcome;
 pub mod payload;
@@ -27,6 +31,7 @@ pub mod transition;
 pub use audit::{AuditEvent, AuditKind};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
+pub use event::{Event, EventData, EventKind};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
 pub use name::{CompanyId, JobId, RouteName};

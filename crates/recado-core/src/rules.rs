@@ -6,9 +6,13 @@
 //! answer arrived, so nothing in its text is the provider's word.
 //!
 //! SMTP rows look at the `code`, HTTP rows at the `status`. Sandbox faults and HTTP faults carry both.
+//!
+//! A body may repeat what it was sent, so a row for it asks for the place where the provider puts its own
+//! word (`"code": 190`), not for the word alone. `docs/classification.md` shows every row.
 
 mod evolution;
 mod general;
+mod graph;
 mod http;
 mod openai;
 mod ses;
@@ -99,11 +103,34 @@ impl When {
             enhanced: self.enhanced.map(Into::into),
             status: self.status,
             text: self.text.map(Into::into),
-            regex: self.regex.map(|pattern| Regex::new(pattern).expect("a built-in pattern compiles")),
+            regex: self.regex.map(compiled),
             network: None,
             any_network: self.any_network,
         }
     }
+}
+
+/// An error that a provider knows by a word: that word, what it means, whom it blames.
+type Named = (&'static str, Class, Blame);
+
+/// Rules for errors by name, which is a worker's code, the first word of an answer, or the value of the
+/// member where a JSON body names its error. An answer that merely mentions the name does not count.
+fn called(set: &str, names: &[Named]) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for &(name, class, blame) in names {
+        let body = format!(r#"(?i)(?:^|"(?:code|type|reason)"\s*:\s*"){name}\b"#);
+        for when in [
+            Condition { code: Some(name.into()), ..Condition::default() },
+            Condition { regex: Some(compiled(&body)), ..Condition::default() },
+        ] {
+            rules.push(Rule { name: format!("{set}/{name}").into(), when, class, blame });
+        }
+    }
+    rules
+}
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a built-in pattern compiles")
 }
 
 /// The rows of some tables, one after the other, as rules called `set/row`.

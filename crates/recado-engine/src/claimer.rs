@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use recado_store::{Claim, Pick, StoreError};
-use tokio::sync::Semaphore;
+use recado_store::{Claim, Pick, StoreError, Turns};
 
 use crate::clock::until;
 use crate::deliver::deliver;
@@ -20,7 +19,7 @@ const CLAIM_JOBS_MAX: usize = 256;
 const CLAIM_RETRY: std::time::Duration = std::time::Duration::from_millis(250);
 
 pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
-    let slots = Arc::new(Semaphore::new(route.concurrency));
+    let slots = engine.slots_of(&route.name);
     let mut waker = engine.store.waker(&route.name);
     loop {
         // Wait for a free slot, then take as many as are free.
@@ -43,6 +42,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             lease_until: now.plus(engine.settings.lease),
             worker: engine.settings.node.clone(),
             outlives_process: false,
+            turns: Turns::default(),
         };
         // A stop must not tear a claim apart: its answer carries leases.
         let claimed = match engine.store.claim(claim).await {

@@ -1,8 +1,13 @@
 //! The stateless rule for process engines, put on record.
 
-use recado_core::claim::{self, ClaimDecision, SubmissionFailure};
+use recado_core::claim::{self, ClaimDecision, ClaimError, SubmissionFailure};
+use recado_core::{Event, EventData, EventKind, Timestamp};
 
 use crate::engine::{Engine, EngineError};
+use crate::route::Route;
+
+/// Bytes at most of a claim's error that an event repeats.
+const LAST_ERROR_MAX_BYTES: usize = 1_024;
 
 impl Engine {
     /// Decides and records. `None` when there is no such route.
@@ -15,6 +20,7 @@ impl Engine {
         let draw = self.inner.chance.draw();
         let (decision, audit) = claim::decide(failure, &route.classifier, &route.terms.policy, now, draw);
         self.store().record(vec![audit]).await?;
+        self.tell_of_claim(failure, &decision, route, now).await;
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
                 event = "submission_retry_scheduled",
@@ -38,5 +44,47 @@ impl Engine {
             );
         }
         Ok(Some(decision))
+    }
+
+    /// Seed 003's two events; a claim that needs a person is told to the route's channel too.
+    async fn tell_of_claim(
+        &self,
+        failure: &SubmissionFailure<'_>,
+        decision: &ClaimDecision,
+        route: &Route,
+        now: Timestamp,
+    ) {
+        let inner = &self.inner;
+        let kind = match (decision.should_retry, decision.error_code) {
+            (true, _) => EventKind::JobRetryScheduled,
+            (false, Some(ClaimError::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
+            (false, _) => EventKind::JobFailed,
+        };
+        let data = EventData {
+            claim_id: Some(failure.claim_id.into()),
+            route: Some(failure.route.into()),
+            status: (!decision.should_retry).then(|| "suspended".into()),
+            retry_count: Some(decision.retry_count),
+            error_code: decision.error_code.map(|code| code.as_str().into()),
+            last_error: Some(
+                recado_core::reason::clip(failure.submission_error, LAST_ERROR_MAX_BYTES).into(),
+            ),
+            error_classification: Some(decision.classification),
+            next_retry_time: decision.next_retry_time,
+            backoff_minutes: decision.backoff_minutes,
+            ..EventData::default()
+        };
+        let event = Event::new(kind, None, &[failure.claim_id], now, data);
+        if !decision.should_retry {
+            let expires_at = now.plus(inner.settings.job_ttl);
+            let channel = route.fallback.notify.as_deref();
+            let notice = inner.settings.notices.notice(channel, &event, now, expires_at);
+            if let Some(notice) = notice
+                && let Err(error) = inner.store.enqueue(vec![notice]).await
+            {
+                tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
+            }
+        }
+        inner.events.tell(event);
     }
 }

@@ -1,7 +1,7 @@
 //! One attempt at one job, top to bottom.
 //!
 //! ```text
-//! resolve ─▶ admit ─▶ send ─▶ classify ─▶ decide ─▶ settle ─▶ report
+//! resolve ─▶ admit ─▶ send ─▶ classify ─▶ decide ─▶ settle ─▶ aftermath
 //! ```
 //!
 //! Only `send` and `settle` do I/O. What happens if the process dies
@@ -22,20 +22,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide;
-use recado_core::{Fault, Lease, NetworkKind, Outcome, Transition};
+use recado_core::{Fault, Lease, NetworkKind, Outcome, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 
+use crate::aftermath::Aftermath;
+use crate::calls;
 use crate::engine::Inner;
 use crate::log;
-use crate::route::{Carrier, Route};
+use crate::route::Carrier;
 
 /// First wait before a settle is tried again; it doubles up to [`SETTLE_RETRY_MAX`].
 const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers one leased job and settles the lease.
-pub(crate) async fn deliver(engine: &Inner, lease: Lease) {
+pub(crate) async fn deliver(engine: &Arc<Inner>, lease: Lease) {
     let started_at = engine.clock.now();
 
     // Resolve: who carries it, and is it still worth carrying?
@@ -52,11 +54,22 @@ pub(crate) async fn deliver(engine: &Inner, lease: Lease) {
 
     // Admit: breaker, limiter and pause hold lanes back before they claim, so a leased job is admitted.
 
-    let outcome = send(transport, route, &lease, started_at).await;
+    let refreshes = calls::refreshes(&lease.job);
+    let delivery = Delivery {
+        job: &lease.job,
+        attempt: lease.attempt,
+        now: started_at,
+        timeout: route.timeout,
+        answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
+    };
+    let outcome = send(transport, delivery).await;
 
     let verdict = route.classifier.verdict(outcome);
 
     let now = engine.clock.now();
+    if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
+        calls::remember(engine, key, answer.clone(), now);
+    }
     let (transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
 
@@ -65,29 +78,20 @@ pub(crate) async fn deliver(engine: &Inner, lease: Lease) {
 }
 
 /// Hands the job over, within the route's timeout, whatever the transport does.
-async fn send(
-    transport: &Arc<dyn Transport>,
-    route: &Route,
-    lease: &Lease,
-    started_at: recado_core::Timestamp,
-) -> Outcome {
-    let delivery = Delivery {
-        job: &lease.job,
-        attempt: lease.attempt,
-        now: started_at,
-        timeout: route.timeout,
-        answer: Wanted::Receipt,
-    };
+pub(crate) async fn send(transport: &Arc<dyn Transport>, delivery: Delivery<'_>) -> Outcome {
+    let timeout = delivery.timeout;
     let guarded = AssertUnwindSafe(transport.send(delivery)).catch_unwind();
-    match tokio::time::timeout(route.timeout, guarded).await {
+    match tokio::time::timeout(timeout, guarded).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panic)) => Outcome::Failed(Fault::panic(&panic_text(panic.as_ref()))),
-        Err(_) => {
-            let words = format!("no answer within {}", recado_core::time::show_duration(route.timeout));
-            // It was cut off somewhere between connecting and reading the answer: it may have arrived.
-            Outcome::Failed(Fault { uncertain: true, ..Fault::network(NetworkKind::Timeout, &words) })
-        }
+        Err(_) => timed_out(timeout),
     }
+}
+
+pub(crate) fn timed_out(timeout: Duration) -> Outcome {
+    let words = format!("no answer within {}", recado_core::time::show_duration(timeout));
+    // It was cut off somewhere between connecting and reading the answer: it may have arrived.
+    Outcome::Failed(Fault { uncertain: true, ..Fault::network(NetworkKind::Timeout, &words) })
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -107,7 +111,8 @@ async fn settle(engine: &Inner, lease: &Lease, transition: Transition, audit: re
     settle_with(engine, lease, transition, Some(audit)).await;
 }
 
-/// Writes the outcome down. Not taking no for an answer is what keeps a sent job from being sent again.
+/// Writes the outcome down, with what follows from it. Not taking no for an answer is what keeps a sent job
+/// from being sent again.
 pub(crate) async fn settle_with(
     engine: &Inner,
     lease: &Lease,
@@ -115,14 +120,17 @@ pub(crate) async fn settle_with(
     audit: Option<recado_core::AuditEvent>,
 ) {
     let mut wait = SETTLE_RETRY_MIN;
-    let settlement = Settlement { token: lease.token, transition, audit, now: engine.clock.now() };
+    let now = engine.clock.now();
+    let mut aftermath = Aftermath::of(engine, &lease.job, &transition, now);
+    let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+    let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
     loop {
         match engine.store.settle(vec![settlement.clone()]).await {
             Ok(settled) if settled.first() == Some(&Settled::Stale) => {
                 tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
                 return;
             }
-            Ok(_) => return,
+            Ok(_) => return aftermath.happened(engine, &lease.job, &settlement.transition, now).await,
             Err(StoreError::Broken(error)) => {
                 engine.store_broke(&error);
                 return;

@@ -1,16 +1,23 @@
 //! Wiring, start and graceful stop.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_store::{Pick, Retention, Store, StoreError};
+use recado_transport_webhook::Webhook;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::accounts::Accounts;
 use crate::clock::{Chance, Clock};
+use crate::endpoints::Book;
+use crate::events::Events;
 use crate::heartbeat::{self, Beats};
+use crate::notices::Notices;
 use crate::route::{Carrier, Routes};
 use crate::{claimer, janitor, sweeper};
 
@@ -29,6 +36,7 @@ pub struct Settings {
     /// Kept for jobs whose route is no longer configured.
     pub dead_letter_ttl: Duration,
     pub crashes_max: u32,
+    pub notices: Notices,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +58,15 @@ pub struct Engine {
 pub(crate) struct Inner {
     pub store: Arc<dyn Store>,
     pub routes: Routes,
+    /// Deliveries that may run at the same time, by route.
+    slots: HashMap<RouteName, Arc<Semaphore>>,
     pub settings: Settings,
+    pub events: Events,
+    pub endpoints: Arc<Book>,
+    pub webhook: Option<Arc<Webhook>>,
+    pub accounts: Accounts,
+    /// Carries events to subscribed endpoints.
+    pub callback_route: Option<RouteName>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
     pub beats: Beats,
@@ -84,24 +100,79 @@ impl Inner {
                 policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
                 dead_letter_ttl: self.settings.dead_letter_ttl,
                 crashes_max: self.settings.crashes_max,
+                start_over_after: None,
             },
         }
     }
+
+    pub fn slots_of(&self, route: &RouteName) -> Arc<Semaphore> {
+        self.slots.get(route).cloned().unwrap_or_else(|| Arc::new(Semaphore::new(1)))
+    }
 }
 
-impl Engine {
-    /// Starts the duties: a claimer per route that this process carries, sweepers, heartbeat, janitor.
-    pub fn start(
+/// What an engine is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub routes: Routes,
+    pub settings: Settings,
+    /// Shared with the transport that delivers to endpoints.
+    pub endpoints: Arc<Book>,
+    /// That transport, if there is one.
+    pub webhook: Option<Arc<Webhook>>,
+    pub accounts: Accounts,
+    pub clock: Arc<dyn Clock>,
+    pub chance: Chance,
+}
+
+impl Parts {
+    pub fn new(
         store: Arc<dyn Store>,
         routes: Routes,
         settings: Settings,
         clock: Arc<dyn Clock>,
         chance: Chance,
-    ) -> Engine {
-        let inner = Arc::new(Inner {
+    ) -> Self {
+        let endpoints = Arc::new(Book::new(clock.clone()));
+        Parts {
             store,
             routes,
             settings,
+            endpoints,
+            webhook: None,
+            accounts: Accounts::default(),
+            clock,
+            chance,
+        }
+    }
+
+    /// Reads endpoints and marks on accounts back from the store. Before the start: no callback must be
+    /// missed because the process is young.
+    pub async fn read_back(&self) -> Result<(), StoreError> {
+        self.endpoints.load(&*self.store, self.clock.now()).await?;
+        self.accounts.load(&*self.store, self.clock.now()).await
+    }
+}
+
+impl Engine {
+    /// Starts the duties: a claimer per route that this process carries, sweepers, heartbeat, janitor.
+    pub fn start(parts: Parts) -> Engine {
+        let Parts { store, routes, settings, endpoints, accounts, webhook, clock, chance } = parts;
+        let slots =
+            routes.iter().map(|route| (route.name.clone(), Arc::new(Semaphore::new(route.concurrency))));
+        let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
+        let inner = Arc::new(Inner {
+            slots: slots.collect(),
+            callback_route: webhooks
+                .min_by_key(|route| route.name.as_str() != "webhook")
+                .map(|route| route.name.clone()),
+            store,
+            routes,
+            settings,
+            events: Events::default(),
+            endpoints,
+            webhook,
+            accounts,
             clock,
             chance,
             beats: Beats::default(),
@@ -164,6 +235,18 @@ impl Engine {
 
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    pub fn events(&self) -> &Events {
+        &self.inner.events
+    }
+
+    pub fn endpoints(&self) -> &Book {
+        &self.inner.endpoints
+    }
+
+    pub fn accounts(&self) -> &Accounts {
+        &self.inner.accounts
     }
 
     /// The read side, for API and command line.

@@ -14,20 +14,33 @@
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
 //! | [`operate`] | what a person does: cancel, replay, discard |
 //! | [`claims`] | the stateless rule for process engines |
+//! | [`calls`] | a provider asked while the caller waits, with the last good answer as a fallback |
+//! | [`aftermath`] | what follows from a settled attempt: callbacks, notices, counters, marks |
+//! | [`events`] | the live stream |
+//! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
+//! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
 //! | [`clock`] | the one place that reads the time |
 //! | [`log`] | the lines an attempt leaves in the log |
 //!
-//! Deliberately absent: HTTP, configuration files, SQL. Stores and transports are handed in.
+//! Deliberately absent: HTTP, configuration files, SQL. Stores and transports are handed in; the one that
+//! signs webhooks is known by name, because endpoints are the engine's own business.
 
 pub mod accept;
+pub mod accounts;
+mod aftermath;
+pub mod calls;
 pub mod claimer;
 pub mod claims;
 pub mod clock;
 pub mod deliver;
+pub mod endpoints;
 pub mod engine;
+pub mod events;
+pub mod fallback;
 mod heartbeat;
 mod janitor;
 mod log;
+pub mod notices;
 pub mod operate;
 pub mod route;
 mod sweeper;
@@ -35,5 +48,6 @@ pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SystemClock};
-pub use engine::{Engine, EngineError, Settings};
+pub use engine::{Engine, EngineError, Parts, Settings};
+pub use fallback::{Act, Fallback};
 pub use route::{Carrier, Route, Routes};

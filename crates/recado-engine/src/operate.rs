@@ -1,9 +1,10 @@
 //! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
 
-use recado_core::{AuditEvent, AuditKind, JobId, Payload};
-use recado_store::{Cancelled, Discarded, Redrive, Redriven};
+use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, Job, JobId, Payload};
+use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
+use crate::aftermath::Aftermath;
 use crate::engine::{Engine, EngineError};
 
 /// How a replay request ended.
@@ -25,15 +26,29 @@ impl Engine {
         id: &JobId,
         kind: AuditKind,
         actor: Option<&str>,
-    ) -> Result<Option<AuditEvent>, EngineError> {
+    ) -> Result<Option<(Job, AuditEvent)>, EngineError> {
         let now = self.now();
         let view = self.store().job(id, now).await?;
-        Ok(view.map(|view| AuditEvent::about(&view.job, kind, now).by(actor)))
+        Ok(view.map(|view| {
+            let audit = AuditEvent::about(&view.job, kind, now).by(actor);
+            (view.job, audit)
+        }))
+    }
+
+    /// What the world hears of an act.
+    fn aftermath(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> Aftermath {
+        let data = EventData {
+            actor: audit.actor.clone(),
+            reason: audit.retry_reason.clone(),
+            ..EventData::default()
+        };
+        let event = Event::about(job, kind, audit.timestamp, data);
+        Aftermath::of_act(&self.inner, job, event, audit.timestamp)
     }
 
     /// Stops a job that nobody is delivering.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
-        let Some(audit) = self.act(id, AuditKind::Cancelled, actor).await? else {
+        let Some((_, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);
         };
         let cancelled = self.store().cancel(id, audit).await?;
@@ -61,7 +76,7 @@ impl Engine {
         {
             return Ok(Replay::InvalidData(faults));
         }
-        let Some(mut audit) = self.act(id, AuditKind::Replayed, actor).await? else {
+        let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor).await? else {
             return Ok(Replay::Unknown);
         };
         let corrected = if data.is_some() { " with corrected data" } else { "" };
@@ -70,16 +85,19 @@ impl Engine {
             None => format!("Replayed{corrected}"),
         });
         let now = self.now();
+        let mut aftermath = self.aftermath(&job, EventKind::JobReplayed, &audit);
         let redrive = Redrive {
             id: id.clone(),
             data,
             due_at: now,
             expires_at: now.plus(self.settings().job_ttl),
             audit,
+            follow_ups: std::mem::take(&mut aftermath.follow_ups),
         };
         Ok(match self.store().redrive(redrive).await? {
             Redriven::Done => {
                 tracing::info!(jobId = %id, actor, "Dead letter replayed");
+                aftermath.tell(&self.inner);
                 Replay::Started
             }
             Redriven::AlreadyReplaying => Replay::AlreadyReplaying,
@@ -94,12 +112,16 @@ impl Engine {
         reason: &str,
         actor: Option<&str>,
     ) -> Result<Discarded, EngineError> {
-        let Some(audit) = self.act(id, AuditKind::Discarded, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
             return Ok(Discarded::Unknown);
         };
-        let discarded = self.store().discard(id, audit.reason(reason.to_owned())).await?;
+        let audit = audit.reason(reason.to_owned());
+        let mut aftermath = self.aftermath(&job, EventKind::JobDiscarded, &audit);
+        let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+        let discarded = self.store().discard(Discard { id: id.clone(), audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
+            aftermath.tell(&self.inner);
         }
         Ok(discarded)
     }

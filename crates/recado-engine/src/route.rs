@@ -8,6 +8,8 @@ use recado_core::decide::Terms;
 use recado_core::{Classifier, Payload, RouteName};
 use recado_transport::{DataFault, Transport};
 
+use crate::fallback::Fallback;
+
 /// Who carries a route's jobs out.
 #[derive(Clone, Debug)]
 pub enum Carrier {
@@ -31,6 +33,8 @@ pub struct Route {
     pub timeout: Duration,
     /// Deliveries at the same time.
     pub concurrency: usize,
+    /// What happens when it cannot deliver.
+    pub fallback: Fallback,
 }
 
 impl Route {

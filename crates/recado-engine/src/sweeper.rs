@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Lease, Timestamp, decide};
-use recado_store::{Claim, Claimed, Pick, StoreError};
+use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
 
 use crate::clock::until;
 use crate::deliver::settle_with;
@@ -48,6 +48,7 @@ async fn sweep(engine: &Arc<Inner>, pick: &Pick) -> Result<Option<Timestamp>, St
             lease_until: now.plus(engine.settings.lease),
             worker: engine.settings.node.clone(),
             outlives_process: false,
+            turns: Turns::default(),
         };
         let Claimed { leases, next_at } = engine.store.claim(claim).await?;
         let came = leases.len();

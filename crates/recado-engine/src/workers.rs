@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use recado_core::decide;
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
-use recado_store::{Claim, Extended, Pick, Settled, Settlement};
+use recado_store::{Claim, Extended, Pick, Settled, Settlement, Turns};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::aftermath::Aftermath;
 use crate::clock::until;
 use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
@@ -142,6 +143,7 @@ impl Engine {
                 lease_until: now.plus(request.lease),
                 worker: request.worker_id.clone(),
                 outlives_process: true,
+                turns: Turns::default(),
             };
             let claimed = match inner.store.claim(claim).await {
                 Ok(claimed) => claimed,
@@ -168,8 +170,18 @@ impl Engine {
         let terms = self.inner.terms_of(&lease.job.route);
         let (transition, audit) = decide::expired(&lease.job, &terms, now);
         log::attempt(&lease, &terms.policy, &transition);
-        let settlement = Settlement { token: lease.token, transition, audit: Some(audit), now };
-        self.inner.store.settle(vec![settlement]).await?;
+        let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, now);
+        let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+        let settlement = Settlement {
+            token: lease.token,
+            transition: transition.clone(),
+            audit: Some(audit),
+            now,
+            follow_ups,
+        };
+        if self.inner.store.settle(vec![settlement]).await?.first() == Some(&Settled::Done) {
+            aftermath.happened(&self.inner, &lease.job, &transition, now).await;
+        }
         Ok(())
     }
 
@@ -177,6 +189,7 @@ impl Engine {
     pub async fn report(&self, reports: Vec<(LeaseToken, Report)>) -> Result<Vec<Reported>, EngineError> {
         let inner = &self.inner;
         let mut settlements = Vec::with_capacity(reports.len());
+        let mut aftermaths = Vec::with_capacity(reports.len());
         let mut known = Vec::with_capacity(reports.len());
         for (token, report) in reports {
             let Some(lease) = inner.store.lease(token).await? else {
@@ -193,10 +206,18 @@ impl Engine {
             let (transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
             log::attempt(&lease, &terms.policy, &transition);
-            settlements.push(Settlement { token, transition, audit: Some(audit), now });
+            let mut aftermath = Aftermath::of(inner, &lease.job, &transition, now);
+            let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+            aftermaths.push((aftermath, lease, transition.clone()));
+            settlements.push(Settlement { token, transition, audit: Some(audit), now, follow_ups });
         }
         let settled =
             if settlements.is_empty() { Vec::new() } else { inner.store.settle(settlements).await? };
+        for ((aftermath, lease, transition), settled) in aftermaths.into_iter().zip(&settled) {
+            if *settled == Settled::Done {
+                aftermath.happened(inner, &lease.job, &transition, inner.clock.now()).await;
+            }
+        }
         let mut settled = settled.into_iter();
         let said = |known: bool| match known.then(|| settled.next()).flatten() {
             Some(Settled::Done) => Reported::Done,

@@ -1,7 +1,8 @@
-//! Writes a database with a job in every state, for the tests to open for as long as its format is supported:
+//! Writes a database with a job in every state and a few notes, for the tests to open for as long as its format
+//! is supported:
 //!
 //! ```text
-//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v1.db
+//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v2.db
 //! ```
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
@@ -13,7 +14,7 @@ use recado_core::{
     Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure,
     JobId, Lease, NewJob, Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
-use recado_store::{Claim, Pick, Redrive, Settlement, Store};
+use recado_store::{Claim, NoteWrite, Pick, Redrive, Settlement, Shelf, Store, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
@@ -71,7 +72,29 @@ impl Maker {
         audit.job_id = Some("replaying".into());
         let data = Some(Payload::new(r#"{"corrected":true}"#)?);
         let id = JobId::new("replaying")?;
-        self.0.redrive(Redrive { id, data, due_at: T0, expires_at: T0.plus(2 * DAY), audit }).await?;
+        let expires_at = T0.plus(2 * DAY);
+        self.0.redrive(Redrive { id, data, due_at: T0, expires_at, audit, follow_ups: Vec::new() }).await?;
+        self.write_notes().await
+    }
+
+    /// One for good, one for an hour, and one that is gone: its version must not be given again.
+    async fn write_notes(&self) -> Done {
+        let shelf = Shelf::new("accounts");
+        let note = |key: &str, value: Option<Payload>| NoteWrite {
+            shelf,
+            key: key.into(),
+            value,
+            expect: None,
+            expires_at: None,
+        };
+        let value = || Payload::new(r#"{"marked":"não entrega"}"#).map(Some);
+        let writes = vec![
+            note("for-good", value()?),
+            NoteWrite { expires_at: Some(T0.plus(HOUR)), ..note("for-an-hour", value()?) },
+            note("removed", value()?),
+            note("removed", None),
+        ];
+        self.0.write_notes(writes, T0).await?;
         Ok(())
     }
 
@@ -84,13 +107,16 @@ impl Maker {
             lease_until: T0.plus(HOUR),
             worker: "worker-1".into(),
             outlives_process,
+            turns: Turns::default(),
         };
         Ok(self.0.claim(claim).await?.leases.pop().ok_or("nothing to claim")?)
     }
 
     async fn settle(&self, lease: &Lease, transition: Transition, kind: AuditKind) -> Done {
         let audit = Some(AuditEvent::about(&lease.job, kind, T0).attempt(lease.attempt));
-        self.0.settle(vec![Settlement { token: lease.token, transition, audit, now: T0 }]).await?;
+        let settlement =
+            Settlement { token: lease.token, transition, audit, now: T0, follow_ups: Vec::new() };
+        self.0.settle(vec![settlement]).await?;
         Ok(())
     }
 

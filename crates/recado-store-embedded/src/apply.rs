@@ -8,16 +8,16 @@ use recado_core::{
     Progress, Status, Timestamp, Transition,
 };
 use recado_store::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
-    Settled, Settlement,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::index::{Entry, Held, Index, Place};
+use crate::index::{Entry, Held, IdHash, Index, Place};
 use crate::rows::{self, JOB_COLUMNS};
 
 /// Rows that one prune removes at most, so that it holds nobody up.
-const PRUNE_ROWS_MAX: usize = 1_000;
+pub const PRUNE_ROWS_MAX: usize = 1_000;
 
 /// The file and the index, for the length of one transaction.
 #[derive(Debug)]
@@ -40,10 +40,6 @@ pub fn seq_of(token: LeaseToken) -> u64 {
 
 impl Apply<'_> {
     pub fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
-        let mut insert = self.file.prepare_cached(
-            "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, bodyHash, \
-             userId, correlationId, data) VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?;
         let mut answers = Vec::with_capacity(jobs.len());
         for new in jobs {
             let id = self.index.digest(new.id.as_str());
@@ -51,8 +47,33 @@ impl Apply<'_> {
                 answers.push(self.known(place, &new)?);
                 continue;
             }
-            let seq = self.index.next_seq;
-            insert.execute(params![
+            let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
+            self.take_in(id, new)?;
+            answers.push(Enqueued::Accepted { status });
+        }
+        Ok(answers)
+    }
+
+    /// Takes jobs in beside what brought them about, room or not: the reserve is for these too.
+    fn follow_up(&mut self, jobs: Vec<NewJob>) -> Result<()> {
+        for new in jobs {
+            let id = self.index.digest(new.id.as_str());
+            if self.index.find(id).is_none() {
+                self.take_in(id, new)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, id: IdHash, new: NewJob) -> Result<()> {
+        let seq = self.index.next_seq;
+        self.file
+            .prepare_cached(
+                "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
+                 bodyHash, userId, correlationId, data) \
+                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?
+            .execute(params![
                 seq,
                 new.id.as_str(),
                 new.route.as_str(),
@@ -66,22 +87,18 @@ impl Apply<'_> {
                 new.correlation_id.as_deref(),
                 new.data.as_str(),
             ])?;
-            let entry = Entry {
-                id,
-                seq,
-                due: new.due_at.as_millis(),
-                expires: new.expires_at.as_millis(),
-                company: self.index.company_key(new.company.as_str()),
-                lane: self.index.lane_key(new.route.as_str()),
-                priority: new.priority.level(),
-            };
-            self.index.insert(entry);
-            self.ring(new.route);
-            answers.push(Enqueued::Accepted {
-                status: Status::waiting(&Progress::default(), new.due_at, new.enqueued_at),
-            });
-        }
-        Ok(answers)
+        let entry = Entry {
+            id,
+            seq,
+            due: new.due_at.as_millis(),
+            expires: new.expires_at.as_millis(),
+            company: self.index.company_key(new.company.as_str()),
+            lane: self.index.lane_key(new.route.as_str()),
+            priority: new.priority.level(),
+        };
+        self.index.insert(entry);
+        self.ring(new.route);
+        Ok(())
     }
 
     /// Whether these are all here already, so that answering takes no room.
@@ -121,8 +138,9 @@ impl Apply<'_> {
         match &claim.pick {
             Pick::Ready(route) => {
                 let Some(lane) = self.index.lane_of(route.as_str()) else { return Ok(claimed) };
+                self.index.begin_claim(lane, now);
                 while claimed.leases.len() < claim.max {
-                    let Some(slot) = self.index.take_ready(lane, now) else { break };
+                    let Some(slot) = self.index.take_ready(lane, now, &claim.turns) else { break };
                     claimed.leases.push(self.lease(slot, claim, None)?);
                 }
                 claimed.next_at = self.index.next_due(lane).map(Timestamp::from_millis);
@@ -256,6 +274,7 @@ impl Apply<'_> {
         if let Some(event) = settlement.audit {
             self.write_audit(Some(seq), &event)?;
         }
+        self.follow_up(settlement.follow_ups)?;
         Ok(Settled::Done)
     }
 
@@ -407,7 +426,7 @@ impl Apply<'_> {
             })
     }
 
-    pub fn redrive(&mut self, redrive: &Redrive) -> Result<Redriven> {
+    pub fn redrive(&mut self, redrive: Redrive) -> Result<Redriven> {
         let seq = match self.dead(&redrive.id)? {
             None => return Ok(Redriven::Unknown),
             Some((_, DeadLetterState::Replaying)) => return Ok(Redriven::AlreadyReplaying),
@@ -444,15 +463,17 @@ impl Apply<'_> {
         let slot = self.index.insert(entry);
         self.ring(self.index.route(slot));
         self.write_audit(Some(seq), &redrive.audit)?;
+        self.follow_up(redrive.follow_ups)?;
         Ok(Redriven::Done)
     }
 
-    pub fn discard(&mut self, id: &JobId, event: &AuditEvent) -> Result<Discarded> {
-        match self.dead(id)? {
+    pub fn discard(&mut self, discard: Discard) -> Result<Discarded> {
+        match self.dead(&discard.id)? {
             None => Ok(Discarded::Unknown),
             Some((_, DeadLetterState::Replaying)) => Ok(Discarded::Replaying),
             Some((seq, DeadLetterState::Dead)) => {
-                self.drop_dead_letter(seq, event)?;
+                self.drop_dead_letter(seq, &discard.audit)?;
+                self.follow_up(discard.follow_ups)?;
                 Ok(Discarded::Done)
             }
         }
@@ -502,7 +523,8 @@ impl Apply<'_> {
                 pruned.ended += 1;
             }
         }
-        pruned.more |= expired.len() >= PRUNE_ROWS_MAX;
+        pruned.notes = self.prune_notes(now)?;
+        pruned.more |= expired.len().max(pruned.notes as usize) >= PRUNE_ROWS_MAX;
         Ok(pruned)
     }
 

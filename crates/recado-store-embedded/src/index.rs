@@ -9,10 +9,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::{HashMap, HashTable};
 use recado_core::{CompanyId, Progress, RouteName};
+use recado_store::{TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::heap::LazyHeap;
-use crate::lane::{Due, Lane};
+use crate::lane::{Due, Lane, Left, Terms};
 
 pub type CompanyKey = u32;
 pub type LaneKey = u16;
@@ -244,19 +245,32 @@ impl Index {
     /// Puts a slot in line for `due`.
     fn wait(&mut self, slot: u32, due: i64) {
         let made = &mut self.slots.slots[slot as usize];
+        let was_leased = made.phase == Phase::Leased;
         made.due = due;
         made.phase = Phase::Delayed;
-        self.lanes[made.lane as usize].wait((due, made.seq, slot));
+        let lane = &mut self.lanes[made.lane as usize];
+        lane.wait(made.company, (due, made.seq, slot));
+        if was_leased {
+            lane.let_go(made.company);
+        }
         self.expiry.push((made.expires, slot));
         self.waiting_count += 1;
     }
 
+    /// Call before the first [`Index::take_ready`] of a claim.
+    pub fn begin_claim(&mut self, lane: LaneKey, now: i64) {
+        let lane = &mut self.lanes[lane as usize];
+        lane.promote(now, &mut self.slots);
+        lane.begin_claim();
+    }
+
     /// Leases the next job of a lane in turn.
-    pub fn take_ready(&mut self, lane: LaneKey, now: i64) -> Option<u32> {
-        let Index { lanes, slots, .. } = self;
-        let lane = &mut lanes[lane as usize];
-        lane.promote(now, slots);
-        let slot = lane.take(slots)?;
+    pub fn take_ready(&mut self, lane: LaneKey, now: i64, turns: &Turns) -> Option<u32> {
+        let Index { lanes, slots, companies, .. } = self;
+        let slot = lanes[lane as usize].take(now, slots, |key| {
+            let company = &companies[key as usize];
+            Terms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
+        })?;
         self.mark_leased(slot);
         Some(slot)
     }
@@ -283,17 +297,16 @@ impl Index {
 
     /// A waiting job leaves the line without its turn having come.
     pub fn leave_line(&mut self, slot: u32) {
-        let was_ready = self.slots.get(slot).phase == Phase::Ready;
+        let Slot { company, lane, priority, phase, .. } = *self.slots.get(slot);
         self.mark_leased(slot);
-        let Index { lanes, slots, waiting_count, .. } = self;
-        let left = slots.get(slot);
-        lanes[left.lane as usize].forget(left.company, was_ready, *waiting_count, slots);
+        let left = Left { company, priority, was_ready: phase == Phase::Ready };
+        self.lanes[lane as usize].forget(left, self.waiting_count, &self.slots);
     }
 
     fn mark_leased(&mut self, slot: u32) {
         let taken = &mut self.slots.slots[slot as usize];
         taken.phase = Phase::Leased;
-        self.lanes[taken.lane as usize].waiting_count -= 1;
+        self.lanes[taken.lane as usize].leased(taken.company);
         self.waiting_count -= 1;
         let slots = &self.slots;
         self.expiry.sweep(self.waiting_count, |entry| slots.expires_waiting(entry));
@@ -337,9 +350,10 @@ impl Index {
         self.wait(slot, due);
     }
 
-    /// A job that is neither waiting nor leased any more; its id is remembered with its row.
+    /// A leased job has ended or died; its id is remembered with its row.
     pub fn retire(&mut self, slot: u32) {
-        let Slot { id, seq, .. } = *self.slots.get(slot);
+        let Slot { id, seq, company, lane, .. } = *self.slots.get(slot);
+        self.lanes[lane as usize].let_go(company);
         if let Ok(entry) = self.live.find_entry(id.0[0], |&live| live == slot) {
             entry.remove();
         }
@@ -381,8 +395,32 @@ impl Index {
         }
         (self.waiting_count as u64 - ready as u64, ready as u64)
     }
+
+    /// How each tenant fares on each lane, by route and company.
+    pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
+        let Index { lanes, slots, companies, company_keys, .. } = self;
+        let mut views = Vec::new();
+        for lane in
+            lanes.iter_mut().filter(|lane| filter.route.as_ref().is_none_or(|want| lane.route == *want))
+        {
+            lane.promote(now, slots);
+            match &filter.company {
+                Some(company) => {
+                    views.extend(company_keys.get(company).and_then(|key| lane.view(*key, company)));
+                }
+                None => {
+                    views.extend(lane.tenants().filter_map(|key| lane.view(key, &companies[key as usize])))
+                }
+            }
+        }
+        views.sort_unstable_by(|a, b| (&a.route, &a.company).cmp(&(&b.route, &b.company)));
+        views
+    }
 }
 
 fn current(leases: &HashMap<u64, Held>, at: i64, seq: u64, fence: u64) -> bool {
     leases.get(&seq).is_some_and(|held| held.fence == fence && held.expires_at == at)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,34 @@
 //! One route's line: a ring of tenants, each with its own jobs by urgency, and the jobs not due yet.
+//!
+//! A turn costs a logarithm of the tenants in the ring, a job one of its tenant's jobs. Tenants that are held
+//! back are looked at once in a claim and left where they stand. Tenants without jobs are remembered for a while,
+//! for whoever asks how they fared, and then forgotten.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use recado_core::RouteName;
-use recado_store::reference::TURN_JOBS_MAX;
+use recado_core::fair::round_robin_priority;
+use recado_core::{CompanyId, RouteName, Timestamp};
+use recado_store::TenantView;
 
 use crate::heap::LazyHeap;
 use crate::index::{CompanyKey, Slots};
+use crate::tenant::Tenant;
 
 /// When a job is due and the slot it is in; the sequence number breaks ties.
 pub type Due = (i64, u64, u32);
+
+/// Tenants without jobs that a lane remembers at most.
+pub const IDLE_TENANTS_MAX: usize = 10_000;
+
+/// What a claim grants a tenant.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Jobs in one turn, at least one.
+    pub turn_jobs: u32,
+    /// Jobs in this claim.
+    pub quota: u32,
+}
 
 #[derive(Debug)]
 pub struct Lane {
@@ -18,20 +36,23 @@ pub struct Lane {
     /// Not looked at yet, by due time. Everything passes through here, so that order is by due time alone.
     delayed: LazyHeap<Due>,
     tenants: HashMap<CompanyKey, Tenant>,
-    ring: VecDeque<CompanyKey>,
-    turn_taken: u32,
+    /// Tenants with ready jobs by place, least recently served first.
+    ring: BTreeMap<u64, CompanyKey>,
+    next_place: u64,
+    served_last: Option<CompanyKey>,
+    /// Turns given so far.
+    turns: u64,
+    /// Claims so far; the latest one has passed over whoever stands before `passed`.
+    claims: u64,
+    passed: u64,
+    /// Who ran out of jobs, longest ago first.
+    idle: LazyHeap<(u64, CompanyKey)>,
+    idle_count: usize,
+    next_idle: u64,
     /// Over all tenants.
     ready_count: usize,
     /// Ready or not.
     pub waiting_count: usize,
-}
-
-#[derive(Debug, Default)]
-struct Tenant {
-    /// Priority first, then due time, then arrival.
-    ready: LazyHeap<(u8, i64, u64, u32)>,
-    ready_count: usize,
-    in_ring: bool,
 }
 
 impl Lane {
@@ -40,14 +61,26 @@ impl Lane {
             route,
             delayed: LazyHeap::default(),
             tenants: HashMap::new(),
-            ring: VecDeque::new(),
-            turn_taken: 0,
+            ring: BTreeMap::new(),
+            next_place: 0,
+            served_last: None,
+            turns: 0,
+            claims: 0,
+            passed: 0,
+            idle: LazyHeap::default(),
+            idle_count: 0,
+            next_idle: 0,
             ready_count: 0,
             waiting_count: 0,
         }
     }
 
-    pub fn wait(&mut self, due: Due) {
+    pub fn wait(&mut self, company: CompanyKey, due: Due) {
+        let tenant = self.tenants.entry(company).or_default();
+        tenant.waiting_count += 1;
+        if tenant.idle_since.take().is_some() {
+            self.idle_count -= 1;
+        }
         self.waiting_count += 1;
         self.delayed.push(due);
     }
@@ -61,12 +94,14 @@ impl Lane {
             self.delayed.pop(|_| true);
             let company = slots.promote(slot);
             let tenant = self.tenants.entry(company).or_default();
-            tenant.ready.push((slots.priority(slot), due, seq, slot));
-            tenant.ready_count += 1;
+            tenant.push(slots.priority(slot), (due, seq, slot));
             self.ready_count += 1;
-            if !tenant.in_ring {
-                tenant.in_ring = true;
-                self.ring.push_back(company);
+            if tenant.place.is_none() {
+                tenant.place = Some(self.next_place);
+                tenant.taken = 0;
+                tenant.waits_since_turn = self.turns;
+                self.ring.insert(self.next_place, company);
+                self.next_place += 1;
             }
         }
     }
@@ -80,45 +115,155 @@ impl Lane {
         self.delayed.peek(|entry| slots.waits(entry)).map(|(due, ..)| due)
     }
 
+    /// Call before the first [`Lane::take`] of a claim: nobody has been passed over or had anything yet.
+    pub fn begin_claim(&mut self) {
+        self.claims += 1;
+        self.passed = 0;
+    }
+
     /// The next job in turn, taken out of the line.
-    pub fn take(&mut self, slots: &Slots) -> Option<u32> {
+    pub fn take(&mut self, now: i64, slots: &Slots, terms: impl Fn(CompanyKey) -> Terms) -> Option<u32> {
+        if let Some(company) = self.served_last {
+            self.end_turn(company, terms(company));
+        }
         loop {
-            let company = *self.ring.front()?;
+            let (&place, &company) = self.ring.range(self.passed..).next()?;
+            let granted = terms(company);
             let tenant = self.tenants.get_mut(&company)?;
-            if self.turn_taken >= TURN_JOBS_MAX {
-                self.turn_taken = 0;
-                self.ring.rotate_left(1);
+            if tenant.claimed_by(self.claims) >= granted.quota {
+                // What is left of a quota only shrinks while a claim lasts: nobody before this place is looked
+                // at again.
+                self.passed = place + 1;
                 continue;
             }
-            let taken = tenant.ready.pop(|(_, due, seq, slot)| slots.is_ready((due, seq, slot)));
-            match taken {
-                Some((.., slot)) => {
-                    tenant.ready_count -= 1;
-                    self.ready_count -= 1;
-                    self.turn_taken += 1;
-                    return Some(slot);
-                }
-                None => {
-                    // Nothing left: it leaves the ring and is forgotten until it has work again.
-                    self.tenants.remove(&company);
-                    self.ring.pop_front();
-                    self.turn_taken = 0;
-                }
+            if tenant.taken >= granted.turn_jobs {
+                // A turn that was cut short, and is shorter now.
+                self.end_turn(company, granted);
+                continue;
             }
+            let slot = tenant.pop(slots)?;
+            if self.served_last != Some(company) || tenant.taken == 0 {
+                self.turns += 1;
+                self.served_last = Some(company);
+            }
+            tenant.waits_since_turn = self.turns;
+            tenant.serve(self.claims, now);
+            self.ready_count -= 1;
+            self.leave_ring_if_done(company);
+            return Some(slot);
         }
     }
 
+    /// Sends a tenant whose turn is over to the back.
+    ///
+    /// Not as soon as it is over: whoever arrived since then was served less recently.
+    fn end_turn(&mut self, company: CompanyKey, terms: Terms) {
+        let Some(tenant) = self.tenants.get_mut(&company) else { return };
+        let Some(place) = tenant.place.filter(|_| tenant.taken >= terms.turn_jobs) else { return };
+        tenant.taken = 0;
+        if self.ring.last_key_value().is_some_and(|(last, _)| *last > place) {
+            self.ring.remove(&place);
+            self.ring.insert(self.next_place, company);
+            tenant.place = Some(self.next_place);
+            self.next_place += 1;
+        }
+    }
+
+    fn leave_ring_if_done(&mut self, company: CompanyKey) {
+        if let Some(tenant) = self.tenants.get_mut(&company)
+            && tenant.ready_count == 0
+            && let Some(place) = tenant.leave_ring()
+        {
+            self.ring.remove(&place);
+        }
+    }
+
+    /// A waiting job was leased, in its turn or not.
+    pub fn leased(&mut self, company: CompanyKey) {
+        self.waiting_count -= 1;
+        if let Some(tenant) = self.tenants.get_mut(&company) {
+            tenant.waiting_count -= 1;
+            tenant.leased_count += 1;
+        }
+    }
+
+    /// A lease ended.
+    pub fn let_go(&mut self, company: CompanyKey) {
+        let Some(tenant) = self.tenants.get_mut(&company) else { return };
+        tenant.leased_count -= 1;
+        if !tenant.is_idle() {
+            return;
+        }
+        if tenant.processed == 0 {
+            self.tenants.remove(&company);
+            return;
+        }
+        tenant.idle_since = Some(self.next_idle);
+        self.idle.push((self.next_idle, company));
+        self.idle_count += 1;
+        self.next_idle += 1;
+        self.forget_idle();
+    }
+
+    /// Keeps the number of idle tenants bounded, those that were served last.
+    fn forget_idle(&mut self) {
+        let Lane { tenants, idle, idle_count, .. } = self;
+        let is_idle = |tenants: &HashMap<CompanyKey, Tenant>, (since, company)| {
+            tenants.get(&company).is_some_and(|tenant| tenant.idle_since == Some(since))
+        };
+        if *idle_count > IDLE_TENANTS_MAX
+            && let Some((_, company)) = idle.pop(|entry| is_idle(tenants, entry))
+        {
+            tenants.remove(&company);
+            *idle_count -= 1;
+        }
+        idle.sweep(*idle_count, |entry| is_idle(tenants, entry));
+    }
+
     /// A waiting job left the line by another door (cancelled, overdue).
-    pub fn forget(&mut self, company: CompanyKey, was_ready: bool, waiting: usize, slots: &Slots) {
-        match self.tenants.get_mut(&company) {
-            Some(tenant) if was_ready => {
-                tenant.ready_count -= 1;
+    pub fn forget(&mut self, left: Left, waiting: usize, slots: &Slots) {
+        match self.tenants.get_mut(&left.company) {
+            Some(tenant) if left.was_ready => {
+                tenant.forget(left.priority, slots);
                 self.ready_count -= 1;
-                tenant
-                    .ready
-                    .sweep(tenant.ready_count, |(_, due, seq, slot)| slots.is_ready((due, seq, slot)));
+                self.leave_ring_if_done(left.company);
             }
             _ => self.delayed.sweep(waiting, |entry| slots.waits(entry)),
         }
     }
+
+    #[cfg(test)]
+    pub fn idle_entries(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Those with jobs, and those served lately.
+    pub fn tenants(&self) -> impl Iterator<Item = CompanyKey> {
+        self.tenants.keys().copied()
+    }
+
+    pub fn view(&self, key: CompanyKey, company: &CompanyId) -> Option<TenantView> {
+        let tenant = self.tenants.get(&key)?;
+        let rounds = tenant.place.map_or(0, |_| self.turns - tenant.waits_since_turn);
+        Some(TenantView {
+            company: company.clone(),
+            route: self.route.clone(),
+            queued: tenant.ready_count as u64,
+            delayed: (tenant.waiting_count - tenant.ready_count) as u64,
+            leased: tenant.leased_count as u64,
+            last_processed_at: tenant.last_at.map(Timestamp::from_millis),
+            rounds_without_processing: rounds,
+            current_priority: round_robin_priority(rounds),
+            total_processed: tenant.processed,
+            consecutive_batch_count: if self.served_last == Some(key) { tenant.taken } else { 0 },
+        })
+    }
+}
+
+/// A waiting job that left without its turn having come.
+#[derive(Debug, Clone, Copy)]
+pub struct Left {
+    pub company: CompanyKey,
+    pub priority: u8,
+    pub was_ready: bool,
 }

@@ -12,8 +12,9 @@
 //! The file is the truth; the index is derived from it at start and after a failed commit. Payloads stay
 //! in the file until their job is claimed, so memory grows by about a hundred bytes per waiting job.
 //!
-//! Reading order: [`schema`] (the tables), [`index`] (the schedule), [`apply`] (each verb, on both),
-//! [`writer`] (group commit), [`forcer`] (fsync, answers), [`inspect`] (the read side).
+//! Reading order: [`schema`] (the tables), [`index`] (the schedule), [`lane`] and [`tenant`] (whose turn it
+//! is), [`apply`] (each verb, on both), [`writer`] (group commit), [`forcer`] (fsync, answers), [`inspect`] (the
+//! read side), [`notes`] (both sides of the notes).
 //!
 //! Deliberately absent: a second process. A lock on the data directory keeps it out.
 
@@ -25,9 +26,11 @@ mod index;
 mod inspect;
 mod lane;
 mod load;
+mod notes;
 mod rows;
 mod schema;
 mod store;
+mod tenant;
 mod writer;
 
 pub use disk::{LockError, lock_holder};

@@ -5,14 +5,17 @@ use rusqlite::Connection;
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
-pub const FORMAT_VERSION: i32 = 1;
+pub const FORMAT_VERSION: i32 = 2;
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
+/// What makes a file of each version one of the next; the first starts from nothing.
+const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2];
+
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
 /// the file are in the memory index, which is what keeps them unique.
-const TABLES: &str = "
+const VERSION_1: &str = "
 CREATE TABLE jobs (
   seq             INTEGER PRIMARY KEY,
   jobId           TEXT NOT NULL,
@@ -83,6 +86,19 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_job ON audit (seq) WHERE seq IS NOT NULL;
 ";
 
+/// A note's version is its row's number: AUTOINCREMENT never gives one twice, whatever was removed meanwhile.
+const VERSION_2: &str = "
+CREATE TABLE notes (
+  version   INTEGER PRIMARY KEY AUTOINCREMENT, -- a new one with every write
+  shelf     TEXT NOT NULL,
+  key       TEXT NOT NULL,
+  value     TEXT NOT NULL, -- JSON
+  expiresAt INTEGER,
+  UNIQUE (shelf, key)
+);
+CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
+";
+
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(transparent)]
@@ -104,22 +120,25 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Makes the tables, or checks that they are ours. A file that is not ours is left as it is.
+/// Makes the tables, or brings those of an earlier version up to date. A file that is not ours is left as it
+/// is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-    match version {
-        0 if objects == 0 && application == 0 => {
-            configure(connection)?;
-            connection.execute_batch(&format!(
-                "BEGIN; {TABLES} PRAGMA user_version = {FORMAT_VERSION}; PRAGMA application_id = {APPLICATION_ID}; COMMIT;"
-            ))?;
-            Ok(())
-        }
-        _ if application != APPLICATION_ID => Err(SchemaError::Foreign(application)),
-        FORMAT_VERSION => Ok(configure(connection)?),
-        later => Err(SchemaError::TooNew(later)),
+    let missing = match version {
+        0 if objects == 0 && application == 0 => &STEPS[..],
+        _ if application != APPLICATION_ID => return Err(SchemaError::Foreign(application)),
+        1..=FORMAT_VERSION => &STEPS[version as usize..],
+        later => return Err(SchemaError::TooNew(later)),
+    };
+    configure(connection)?;
+    if !missing.is_empty() {
+        connection.execute_batch(&format!(
+            "BEGIN; {} PRAGMA user_version = {FORMAT_VERSION}; PRAGMA application_id = {APPLICATION_ID}; COMMIT;",
+            missing.concat()
+        ))?;
     }
+    Ok(())
 }

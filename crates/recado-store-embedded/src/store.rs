@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discarded, Durability, Enqueued,
-    Extended, GroupBy, JobFilter, JobView, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Store, StoreError, StoreReport, Waker, Wakes,
+    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability,
+    Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest, Pruned,
+    Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter,
+    TenantView, Waker, Wakes,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -165,8 +166,8 @@ impl Store for EmbeddedStore {
         self.ask(|answer| Request::Redrive(Box::new(redrive), answer)).await
     }
 
-    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
-        self.ask(|answer| Request::Discard(id.clone(), audit, answer)).await
+    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+        self.ask(|answer| Request::Discard(Box::new(discard), answer)).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
@@ -175,6 +176,10 @@ impl Store for EmbeddedStore {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.ask(|answer| Request::Record(events, answer)).await
+    }
+
+    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
+        self.ask(|answer| Request::WriteNotes(writes, now, answer)).await
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
@@ -234,6 +239,10 @@ impl Store for EmbeddedStore {
         })
     }
 
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+        Ok(self.index.lock().tenants(&filter, now.as_millis()))
+    }
+
     async fn report(&self) -> Result<StoreReport, StoreError> {
         if self.requests.is_closed() {
             return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
@@ -263,6 +272,15 @@ impl Store for EmbeddedStore {
             job: view.job,
             lost: None,
         }))
+    }
+
+    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+        let key: Box<str> = key.into();
+        self.readers.ask(move |file| crate::notes::note(file, shelf, &key, now)).await
+    }
+
+    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        self.readers.ask(move |file| crate::notes::notes(file, shelf, now)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

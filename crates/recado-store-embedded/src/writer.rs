@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, StoreError,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, StoreError,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -56,9 +56,10 @@ pub enum Request {
     Settle(Vec<Settlement>, Answer<Vec<Settled>>),
     Cancel(JobId, AuditEvent, Answer<Cancelled>),
     Redrive(Box<Redrive>, Answer<Redriven>),
-    Discard(JobId, AuditEvent, Answer<Discarded>),
+    Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
     Record(Vec<AuditEvent>, Answer<()>),
+    WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
     Close(Answer<()>),
 }
 
@@ -186,12 +187,15 @@ impl Writer {
                 }
                 Request::Settle(settlements, answer) => later(apply.settle(settlements), answer, replies),
                 Request::Cancel(id, audit, answer) => later(apply.cancel(&id, &audit), answer, replies),
-                Request::Redrive(redrive, answer) => later(apply.redrive(&redrive), answer, replies),
-                Request::Discard(id, audit, answer) => later(apply.discard(&id, &audit), answer, replies),
+                Request::Redrive(redrive, answer) => later(apply.redrive(*redrive), answer, replies),
+                Request::Discard(discard, answer) => later(apply.discard(*discard), answer, replies),
                 Request::Prune(retention, now, answer) => {
                     later(apply.prune(&retention, now), answer, replies)
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
+                Request::WriteNotes(writes, now, answer) => {
+                    later(apply.write_notes(writes, now), answer, replies)
+                }
                 Request::Close(answer) => later(Ok(()), answer, replies),
             };
             failed = outcome.err();
@@ -270,9 +274,10 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Settle(_, answer) => refuse(answer, replies),
         Request::Cancel(_, _, answer) => refuse(answer, replies),
         Request::Redrive(_, answer) => refuse(answer, replies),
-        Request::Discard(_, _, answer) => refuse(answer, replies),
+        Request::Discard(_, answer) => refuse(answer, replies),
         Request::Prune(_, _, answer) => refuse(answer, replies),
         Request::Record(_, answer) => refuse(answer, replies),
+        Request::WriteNotes(_, _, answer) => refuse(answer, replies),
         Request::Close(answer) => refuse(answer, replies),
     }
 }
@@ -326,6 +331,7 @@ mod tests {
         let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let record = || Request::Record(Vec::new(), oneshot::channel().0);
         let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
+        let write_notes = || Request::WriteNotes(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
         for (group, forced) in [
             (vec![enqueue()], true),
@@ -333,6 +339,7 @@ mod tests {
             (vec![extend(), settle(), extend()], true),
             (vec![extend(), extend()], false),
             (vec![record()], true),
+            (vec![extend(), write_notes()], true),
         ] {
             let what = format!("{group:?}");
             let commit = writer.transact(group);

@@ -10,6 +10,11 @@
 //! fn it_does_what_the_reference_does() {
 //!     recado_store::conformance::agrees_with_the_reference(Directory::new, Restarts::Yes);
 //! }
+//!
+//! #[test]
+//! fn nobody_waits_longer_than_promised() {
+//!     recado_store::conformance::a_tenant_waits_for_one_turn_of_each_other_at_most(Directory::new);
+//! }
 //! ```
 //!
 //! Each check is a function here, and its name is the promise. Time is an argument of every verb, so
@@ -27,21 +32,28 @@ use async_trait::async_trait;
 use crate::Store;
 
 mod auditing;
+mod bound;
 mod cancelling;
 mod counting;
 mod durability;
 mod enqueueing;
+mod fairness;
+mod faring;
+mod following;
 mod given;
 mod leasing;
 mod listing;
 mod model;
+mod noting;
 mod ordering;
 mod pruning;
+mod random;
 mod replaying;
 mod settling;
 mod snapshot;
 mod waking;
 
+pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
 pub use model::{Restarts, agrees_with_the_reference};
 
 /// Where one store lives, for the length of one test.
@@ -104,6 +116,34 @@ suite! { $ conformance_tests in checks {
         many_claims_at_once_give_each_job_once
         a_claim_takes_no_more_than_it_asked_for
     }
+    fairness {
+        g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight
+        g10_the_batch_can_be_tuned_from_claim_to_claim
+        g11_turns_go_on_from_claim_to_claim
+        g11_whoever_was_served_longest_ago_is_first
+        g11_a_tenant_that_comes_back_joins_at_the_back
+        g11_a_tenant_with_ten_jobs_does_not_wait_for_twenty_thousand
+        g24_weights_of_three_two_and_one_hold_over_a_long_run
+        g11_of_a_thousand_tenants_each_gets_its_share_over_every_window
+        g22_a_tenant_held_back_is_passed_over_and_keeps_its_place
+        g22_a_tenant_gets_no_more_than_its_quota_and_nobody_less_for_it
+        a_turn_cut_short_by_a_quota_goes_on_where_it_was
+        where_every_tenant_is_held_back_nothing_comes
+        a_tenant_held_back_does_not_say_when_there_is_more
+        other_picks_know_no_quota
+        every_tenth_job_of_a_tenant_is_the_one_due_longest
+        urgent_jobs_without_end_do_not_starve_an_old_one
+    }
+    faring {
+        g12_a_tenant_shows_all_that_the_seed_asks_for
+        g12_waiting_raises_the_priority_round_by_round_and_never_above_the_best
+        g12_jobs_in_a_row_are_counted_until_another_tenant_is_served
+        rounds_count_only_while_a_job_is_due
+        jobs_are_counted_where_they_stand
+        jobs_that_leave_by_another_door_are_not_processed
+        a_tenant_that_was_served_is_remembered_without_jobs
+        tenants_are_found_by_company_and_route
+    }
     leasing {
         a_lease_carries_the_whole_job_and_shows_who_holds_it
         a_token_leads_to_its_lease_while_it_is_current
@@ -134,6 +174,18 @@ suite! { $ conformance_tests in checks {
         a_batch_of_settlements_is_answered_in_order
         two_settlements_of_one_token_at_once_have_one_winner
         a_long_history_keeps_its_newest_attempts
+    }
+    following {
+        every_kind_of_settlement_takes_its_follow_ups_in
+        a_follow_up_is_a_job_like_one_that_was_enqueued
+        a_stale_settlement_takes_nothing_in
+        of_two_settlements_at_once_only_the_winner_is_followed_up
+        a_follow_up_whose_id_is_taken_is_left_alone
+        a_follow_up_rings_its_route
+        follow_ups_go_in_line_like_all_others
+        each_settlement_of_a_batch_is_followed_up_on_its_own
+        a_replay_is_followed_up_only_when_it_is_done
+        a_discard_is_followed_up_only_when_it_is_done
     }
     cancelling {
         a_job_that_waits_is_cancelled_and_never_claimed
@@ -196,6 +248,21 @@ suite! { $ conformance_tests in checks {
         a_record_about_no_job_is_taken_in_and_belongs_to_none
         a_settlement_keeps_its_record_word_for_word
     }
+    noting {
+        a_note_is_read_as_it_was_written
+        a_shelf_is_read_by_key_and_shelves_do_not_mix
+        a_write_that_expects_nothing_replaces_whatever_is_there
+        a_write_happens_only_at_the_version_that_it_expects
+        a_removed_note_is_not_there
+        versions_grow_over_all_shelves
+        a_note_written_again_is_not_taken_for_the_old_one
+        a_note_whose_time_is_over_is_absent_to_every_verb
+        a_note_that_is_over_when_it_is_written_was_never_there
+        notes_whose_time_is_over_are_pruned_and_no_others
+        thousands_of_notes_are_pruned_bite_by_bite
+        a_batch_of_writes_is_answered_in_order_each_on_its_own
+        changes_at_once_lose_none
+    }
 } }
 
 suite! { $ durability_tests in durable_checks {
@@ -204,10 +271,14 @@ suite! { $ durability_tests in durable_checks {
         everything_is_there_when_nobody_closed_it
         ids_stay_taken_in_every_phase
         order_and_due_times_hold
+        tenants_stand_by_who_has_been_due_longest
         a_lease_held_outside_outlives_the_process
         a_lease_held_inside_is_an_orphan_at_once
         work_goes_on_where_it_was
         a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
+        follow_ups_are_there
+        notes_are_there_with_their_versions
+        no_version_is_given_again
         thousands_come_back
     }
 } }

@@ -10,7 +10,10 @@ use recado_core::{
 
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+    TenantFilter, TenantView,
 };
+use crate::notes::{Note, NoteWrite, Noted, Shelf};
+use crate::turns::Turns;
 use crate::wake::Waker;
 
 /// Split by what the caller does next.
@@ -62,12 +65,15 @@ pub struct Claim {
     pub worker: Box<str>,
     /// The lease outlives this process: somebody outside it holds the token.
     pub outlives_process: bool,
+    /// How tenants share what is ready. The other picks know no turns.
+    pub turns: Turns,
 }
 
 #[derive(Debug, Default)]
 pub struct Claimed {
     pub leases: Vec<Lease>,
-    /// When there will be more of what was picked, if that is known.
+    /// When time alone will bring more of what was picked, if that is known. A tenant that is held back has
+    /// jobs that are due already: only whoever holds it back knows when it may go on.
     pub next_at: Option<Timestamp>,
 }
 
@@ -77,6 +83,10 @@ pub struct Settlement {
     pub transition: Transition,
     pub audit: Option<AuditEvent>,
     pub now: Timestamp,
+    /// Jobs that are taken in in the same step when it is done, and not at all when it is stale. One whose id
+    /// is taken already is left alone. They are taken in even while a store that runs short of room refuses
+    /// others: what it keeps back is for them too.
+    pub follow_ups: Vec<NewJob>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +121,8 @@ pub struct Redrive {
     pub due_at: Timestamp,
     pub expires_at: Timestamp,
     pub audit: AuditEvent,
+    /// As in a settlement: taken in when it is done.
+    pub follow_ups: Vec<NewJob>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +131,15 @@ pub enum Redriven {
     /// It is on its way already; nothing changed.
     AlreadyReplaying,
     Unknown,
+}
+
+/// Give a dead letter up.
+#[derive(Debug, Clone)]
+pub struct Discard {
+    pub id: JobId,
+    pub audit: AuditEvent,
+    /// As in a settlement: taken in when it is done.
+    pub follow_ups: Vec<NewJob>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,6 +161,8 @@ pub struct Retention {
 pub struct Pruned {
     pub ended: u64,
     pub dead_letters: u64,
+    /// Notes whose time was over.
+    pub notes: u64,
     /// There is more to prune: ask again.
     pub more: bool,
 }
@@ -166,13 +189,17 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
 
     /// Gives a dead letter up for good.
-    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError>;
+    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError>;
 
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
     /// Appends to the audit trail.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Writes notes, each atomically, in order. A store that runs short of room takes them like settlements:
+    /// whoever eases its load must be able to say so.
+    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError>;
 
     /// Tells when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
@@ -209,10 +236,19 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
+    /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and
+    /// those served lately.
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
+
     async fn report(&self) -> Result<StoreReport, StoreError>;
 
     /// Who this lease's job belongs to, for reports about a lease held outside this process.
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
+
+    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError>;
+
+    /// A whole shelf, by key.
+    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
 
     /// Writes out what is pending and lets go of the files.
     async fn close(&self) -> Result<(), StoreError>;

@@ -7,12 +7,14 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 
 use crate::contract::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Store, StoreError,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Store, StoreError,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
+    TenantFilter, TenantView,
 };
+use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::Waker;
 
 /// Which verb fails.
@@ -21,6 +23,9 @@ pub enum Verb {
     Enqueue,
     Claim,
     Settle,
+    WriteNotes,
+    /// One note or a whole shelf.
+    ReadNotes,
 }
 
 #[derive(Debug)]
@@ -98,8 +103,8 @@ impl Store for FaultyStore {
         self.inner.redrive(redrive).await
     }
 
-    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
-        self.inner.discard(id, audit).await
+    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+        self.inner.discard(discard).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
@@ -108,6 +113,11 @@ impl Store for FaultyStore {
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.inner.record(events).await
+    }
+
+    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
+        self.trip(Verb::WriteNotes)?;
+        self.inner.write_notes(writes, now).await
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
@@ -155,6 +165,10 @@ impl Store for FaultyStore {
         self.inner.counts(now).await
     }
 
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+        self.inner.tenants(filter, now).await
+    }
+
     async fn report(&self) -> Result<StoreReport, StoreError> {
         self.inner.report().await
     }
@@ -163,7 +177,48 @@ impl Store for FaultyStore {
         self.inner.lease(token).await
     }
 
+    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+        self.trip(Verb::ReadNotes)?;
+        self.inner.note(shelf, key, now).await
+    }
+
+    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        self.trip(Verb::ReadNotes)?;
+        self.inner.notes(shelf, now).await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ReferenceStore;
+
+    const SHELF: Shelf = Shelf::new("accounts");
+    const NOW: Timestamp = Timestamp::from_millis(0);
+
+    #[tokio::test]
+    async fn notes_fail_when_told_to_and_only_then() {
+        let store = FaultyStore::around(Arc::new(ReferenceStore::default()));
+        let write = || NoteWrite {
+            shelf: SHELF,
+            key: "a".into(),
+            value: Some(recado_core::Payload::trusted("1")),
+            expect: None,
+            expires_at: None,
+        };
+        let gone = || StoreError::Unavailable("gone".to_owned());
+        store.fail(Verb::WriteNotes, 0, 1, gone());
+        store.fail(Verb::ReadNotes, 1, 2, gone());
+        assert!(store.write_notes(vec![write()], NOW).await.is_err());
+        assert!(store.note(SHELF, "a", NOW).await.unwrap().is_none(), "the write failed before the store");
+        assert!(store.note(SHELF, "a", NOW).await.is_err());
+        assert!(store.notes(SHELF, NOW).await.is_err());
+        assert!(store.write_notes(vec![write()], NOW).await.is_ok());
+        assert_eq!(store.notes(SHELF, NOW).await.unwrap().len(), 1);
+        assert_eq!((store.fired(Verb::WriteNotes), store.fired(Verb::ReadNotes)), (1, 2));
     }
 }

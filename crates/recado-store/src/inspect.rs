@@ -84,6 +84,35 @@ pub struct Counts {
     pub waiting_by_route: BTreeMap<RouteName, u64>,
 }
 
+#[derive(Debug, Clone, Default)]
+pub struct TenantFilter {
+    pub company: Option<CompanyId>,
+    pub route: Option<RouteName>,
+}
+
+/// How one tenant fares on one route. Kept as jobs move, never counted, and not durable: what it tells of the past
+/// begins when the store was opened, or had to read itself back after a full disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantView {
+    pub company: CompanyId,
+    pub route: RouteName,
+    /// Due, waiting for their turn.
+    pub queued: u64,
+    /// Waiting to be due.
+    pub delayed: u64,
+    pub leased: u64,
+    /// When a job of it was last claimed in its turn.
+    pub last_processed_at: Option<Timestamp>,
+    /// Turns that others got while it had a job that was due.
+    pub rounds_without_processing: u64,
+    /// What seed 001 makes of those rounds: 5 for whoever was just served, 1 for whoever waits longest.
+    pub current_priority: u32,
+    /// Jobs claimed in its turn.
+    pub total_processed: u64,
+    /// Jobs it has had of its turn, while no other tenant has been served since.
+    pub consecutive_batch_count: u32,
+}
+
 /// What a crash of the machine can take from an acknowledged write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {

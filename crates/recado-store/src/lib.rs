@@ -11,17 +11,22 @@
 //!
 //! What every implementation promises, and [`conformance`] checks:
 //!
-//! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard` or `record` answer, a crash
-//!   of the process, or of the machine where the store says so, does not undo them.
-//! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail together or not at all.
+//! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `record` or `write_notes`
+//!   answer, a crash of the process, or of the machine where the store says so, does not undo them.
+//! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail, and takes its follow-ups
+//!   in, together or not at all. So do a redrive and a discard.
 //! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing.
-//! - **Order.** Within a route tenants take turns; within a tenant lower priority numbers go first, and
-//!   equal ones in the order they became ready.
+//! - **Order.** Within a route tenants take turns, see [`Turns`]; within a tenant lower priority numbers go
+//!   first and equal ones in the order they became ready, but every tenth job is the one due longest.
+//! - **Notes.** A note is written only if it has the version that the writer expects. Versions grow and are
+//!   never given twice, and a note whose time is over is not there, whoever asks.
 //! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
 
 mod contract;
 mod inspect;
+mod notes;
 pub mod reference;
+mod turns;
 mod wake;
 
 #[cfg(feature = "conformance")]
@@ -30,11 +35,13 @@ pub mod conformance;
 pub mod faulty;
 
 pub use contract::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
-    Settled, Settlement, Store, StoreError,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, Store, StoreError,
 };
 pub use inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport,
+    StoreReport, TenantFilter, TenantView,
 };
+pub use notes::{Note, NoteWrite, Noted, Shelf};
+pub use turns::{OLDEST_EVERY_JOBS, Turns};
 pub use wake::{Waker, Wakes};

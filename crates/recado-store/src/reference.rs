@@ -2,34 +2,36 @@
 //!
 //! It lives in memory and promises nothing about crashes.
 
+mod lanes;
 #[cfg(feature = "conformance")]
 mod oracle;
+mod shelves;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::job::remember;
 use recado_core::{
-    AuditEvent, AuditKind, BodyHash, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken,
-    LostLease, NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
+    AuditEvent, AuditKind, BodyHash, DeadLetter, DeadLetterState, Job, JobId, Lease, LeaseToken, LostLease,
+    NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
 use crate::contract::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven, Retention,
-    Settled, Settlement, Store, StoreError,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, Store, StoreError,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport,
+    StoreReport, TenantFilter, TenantView,
 };
+use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
+use lanes::Lane;
+use shelves::Shelves;
 
 #[cfg(feature = "conformance")]
 pub use oracle::Candidate;
-
-/// Consecutive jobs that one tenant gets before the next one's turn.
-pub const TURN_JOBS_MAX: u32 = 3;
 
 #[derive(Debug, Default)]
 pub struct ReferenceStore {
@@ -42,11 +44,12 @@ struct State {
     records: Vec<Record>,
     last_seq: u64,
     next_fence: u128,
-    turns: HashMap<RouteName, Turns>,
+    lanes: HashMap<RouteName, Lane>,
     dead: Vec<(u64, DeadLetter)>,
     next_dead: u64,
     /// With the job that a record is about, if the store knew one by that id.
     audit: Vec<(Option<u64>, AuditEvent)>,
+    shelves: Shelves,
 }
 
 #[derive(Debug)]
@@ -77,11 +80,22 @@ struct Held {
     outlives_process: bool,
 }
 
-/// Whose turn it is on a route.
-#[derive(Debug, Default)]
-struct Turns {
-    ring: VecDeque<CompanyId>,
-    taken: u32,
+impl ReferenceStore {
+    /// Takes jobs in beside what brought them about.
+    fn follow_up(&self, state: &mut State, jobs: Vec<NewJob>) {
+        for new in jobs {
+            if state.find(&new.id).is_none() {
+                self.take_in(state, new);
+            }
+        }
+    }
+
+    fn take_in(&self, state: &mut State, new: NewJob) {
+        state.last_seq += 1;
+        let (seq, route, body_hash) = (state.last_seq, new.route.clone(), new.body_hash);
+        state.records.push(Record { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
+        self.wakes.ring(&route);
+    }
 }
 
 impl State {
@@ -93,49 +107,6 @@ impl State {
         self.records
             .iter_mut()
             .find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
-    }
-
-    fn ready(&self, route: &RouteName, now: Timestamp) -> Vec<usize> {
-        let mut ready: Vec<usize> = (0..self.records.len())
-            .filter(|&at| {
-                let record = &self.records[at];
-                matches!(record.phase, Phase::Waiting)
-                    && record.job.route == *route
-                    && record.job.due_at <= now
-            })
-            .collect();
-        ready.sort_by_key(|&at| {
-            let Record { seq, job, .. } = &self.records[at];
-            (job.priority, job.due_at, *seq)
-        });
-        ready
-    }
-
-    /// The next job of this route: whose turn it is, then that tenant's most urgent.
-    fn next_ready(&mut self, route: &RouteName, now: Timestamp) -> Option<usize> {
-        let ready = self.ready(route, now);
-        let mut arrivals: Vec<usize> = ready.clone();
-        arrivals.sort_by_key(|&at| (self.records[at].job.due_at, self.records[at].seq));
-        let records = &self.records;
-        let turns = self.turns.entry(route.clone()).or_default();
-        let has_work = |company: &CompanyId| ready.iter().any(|&at| records[at].job.company == *company);
-        if turns.ring.front().is_some_and(|front| !has_work(front)) {
-            turns.taken = 0;
-        }
-        turns.ring.retain(has_work);
-        for at in arrivals {
-            let company = &records[at].job.company;
-            if !turns.ring.contains(company) {
-                turns.ring.push_back(company.clone());
-            }
-        }
-        if turns.taken >= TURN_JOBS_MAX {
-            turns.ring.rotate_left(1);
-            turns.taken = 0;
-        }
-        let company = turns.ring.front()?;
-        turns.taken += 1;
-        ready.iter().copied().find(|&at| records[at].job.company == *company)
     }
 
     /// What waits, earliest end of life first.
@@ -176,6 +147,7 @@ impl State {
     fn lease(&mut self, at: usize, claim: &Claim) -> Lease {
         self.next_fence += 1;
         let token = LeaseToken(self.next_fence);
+        self.leave_line(at);
         let record = &mut self.records[at];
         let lost = match &record.phase {
             Phase::Leased(held) => Some(LostLease {
@@ -201,6 +173,14 @@ impl State {
             expires_at: claim.lease_until,
             job: record.job.clone(),
             lost,
+        }
+    }
+
+    /// A job waits no more.
+    fn leave_line(&mut self, at: usize) {
+        let Record { seq, job, .. } = &self.records[at];
+        if let Some(lane) = self.lanes.get_mut(&job.route) {
+            lane.leave(*seq);
         }
     }
 
@@ -252,7 +232,7 @@ impl State {
     }
 
     /// Puts an event on the trail of the job it names.
-    fn note(&mut self, event: AuditEvent) {
+    fn record(&mut self, event: AuditEvent) {
         let about = |record: &&Record| Some(record.job.id.as_str()) == event.job_id.as_deref();
         let seq = self.records.iter().find(about).map(|record| record.seq);
         self.audit.push((seq, event));
@@ -306,12 +286,8 @@ impl Store for ReferenceStore {
                 answers.push(if same { Enqueued::Duplicate { status } } else { Enqueued::Conflict });
                 continue;
             }
-            state.last_seq += 1;
-            let seq = state.last_seq;
             let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-            let (route, body_hash) = (new.route.clone(), new.body_hash);
-            state.records.push(Record { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
-            self.wakes.ring(&route);
+            self.take_in(&mut state, new);
             answers.push(Enqueued::Accepted { status });
         }
         Ok(answers)
@@ -322,8 +298,9 @@ impl Store for ReferenceStore {
         let mut claimed = Claimed::default();
         match &claim.pick {
             Pick::Ready(route) => {
+                state.look(Some(route), claim.now);
                 while claimed.leases.len() < claim.max {
-                    let Some(at) = state.next_ready(route, claim.now) else { break };
+                    let Some(at) = state.next_ready(route, &claim, &claimed.leases) else { break };
                     let lease = state.lease(at, &claim);
                     claimed.leases.push(lease);
                 }
@@ -354,12 +331,12 @@ impl Store for ReferenceStore {
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         let mut state = self.state.lock();
-        let settle = |settlement| match state.settle(settlement) {
-            Some(route) => {
-                self.wakes.ring(&route);
-                Settled::Done
-            }
-            None => Settled::Stale,
+        let settle = |mut settlement: Settlement| {
+            let follow_ups = std::mem::take(&mut settlement.follow_ups);
+            let Some(route) = state.settle(settlement) else { return Settled::Stale };
+            self.wakes.ring(&route);
+            self.follow_up(&mut state, follow_ups);
+            Settled::Done
         };
         Ok(settlements.into_iter().map(settle).collect())
     }
@@ -376,6 +353,7 @@ impl Store for ReferenceStore {
             }
             Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
         }
+        state.leave_line(at);
         match state.dead.iter_mut().find(|(_, entry)| entry.job_id == *id) {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
@@ -386,7 +364,7 @@ impl Store for ReferenceStore {
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
         }
-        state.note(audit);
+        state.record(audit);
         Ok(Cancelled::Done)
     }
 
@@ -411,23 +389,25 @@ impl Store for ReferenceStore {
             record.phase = Phase::Waiting;
             self.wakes.ring(&record.job.route);
         }
-        state.note(redrive.audit);
+        state.record(redrive.audit);
+        self.follow_up(&mut state, redrive.follow_ups);
         Ok(Redriven::Done)
     }
 
-    async fn discard(&self, id: &JobId, audit: AuditEvent) -> Result<Discarded, StoreError> {
+    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
         let mut state = self.state.lock();
-        let Some(found) = state.dead.iter().position(|(_, entry)| entry.job_id == *id) else {
+        let Some(found) = state.dead.iter().position(|(_, entry)| entry.job_id == discard.id) else {
             return Ok(Discarded::Unknown);
         };
         if state.dead[found].1.state == DeadLetterState::Replaying {
             return Ok(Discarded::Replaying);
         }
         state.dead.remove(found);
-        if let Some(at) = state.records.iter().position(|record| record.job.id == *id) {
-            state.end(at, Status::Discarded, audit.timestamp, None);
+        if let Some(at) = state.records.iter().position(|record| record.job.id == discard.id) {
+            state.end(at, Status::Discarded, discard.audit.timestamp, None);
         }
-        state.note(audit);
+        state.record(discard.audit);
+        self.follow_up(&mut state, discard.follow_ups);
         Ok(Discarded::Done)
     }
 
@@ -446,7 +426,7 @@ impl Store for ReferenceStore {
             if let Some(at) = state.records.iter().position(|record| record.job.id == entry.job_id) {
                 let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
                 state.end(at, Status::Discarded, now, None);
-                state.note(audit);
+                state.record(audit);
             }
         }
         let mut ended: Vec<(Timestamp, u64, JobId)> = Vec::new();
@@ -466,13 +446,19 @@ impl Store for ReferenceStore {
             .collect();
         pruned.ended = gone.len() as u64;
         state.records.retain(|record| !gone.contains(&record.job.id));
+        pruned.notes = state.shelves.prune(now);
         Ok(pruned)
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
-        events.into_iter().for_each(|event| state.note(event));
+        events.into_iter().for_each(|event| state.record(event));
         Ok(())
+    }
+
+    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
+        let mut state = self.state.lock();
+        Ok(writes.into_iter().map(|write| state.shelves.write(write, now)).collect())
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
@@ -559,7 +545,8 @@ impl Store for ReferenceStore {
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.look(None, now);
         let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
         for record in &state.records {
             match record.phase {
@@ -574,6 +561,12 @@ impl Store for ReferenceStore {
             }
         }
         Ok(counts)
+    }
+
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+        let mut state = self.state.lock();
+        state.look(None, now);
+        Ok(state.tenants(&filter, now))
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
@@ -599,6 +592,14 @@ impl Store for ReferenceStore {
             }),
             _ => None,
         }))
+    }
+
+    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+        Ok(self.state.lock().shelves.note(shelf, key, now).cloned())
+    }
+
+    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        Ok(self.state.lock().shelves.notes(shelf, now))
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use recado_store::Store;
-use recado_store::conformance::{Home, Restarts};
+use recado_store::conformance::{Home, Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most};
 use recado_store::reference::ReferenceStore;
 
 /// A store in memory, gone with whoever holds it.
@@ -23,7 +23,12 @@ mod conformance {
     recado_store::conformance_tests!(Memory);
 }
 
-/// Its own claims, turns included, are among those that the rules allow.
+#[test]
+fn g11_a_tenant_that_arrives_waits_for_one_batch_of_each_other_at_most() {
+    a_tenant_waits_for_one_turn_of_each_other_at_most(|| Memory);
+}
+
+/// It takes the same life twice in the same way.
 #[test]
 fn the_reference_agrees_with_itself() {
     recado_store::conformance::agrees_with_the_reference(|| Memory, Restarts::No);

@@ -1,1 +1,111 @@
-//! Delivery by SMTP: our own transaction and pool over lettre's connection.
+//! Delivery by SMTP.
+//!
+//! One [`Smtp`] speaks to one relay over a few connections that it keeps (`pool`). A delivery takes
+//! one of them, opens it if need be (`open`: greeting, EHLO, STARTTLS, AUTH), and runs one transaction
+//! on it (`transaction`: MAIL, RCPT for each recipient, DATA, the text and its final dot). Each recipient
+//! has an answer of its own: one that is refused neither fails nor repeats the others. On a later attempt
+//! only those are asked who have neither got it nor refused it for good.
+//!
+//! What goes wrong before MAIL is about the connection or the login and never costs the message its life.
+//! What goes wrong between the final dot and its answer is uncertain. A connection goes back to the pool
+//! only after a transaction that ended in an answer; dropping the future at any point drops it.
+//!
+//! The conversation is our own rather than a mail library's, because the one at hand keeps what a server
+//! sent before TLS for after it (so that whoever sits in between can put words into the server's mouth),
+//! reads lines without a bound and only in UTF-8, and cannot give each step a time of its own.
+//!
+//! Absent on purpose: retries (the engine's), delivery to MX hosts (a relay's), DKIM (a relay's), HELO for
+//! servers from before 1995, SMTPUTF8 and 8BITMIME (messages are ASCII), and CHUNKING.
+
+mod auth;
+mod config;
+mod deadline;
+mod open;
+mod outcome;
+mod pool;
+mod reply;
+mod tls;
+mod transaction;
+mod url;
+mod wire;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use recado_core::{Fault, Outcome, Payload};
+use recado_email::{Email, message_id};
+use recado_transport::{DataFault, Delivery, Transport, data};
+
+pub use config::{ConfigError, Credentials, Mechanism, Security, SmtpConfig, Timeouts};
+
+use deadline::Deadline;
+use open::Opener;
+use pool::Pool;
+use transaction::{Envelope, Stale, Transaction};
+
+pub struct Smtp {
+    opener: Opener,
+    pool: Pool,
+}
+
+impl Smtp {
+    pub fn new(config: SmtpConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let pool = Pool::new(&config);
+        Ok(Smtp { opener: Opener::new(config)?, pool })
+    }
+
+    /// Runs one transaction, on a connection that is there or on a new one.
+    async fn hand_over(&self, envelope: &Envelope<'_>, deadline: Deadline) -> Result<Transaction, Fault> {
+        let slot = self.pool.slot(deadline).await?;
+        if let Some(mut kept) = slot.kept().await {
+            // It may have died unheard. That shows before the message is spoken of, so nothing is lost.
+            if let Ok(transaction) = kept.transact(envelope, deadline).await {
+                slot.give_back(kept);
+                return Ok(transaction);
+            }
+        }
+        let mut fresh = self.opener.open(deadline).await?;
+        let transaction = fresh.transact(envelope, deadline).await.map_err(|Stale(fault)| fault)?;
+        slot.give_back(fresh);
+        Ok(transaction)
+    }
+}
+
+#[async_trait]
+impl Transport for Smtp {
+    fn name(&self) -> &'static str {
+        "smtp"
+    }
+
+    fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
+        Email::read(data).map(drop)
+    }
+
+    async fn send(&self, delivery: Delivery<'_>) -> Outcome {
+        let deadline = Deadline::within(delivery.timeout);
+        let email = match Email::read(&delivery.job.data) {
+            Ok(email) => email,
+            Err(faults) => return Outcome::Failed(data::unusable(&faults)),
+        };
+        let everybody = email.recipients();
+        let standing = outcome::standing(delivery.job, &everybody);
+        if standing.pending.is_empty() {
+            return standing.settled();
+        }
+        let message_id = message_id(&delivery.job.id, email.sender().domain());
+        let message = email.message(&message_id, delivery.job.enqueued_at);
+        let envelope =
+            Envelope { sender: email.sender().address(), recipients: &standing.pending, message: &message };
+        match self.hand_over(&envelope, deadline).await {
+            Ok(transaction) => standing.outcome(transaction, &message_id),
+            Err(fault) => Outcome::Failed(fault),
+        }
+    }
+}
+
+impl fmt::Debug for Smtp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Smtp").field("config", &self.opener).finish_non_exhaustive()
+    }
+}

@@ -9,9 +9,13 @@
 //!
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
+pub mod accounts;
 pub mod audit;
+pub mod calls;
 pub mod decisions;
 pub mod dlq;
+pub mod endpoints;
+pub mod events;
 pub mod health;
 pub mod jobs;
 pub mod leases;

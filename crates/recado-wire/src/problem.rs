@@ -1,5 +1,6 @@
 //! What went wrong, as RFC 9457 puts it.
 
+use recado_core::Class;
 use serde::{Deserialize, Serialize};
 
 /// The content type of a [`Problem`].
@@ -35,6 +36,14 @@ pub struct Problem {
     /// For bad input, every fault at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldFault>,
+    /// For a provider that failed: what it called it, how that was judged, and by which rule.
+    #[serde(rename = "errorCode", default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    #[serde(rename = "errorClassification", default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Option<Class>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 impl Problem {
@@ -46,6 +55,9 @@ impl Problem {
             detail: detail.into(),
             code: code.as_str().to_owned(),
             errors: Vec::new(),
+            error_code: None,
+            error_classification: None,
+            rule: None,
         }
     }
 
@@ -118,6 +130,8 @@ codes! {
     Stopping = "stopping", 503, "The server is stopping";
     /// Too much is on its way in at the same time.
     Overloaded = "overloaded", 503, "The server has too much to do";
+    /// The provider of a call failed, and there is no earlier answer to fall back on.
+    ProviderUnavailable = "provider_unavailable", 503, "The provider is not available";
     TooManyConnections = "too_many_connections", 503, "The server has too many connections";
 }
 

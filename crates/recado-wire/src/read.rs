@@ -293,15 +293,28 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
-    /// A list of strings. What is not a string in it is noted, and its place kept.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        let raw = self.get(name)?.get();
+        let value = serde_json::from_str(raw).ok();
+        if value.is_none() {
+            self.faults.note(name, format!("is {}; write true or false", kind_of(raw)));
+        }
+        value
+    }
+
     pub fn required_texts(&mut self, name: &str) -> Vec<String> {
-        let Some(raw) = self.get(name) else {
+        if self.get(name).is_none() {
             self.missing(name, "a list of strings");
-            return Vec::new();
-        };
+        }
+        self.texts(name).unwrap_or_default()
+    }
+
+    /// A list of strings. What is not a string in it is noted, and its place kept.
+    pub fn texts(&mut self, name: &str) -> Option<Vec<String>> {
+        let raw = self.get(name)?;
         let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else {
             self.faults.note(name, format!("is {}; write a list of strings", kind_of(raw.get())));
-            return Vec::new();
+            return None;
         };
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
@@ -314,7 +327,7 @@ impl<'a> Fields<'a, '_> {
                 }
             }
         }
-        texts
+        Some(texts)
     }
 
     pub fn object<T: Body>(&mut self, name: &str) -> Option<T> {

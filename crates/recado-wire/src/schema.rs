@@ -1,9 +1,11 @@
 //! Schemas of the core's own words, written from the words themselves.
 
 use recado_core::audit::AuditStep;
-use recado_core::{AttemptResult, Blame, Cause, Class, DeadLetterState, Status};
+use recado_core::{AttemptResult, Blame, Cause, Class, DeadLetterState, EventKind, Status};
 use serde::Serialize;
-use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::schema::{
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
+};
 
 use crate::problem::Code;
 
@@ -62,7 +64,109 @@ pub fn audit_step() -> Object {
     ])
 }
 
+pub fn event_kind() -> Object {
+    words(EventKind::ALL)
+}
+
+pub fn event_kinds() -> Schema {
+    Schema::Array(ArrayBuilder::new().items(event_kind()).build())
+}
+
+/// An event as the core writes it: a test holds the two together.
+pub fn event() -> Object {
+    let text = || ObjectBuilder::new().schema_type(Type::String).build();
+    let number = || ObjectBuilder::new().schema_type(Type::Integer).build();
+    let time = || {
+        let format = SchemaFormat::KnownFormat(KnownFormat::DateTime);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(format)).build()
+    };
+    let data = ObjectBuilder::new()
+        .description(Some("Each kind fills what it knows."))
+        .property("jobId", text())
+        .property("claimId", text())
+        .property("route", text())
+        .property("userId", text())
+        .property("correlationId", text())
+        .property("status", text())
+        .property("attempt", number())
+        .property("retryCount", number())
+        .property("errorCode", text())
+        .property("lastError", text())
+        .property("errorClassification", class())
+        .property("rule", text())
+        .property("blame", blame())
+        .property("cause", cause())
+        .property("nextRetryTime", time())
+        .property("nextRetryDelayMs", number())
+        .property("backoffMinutes", number())
+        .property("provider", text())
+        .property("endpointId", text())
+        .property("failures", number())
+        .property("actor", text())
+        .property("reason", text());
+    ObjectBuilder::new()
+        .property("id", text())
+        .property("type", event_kind())
+        .property("timestamp", time())
+        .property("companyId", text())
+        .property("data", data)
+        .required("id")
+        .required("type")
+        .required("timestamp")
+        .required("data")
+        .build()
+}
+
 fn words<T: Serialize>(values: impl IntoIterator<Item = T>) -> Object {
     let words = values.into_iter().filter_map(|value| serde_json::to_value(value).ok());
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.collect::<Vec<_>>())).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use recado_core::{CompanyId, Event, EventData, Timestamp};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn names(value: &Value) -> BTreeSet<String> {
+        value.as_object().into_iter().flat_map(|members| members.keys().cloned()).collect()
+    }
+
+    #[test]
+    fn t20_an_event_is_described_with_every_field_that_it_has() {
+        let (text, now) = (|| Some("x".into()), Timestamp::from_millis(0));
+        let data = EventData {
+            job_id: text(),
+            claim_id: text(),
+            route: text(),
+            user_id: text(),
+            correlation_id: text(),
+            status: text(),
+            attempt: Some(1),
+            retry_count: Some(1),
+            error_code: text(),
+            last_error: text(),
+            error_classification: Some(Class::Transient),
+            rule: text(),
+            blame: Some(Blame::Provider),
+            cause: Some(Cause::Exhausted),
+            next_retry_time: Some(now),
+            next_retry_delay_ms: Some(1),
+            backoff_minutes: Some(1),
+            provider: text(),
+            endpoint_id: text(),
+            failures: Some(1),
+            actor: text(),
+            reason: text(),
+        };
+        let company = Some(CompanyId::trusted("acme"));
+        let event = Event::new(EventKind::JobFailed, company, &["x"], now, data);
+        let event = serde_json::to_value(event).expect("an event is JSON");
+        let described = serde_json::to_value(super::event()).expect("a schema is JSON");
+        assert_eq!(names(&described["properties"]), names(&event));
+        assert_eq!(names(&described["properties"]["data"]["properties"]), names(&event["data"]));
+    }
 }

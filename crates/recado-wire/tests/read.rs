@@ -5,8 +5,11 @@
 use std::fmt::Debug;
 
 use recado_core::Payload;
+use recado_wire::calls::CallRequest;
 use recado_wire::decisions::DecisionRequest;
 use recado_wire::dlq::{DeadLetterQuery, DiscardRequest, ReplayRequest};
+use recado_wire::endpoints::{EndpointChange, EndpointRequest};
+use recado_wire::events::{EventKind, EventQuery};
 use recado_wire::jobs::{JobQuery, JobRequest};
 use recado_wire::leases::{ExtendRequest, FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_wire::read::{self, Body, DEPTH_MAX, FAULTS_MAX};
@@ -44,6 +47,15 @@ fn both_ways_of_reading_agree_on_every_field() {
     }));
     agrees::<ReplayRequest>(json!({"data": 1, "note": "n"}));
     agrees::<DiscardRequest>(json!({"reason": "r"}));
+    agrees::<CallRequest>(
+        json!({"route": "r", "companyId": "c", "data": [null], "timeoutMs": 300_000, "cacheKey": "k"}),
+    );
+    agrees::<EndpointRequest>(
+        json!({"companyId": "c", "url": "u", "events": ["JobSent"], "secret": "s", "description": "d"}),
+    );
+    agrees::<EndpointChange>(
+        json!({"url": "u", "events": [], "secret": "s", "description": "", "enabled": false}),
+    );
 }
 
 #[test]
@@ -109,4 +121,35 @@ fn a_query_is_read_whole_or_refused_whole() {
     let faults = read::query::<DeadLetterQuery>(wrong).unwrap_err();
     let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
     assert_eq!(places, ["/companyId", "/since", "/limit"], "a date alone counts as its first moment");
+}
+
+#[test]
+fn names_of_events_are_read_one_by_one_and_all_together() {
+    let query: EventQuery = read::query(pairs(&[("event", "JobSent, token_expired")])).unwrap();
+    assert_eq!(query.events, [EventKind::JobSent, EventKind::TokenExpired]);
+    let faults =
+        read::query::<EventQuery>(pairs(&[("event", "JobSent,JobSend"), ("jobId", "a b")])).unwrap_err();
+    let said: Vec<_> = faults.iter().map(|fault| (fault.pointer.as_str(), fault.message.as_str())).collect();
+    assert_eq!(said[0], ("/event", "names no event; did you mean `JobSent`?"));
+    assert_eq!(said[1].0, "/jobId");
+}
+
+#[test]
+fn a_secret_is_not_shown_by_accident() {
+    let request = r#"{"companyId": "c", "url": "u", "secret": "whsec_hidden"}"#;
+    let request = read::body::<EndpointRequest>(request).unwrap().sound().unwrap();
+    assert_eq!(request.secret.as_ref().unwrap().reveal(), "whsec_hidden");
+    assert!(!format!("{request:?}").contains("hidden"), "{request:?}");
+}
+
+#[test]
+fn every_fault_of_a_call_and_of_a_change_is_named() {
+    let call = r#"{"route": 1, "data": {}, "timeoutMs": 0, "cacheKey": "", "wait": 5}"#;
+    let faults = read::body::<CallRequest>(call).unwrap().sound().unwrap_err();
+    let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+    assert_eq!(places, ["/wait", "/route", "/companyId", "/timeoutMs", "/cacheKey"]);
+    let change = r#"{"enabled": "yes", "events": ["JobSent", 5], "url": 1}"#;
+    let faults = read::body::<EndpointChange>(change).unwrap().sound().unwrap_err();
+    let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+    assert_eq!(places, ["/url", "/events/1", "/enabled"]);
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use recado_core::{CapApplies, Jitter, Policy};
+use recado_engine::Act;
 
 /// Where a process runs; it chooses defaults, nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,12 +67,17 @@ impl Kind {
 
     /// It is compiled into this program.
     pub fn is_built(self) -> bool {
-        !matches!(self, Kind::Smtp | Kind::Ses | Kind::Webhook)
+        self != Kind::Ses || cfg!(feature = "ses")
     }
 
-    /// It reaches out to an address that a provider has.
+    /// It goes out by a provider that has to be configured.
+    pub fn needs_provider(self) -> bool {
+        matches!(self, Kind::Http | Kind::Whatsapp | Kind::Smtp | Kind::Ses)
+    }
+
+    /// It reaches out to an address that its provider has.
     pub fn needs_address(self) -> bool {
-        matches!(self, Kind::Http | Kind::Whatsapp)
+        self.needs_provider() && self != Kind::Ses
     }
 
     /// The rule set of a route of this kind that names none.
@@ -97,8 +103,10 @@ pub struct BuiltIn {
     pub classifier: &'static str,
     pub timeout: Duration,
     pub concurrency: usize,
-    /// The lines that make its provider, for transports that need an address.
+    /// The lines that make its provider, for transports that need one.
     pub provider_lines: &'static str,
+    /// Seed 004's table.
+    pub fallback: Act,
     policy: fn(Environment) -> Policy,
 }
 
@@ -128,7 +136,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "smtp",
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
-        provider_lines: "",
+        provider_lines: "[providers.smtp]\nurl = \"smtp://user:${SMTP_PASSWORD}@mail.example.com:587\"\n",
+        fallback: Act::MarkFailed,
         policy: email,
     },
     BuiltIn {
@@ -139,7 +148,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "ses",
         timeout: TIMEOUT_DEFAULT,
         concurrency: SES_CONCURRENCY,
-        provider_lines: "",
+        provider_lines: "[providers.ses]\nregion = \"sa-east-1\"\n",
+        fallback: Act::MarkFailed,
         policy: five_in_a_minute,
     },
     BuiltIn {
@@ -151,6 +161,7 @@ pub const ROUTES: [BuiltIn; 10] = [
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
         provider_lines: "[providers.evolution]\nurl = \"https://evolution.example.com\"\napi_key = \"${EVOLUTION_API_KEY}\"\n",
+        fallback: Act::MarkFailed,
         policy: whatsapp,
     },
     BuiltIn {
@@ -162,6 +173,7 @@ pub const ROUTES: [BuiltIn; 10] = [
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
         provider_lines: "",
+        fallback: Act::MarkFailed,
         policy: tiss_claims,
     },
     BuiltIn {
@@ -186,6 +198,7 @@ pub const ROUTES: [BuiltIn; 10] = [
         name: "openai",
         purpose: "OpenAI's API",
         classifier: "openai",
+        fallback: Act::Unavailable,
         provider_lines: "[providers.openai]\nurl = \"https://api.openai.com\"\nheaders = { Authorization = \"Bearer ${OPENAI_API_KEY}\" }\n",
         ..social("openai", 30)
     },
@@ -194,6 +207,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         purpose: "signed webhooks to your customers' endpoints",
         kind: Kind::Webhook,
         classifier: "http",
+        provider_lines: "[providers.webhook]\nsecret = \"${WEBHOOK_SECRET}\"\n",
+        fallback: Act::DisableEndpoint,
         ..social("webhook", 10)
     },
     BuiltIn {
@@ -205,6 +220,7 @@ pub const ROUTES: [BuiltIn; 10] = [
         timeout: TIMEOUT_DEFAULT,
         concurrency: SANDBOX_CONCURRENCY,
         provider_lines: "",
+        fallback: Act::MarkFailed,
         policy: five_in_a_minute,
     },
 ];
@@ -220,6 +236,7 @@ const fn social(provider: &'static str, timeout_seconds: u64) -> BuiltIn {
         timeout: Duration::from_secs(timeout_seconds),
         concurrency: CONCURRENCY_DEFAULT,
         provider_lines: "",
+        fallback: Act::MarkFailed,
         policy: social_media,
     }
 }
@@ -280,8 +297,9 @@ pub fn missing(row: &BuiltIn, route: &str, environment: Environment) -> String {
         Kind::Sandbox => format!(
             "the sandbox is off in {environment}; to turn it on, write in recado.toml:\n\n[sandbox]\nenabled = true"
         ),
-        kind if kind.needs_address() => {
-            format!("its provider has no address; write in recado.toml:\n\n{}", row.provider_lines.trim_end())
+        kind if kind.is_built() => {
+            let lacks = if kind.needs_address() { "has no address" } else { "is not configured" };
+            format!("its provider {lacks}; write in recado.toml:\n\n{}", row.provider_lines.trim_end())
         }
         kind => format!(
             "transport \"{}\" is not in this build; the route works with transport \"worker\" (your own code \

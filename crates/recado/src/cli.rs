@@ -3,12 +3,17 @@
 //! Commands ask a running server through `recado-client`; `serve`, `policy`, `config` and `doctor` read
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
+mod accounts;
 mod bench;
+mod call;
+mod camunda;
 mod configure;
 mod data;
 mod decide;
 mod dlq;
 mod doctor;
+mod endpoints;
+mod events;
 mod jobs;
 mod plot;
 mod policy;
@@ -66,6 +71,20 @@ enum Command {
         #[command(subcommand)]
         command: dlq::DlqCommand,
     },
+    /// Follow what happens, as it happens.
+    Events(events::EventsArgs),
+    /// Webhook endpoints: where companies hear of events.
+    #[command(
+        after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
+    )]
+    Endpoints {
+        #[command(subcommand)]
+        command: endpoints::EndpointsCommand,
+    },
+    /// Ask a provider and wait for its answer.
+    Call(call::CallArgs),
+    /// Accounts whose credential a provider no longer takes.
+    Accounts(accounts::AccountsArgs),
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -74,6 +93,8 @@ enum Command {
     },
     /// Ask whether a failed submission should be retried, and when.
     Decide(decide::DecideArgs),
+    /// Decide on failed submissions for a process engine, Camunda 8 or 7.
+    Camunda(camunda::CamundaArgs),
     /// Write, check and show the configuration.
     #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
     Config {
@@ -164,7 +185,12 @@ fn run(command: Command) -> Done {
         Command::Send(args) => wait_for(send::run(args, screen)),
         Command::Jobs { command } => wait_for(jobs::run(command, screen)),
         Command::Dlq { command } => wait_for(dlq::run(command, screen)),
+        Command::Events(args) => wait_for(events::run(args, screen)),
+        Command::Endpoints { command } => wait_for(endpoints::run(command, screen)),
+        Command::Call(args) => wait_for(call::run(args, screen)),
+        Command::Accounts(args) => wait_for(accounts::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
+        Command::Camunda(args) => wait_for(camunda::run(args)),
         Command::Doctor(args) => wait_for(doctor::run(args, screen)),
     }
 }

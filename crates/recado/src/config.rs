@@ -10,6 +10,7 @@
 //! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
 
 pub mod fault;
+mod notices;
 mod providers;
 mod raw;
 mod reader;
@@ -28,10 +29,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_engine::endpoints::Book;
+use recado_engine::notices::Notices;
 use recado_engine::{Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
-use recado_transport::{Transport, Url};
+use recado_transport::Transport;
+use recado_transport_webhook::{Guard, Webhook};
 
 use crate::catalogue::{BuiltIn, Environment, Kind};
 use fault::{Fault, Faults, Place, Source, suggestion};
@@ -57,10 +61,14 @@ pub struct Config {
     pub engine: EngineTimes,
     pub retention: Retention,
     pub dead_letter_ttl: Duration,
+    pub notices: Notices,
+    pub webhooks: Guard,
     pub log: Log,
     pub sandbox_enabled: bool,
     pub providers: BTreeMap<String, Provider>,
     pub routes: Vec<RouteConfig>,
+    /// Shared by the engine and the transport that delivers to endpoints.
+    pub endpoints: Arc<Book>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,15 +158,20 @@ impl fmt::Debug for Secret {
 #[derive(Debug)]
 pub struct Provider {
     pub kind: Kind,
-    /// Where it is, and how that may be shown.
-    pub url: Option<(Url, String)>,
-    pub headers: Vec<(String, Secret)>,
-    pub connect_timeout: Option<Duration>,
+    /// Its keys and values as a page may show them.
+    pub shown: Vec<(&'static str, String)>,
     pub concurrency: Option<usize>,
-    pub instance: Option<String>,
-    pub api_key: Option<Secret>,
     /// Carries the jobs of every route that uses it; absent without an address.
     pub transport: Option<Arc<dyn Transport>>,
+    /// The same, when it signs webhooks.
+    pub webhook: Option<Arc<Webhook>>,
+}
+
+impl Provider {
+    /// It names nothing that could be reached.
+    pub fn says_nothing(&self) -> bool {
+        self.transport.is_none() && !self.shown.iter().any(|(key, _)| matches!(*key, "url" | "region"))
+    }
 }
 
 /// A route, and what its author said about it.
@@ -212,7 +225,14 @@ impl Config {
             job_ttl: self.engine.job_ttl,
             dead_letter_ttl: self.dead_letter_ttl,
             crashes_max: self.engine.poison_after,
+            notices: self.notices.clone(),
         }
+    }
+
+    /// The transport that signs webhooks, of the route that events go out by.
+    pub fn webhook(&self) -> Option<Arc<Webhook>> {
+        let own = self.providers.get("webhook").and_then(|provider| provider.webhook.clone());
+        own.or_else(|| self.providers.values().find_map(|provider| provider.webhook.clone()))
     }
 
     pub fn routes(&self) -> Routes {

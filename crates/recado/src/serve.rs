@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
-use recado_engine::{Chance, Clock, Engine, SystemClock};
+use recado_engine::accounts::Accounts;
+use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
 use recado_store_embedded::EmbeddedStore;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,13 +32,18 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     let listener = bind(config).await?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let store = open(config).await?;
-    let engine = Engine::start(
-        Arc::new(store),
-        config.routes(),
-        config.settings(node()),
+    let parts = Parts {
+        store: Arc::new(store),
+        routes: config.routes(),
+        settings: config.settings(node()),
+        endpoints: config.endpoints.clone(),
+        webhook: config.webhook(),
+        accounts: Accounts::default(),
         clock,
-        Chance::from_entropy(),
-    );
+        chance: Chance::from_entropy(),
+    };
+    parts.read_back().await.map_err(|error| format!("cannot read the store: {error}"))?;
+    let engine = Engine::start(parts);
 
     let closing = CancellationToken::new();
     let token = config.server.token.as_ref().map(|token| Token::new(token.reveal()));

@@ -3,17 +3,23 @@
 use std::time::Duration;
 
 use recado_client::wire::Code;
+use recado_client::wire::accounts::AccountQuery;
+use recado_client::wire::calls::CallRequest;
 use recado_client::wire::decisions::{DecisionErrorCode, DecisionRequest};
 use recado_client::wire::dlq::{DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest};
+use recado_client::wire::endpoints::{Endpoint, EndpointChange, EndpointQuery, EndpointRequest};
+use recado_client::wire::events::EventKind;
 use recado_client::wire::health::Ready;
 use recado_client::wire::jobs::{JobQuery, WaitingFor};
 use recado_client::wire::leases::{FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_client::{Client, ClientError, JobRequest, Payload};
-use recado_core::{CompanyId, DeadLetterState, Status};
+use recado_core::{Class, CompanyId, DeadLetterState, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::given::{PATIENCE, Server, Setup, ms, on_each_store};
+use crate::endpoints;
+use crate::far_end::FarEnd;
+use crate::given::{Kind, PATIENCE, Server, Setup, http_route, ms, on_each_store};
 
 pub fn job(route: &str, data: &str) -> JobRequest {
     JobRequest::new(route, "acme", Payload::new(data).unwrap())
@@ -63,6 +69,67 @@ async fn a_job_goes_in_is_looked_at_listed_and_cancelled() {
         assert_eq!(trail.items[0].actor.as_deref(), Some("cli:ana"));
     })
     .await;
+}
+
+#[tokio::test]
+async fn endpoints_are_added_changed_tried_out_and_removed() {
+    let server = endpoints::server(Kind::Memory).await;
+    let receiver = FarEnd::start().await;
+    let client = server.client();
+    let made = client.add_endpoint(&EndpointRequest::new("acme", receiver.url("/"))).await.unwrap();
+    assert!(made.secret.as_ref().unwrap().reveal().starts_with("whsec_"));
+    assert!(!format!("{made:?}").contains("whsec_"), "{made:?}");
+    let listed = client.endpoints(&EndpointQuery::default()).await.unwrap().items;
+    assert_eq!(listed, [Endpoint { secret: None, ..made.clone() }]);
+    let change = EndpointChange {
+        events: Some(vec!["JobFailed".to_owned()]),
+        enabled: Some(false),
+        ..EndpointChange::default()
+    };
+    let changed = client.change_endpoint(&made.id, &change).await.unwrap();
+    assert_eq!((changed.events, changed.enabled), (vec![EventKind::JobFailed], false));
+    assert!(client.enable_endpoint(&made.id).await.unwrap().enabled);
+    let tested = client.test_endpoint(&made.id).await.unwrap();
+    assert_eq!((tested.ok, tested.status), (true, Some(200)));
+    client.remove_endpoint(&made.id).await.unwrap();
+    assert_eq!(client.endpoint(&made.id).await.unwrap_err().code(), Some(Code::NotFound));
+    assert_eq!(client.remove_endpoint(&made.id).await.unwrap_err().code(), Some(Code::NotFound));
+}
+
+#[tokio::test]
+async fn a_provider_is_asked_and_an_account_cleared() {
+    let provider = FarEnd::start().await;
+    let routes = vec![http_route("instagram", &provider.url("/"), "social")];
+    let server = Server::start(Setup { routes, ..Setup::default() }).await;
+    let client = server.client();
+    provider.says(200, r#"{"followers": 1}"#);
+    let question = CallRequest::new("instagram", "acme", Payload::new(r#"{"path": "/"}"#).unwrap());
+    let answer = client.call_provider(&question).await.unwrap();
+    assert_eq!((answer.answer.unwrap().as_str(), answer.fallback), (r#"{"followers": 1}"#, None));
+    provider.says(401, "");
+    let error = client.call_provider(&question).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::ProviderUnavailable));
+    let ClientError::Problem(problem) = error else { panic!("{error}") };
+    assert_eq!(
+        (problem.error_code.as_deref(), problem.error_classification),
+        (Some("401"), Some(Class::Permanent))
+    );
+
+    let accepted = client.enqueue(job("instagram", r#"{"path": "/"}"#)).await.unwrap();
+    until(&client, accepted.job_id.as_str(), Status::Failed).await;
+    let marked = async {
+        loop {
+            if let Some(account) = client.accounts(&AccountQuery::default()).await.unwrap().items.pop() {
+                return account;
+            }
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    let account = tokio::time::timeout(PATIENCE, marked).await.expect("no account is marked");
+    assert_eq!((&*account.provider, &*account.job_id), ("instagram", accepted.job_id.as_str()));
+    client.clear_account("instagram", "acme").await.unwrap();
+    let again = client.clear_account("instagram", "acme").await.unwrap_err();
+    assert_eq!(again.code(), Some(Code::NotFound));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 19] = [
+const CONTRACT: [(&str, &str); 30] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -27,6 +27,17 @@ const CONTRACT: [(&str, &str); 19] = [
     ("GET", "/v1/dlq/{jobId}"),
     ("POST", "/v1/dlq/{jobId}/replay"),
     ("POST", "/v1/dlq/{jobId}/discard"),
+    ("POST", "/v1/endpoints"),
+    ("GET", "/v1/endpoints"),
+    ("GET", "/v1/endpoints/{id}"),
+    ("PATCH", "/v1/endpoints/{id}"),
+    ("DELETE", "/v1/endpoints/{id}"),
+    ("POST", "/v1/endpoints/{id}/enable"),
+    ("POST", "/v1/endpoints/{id}/test"),
+    ("GET", "/v1/events"),
+    ("POST", "/v1/calls"),
+    ("GET", "/v1/accounts"),
+    ("DELETE", "/v1/accounts/{provider}/{companyId}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ];
@@ -58,7 +69,9 @@ async fn every_path_of_the_document_takes_exactly_the_methods_it_lists() {
         if methods.contains("GET") {
             methods.insert("HEAD".to_owned());
         }
-        let url = server.url(&path.replace("{jobId}", "x").replace("{leaseToken}", "x"));
+        let filled: Vec<&str> =
+            path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect();
+        let url = server.url(&filled.join("/"));
         let answer = Answer::of(server.http.request(reqwest::Method::TRACE, url).send().await.unwrap()).await;
         answer.is_problem(405, "method_not_allowed");
         let allowed: BTreeSet<String> = answer.header("allow").split(',').map(str::to_owned).collect();
@@ -123,6 +136,19 @@ async fn a_status_in_the_document_is_one_of_the_contracts() {
     let codes =
         document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap().len();
     assert_eq!(codes, Code::ALL.len());
+}
+
+#[tokio::test]
+async fn the_stream_of_events_is_described_with_what_it_carries() {
+    let server = Server::plain().await;
+    let document = server.get("/openapi.json").await.body;
+    let answer = &document["paths"]["/v1/events"]["get"]["responses"]["200"];
+    assert!(answer["content"]["text/event-stream"].is_object(), "{answer}");
+    let event = &document["components"]["schemas"]["Event"]["properties"];
+    assert!(event["type"]["enum"].as_array().unwrap().contains(&"token_expired".into()), "{event}");
+    assert!(document["components"]["schemas"]["Gap"].is_object());
+    let asked = &document["components"]["schemas"]["EndpointRequest"]["required"];
+    assert_eq!(asked, &serde_json::json!(["companyId", "url"]));
 }
 
 #[test]

@@ -8,11 +8,13 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, se
 use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{Jitter, Policy, RouteName, rules};
-use recado_engine::{Carrier, Chance, Engine, Route, Routes, Settings, SystemClock};
+use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_transport::Sandbox;
+use recado_transport::http::{Http, HttpConfig};
+use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,7 +30,12 @@ pub fn ms(millis: u64) -> Duration {
 }
 
 fn terms(policy: Policy) -> Terms {
-    Terms { policy, dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60), crashes_max: 3 }
+    Terms {
+        policy,
+        dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
+        crashes_max: 3,
+        start_over_after: None,
+    }
 }
 
 fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route {
@@ -40,7 +47,24 @@ fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route 
         terms: terms(policy),
         timeout: Duration::from_secs(5),
         concurrency: 16,
+        fallback: recado_engine::Fallback::default(),
     }
+}
+
+/// A route to a provider that speaks HTTP, and is judged by these rules.
+pub fn http_route(name: &str, provider_url: &str, rule_set: &str) -> Route {
+    let http = Http::new(HttpConfig::new(provider_url.parse().unwrap())).unwrap();
+    route(name, Carrier::Transport(Arc::new(http)), rule_set, Policy::exponential(ms(20), ms(20), 3))
+}
+
+/// Adds the route that carries webhooks; receivers on this machine may be reached.
+fn with_webhooks(parts: &mut Parts, policy: Policy) {
+    let guard = Guard { allowed: vec!["127.0.0.0/8".parse().unwrap()], allow_http: false };
+    let config = WebhookConfig { guard, ..WebhookConfig::default() };
+    let webhook = Arc::new(Webhook::new(config, parts.endpoints.clone()).unwrap());
+    let carried = route("webhook", Carrier::Transport(webhook.clone()), "http", policy);
+    parts.routes = Routes::new(parts.routes.iter().map(|route| (**route).clone()).chain([carried]));
+    parts.webhook = Some(webhook);
 }
 
 /// Seed 003's policy.
@@ -56,9 +80,9 @@ pub fn seed_003() -> Policy {
 
 /// `sandbox` and `patient` deliver here (the second waits an hour before a retry), `work` and `tiss-claims`
 /// belong to workers, `email` is not configured.
-fn routes() -> Routes {
+fn routes() -> Vec<Route> {
     let sandbox = || Carrier::Transport(Arc::new(Sandbox));
-    Routes::new([
+    vec![
         route("sandbox", sandbox(), "general", Policy::exponential(ms(20), ms(20), 3)),
         route(
             "patient",
@@ -74,7 +98,7 @@ fn routes() -> Routes {
             "smtp",
             Policy::exponential(ms(20), ms(20), 3),
         ),
-    ])
+    ]
 }
 
 fn settings() -> Settings {
@@ -86,6 +110,7 @@ fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 60 * 60),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
         crashes_max: 3,
+        notices: recado_engine::notices::Notices::default(),
     }
 }
 
@@ -103,12 +128,27 @@ pub struct Setup {
     pub limits: ApiLimits,
     pub serve: ServeLimits,
     pub store_max_bytes: Option<u64>,
+    /// Beside the usual ones.
+    pub routes: Vec<Route>,
+    /// The policy of route `webhook`, if there is one.
+    pub webhooks: Option<Policy>,
+    /// Where an earlier server left its jobs.
+    pub dir: Option<TempDir>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let serve = ServeLimits { stop_grace: Duration::from_secs(5), ..ServeLimits::default() };
-        Setup { kind: Kind::Memory, token: None, limits: ApiLimits::default(), serve, store_max_bytes: None }
+        Setup {
+            kind: Kind::Memory,
+            token: None,
+            limits: ApiLimits::default(),
+            serve,
+            store_max_bytes: None,
+            routes: Vec::new(),
+            webhooks: None,
+            dir: None,
+        }
     }
 }
 
@@ -124,7 +164,7 @@ pub struct Server {
 
 impl Server {
     pub async fn start(setup: Setup) -> Server {
-        let dir = TempDir::new().unwrap();
+        let dir = setup.dir.unwrap_or_else(|| TempDir::new().unwrap());
         let store: Arc<dyn Store> = match setup.kind {
             Kind::Memory => Arc::new(ReferenceStore::default()),
             Kind::Embedded => {
@@ -133,7 +173,13 @@ impl Server {
                 Arc::new(EmbeddedStore::open(&options).unwrap())
             }
         };
-        let engine = Engine::start(store, routes(), settings(), Arc::new(SystemClock), Chance::seeded(7));
+        let routes = Routes::new(routes().into_iter().chain(setup.routes));
+        let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Chance::seeded(7));
+        if let Some(policy) = setup.webhooks {
+            with_webhooks(&mut parts, policy);
+        }
+        parts.read_back().await.unwrap();
+        let engine = Engine::start(parts);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let closing = CancellationToken::new();
@@ -163,9 +209,15 @@ impl Server {
 
     /// Lets the server go, as the binary does: the door first, then the engine.
     pub async fn stop(self) {
+        self.stop_and_leave().await;
+    }
+
+    /// The same, and what it leaves behind.
+    pub async fn stop_and_leave(self) -> TempDir {
         self.closing.cancel();
         self.serving.await.unwrap();
         self.engine.stop().await.unwrap();
+        self.dir
     }
 
     /// Waits for the server to have let go of every connection.
@@ -179,6 +231,11 @@ impl Server {
 
     pub async fn delete(&self, path: &str) -> Answer {
         Answer::of(self.http.delete(self.url(path)).send().await.unwrap()).await
+    }
+
+    pub async fn patch(&self, path: &str, change: Value) -> Answer {
+        let request = self.http.patch(self.url(path)).header("content-type", "application/json");
+        Answer::of(request.body(change.to_string()).send().await.unwrap()).await
     }
 
     /// Posts JSON, well formed or not.

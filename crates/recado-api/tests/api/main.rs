@@ -4,12 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
 mod abuse;
+mod accounts;
 mod batch;
+mod calls;
 mod client;
 mod decisions;
 mod dlq;
 mod documents;
+mod ear;
+mod endpoints;
 mod enqueue;
+mod events;
+mod far_end;
 mod faults;
 mod gate;
 mod given;
@@ -18,3 +24,4 @@ mod leases;
 mod limits;
 mod look;
 mod stopping;
+mod webhooks;

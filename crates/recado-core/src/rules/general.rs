@@ -4,7 +4,7 @@
 //! transient but for SMTP's own 53x and 55x; 421 and 45x are SMTP's, and other 4xx are HTTP's.
 
 use super::http::BY_STATUS;
-use super::smtp::{LISTED, REFINED, TAKEN_BACK};
+use super::smtp::{LISTED, LOGIN, REFINED, TAKEN_BACK};
 use super::{Row, UNANSWERED, code, ses, set};
 use crate::classify::Blame::{Message, Provider};
 use crate::classify::Class::{Permanent, Transient};
@@ -14,12 +14,12 @@ const REST_OF_SMTP: &[Row] =
     &[("45x", code("45x"), Transient, Provider), ("55x", code("55x"), Permanent, Message)];
 
 pub fn rules() -> Vec<Rule> {
-    // A worker knows a code and no status; a provider may name its error and still send a status.
+    // An SMTP server's code comes without a status; a provider may name its error and still send one.
     let by_code: Vec<Row> =
         BY_STATUS.iter().map(|&(name, _, class, blame)| (name, code(name), class, blame)).collect();
     let mut rules = set("general", &[UNANSWERED, ses::WORDS]);
     rules.extend(ses::by_name("general"));
-    rules.extend(set("general", &[REFINED, TAKEN_BACK, LISTED, REST_OF_SMTP, &by_code]));
+    rules.extend(set("general", &[REFINED, LOGIN, TAKEN_BACK, LISTED, REST_OF_SMTP, &by_code]));
     rules.extend(set("general/status", &[BY_STATUS]));
     rules
 }

@@ -1,9 +1,17 @@
-//! Any HTTP API: seed 004's table, and the statuses it leaves open.
+//! Any HTTP API: seed 004's table, and the statuses it leaves open. Signed webhooks are judged by it too.
 
-use super::{Row, UNANSWERED, set, status};
+use super::{Row, UNANSWERED, code, set, status};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::Rule;
+
+/// What the webhook transport says before it reaches out. Each stays as it is until a person changes
+/// the endpoint or the job.
+const WEBHOOK: &[Row] = &[
+    ("ENDPOINT_UNKNOWN", code("ENDPOINT_UNKNOWN"), Permanent, Message),
+    ("ENDPOINT_DISABLED", code("ENDPOINT_DISABLED"), Permanent, Message),
+    ("ADDRESS_REFUSED", code("ADDRESS_REFUSED"), Permanent, Message),
+];
 
 /// Judged by the status alone. Every HTTP set ends with it, after what the body says.
 ///
@@ -23,10 +31,12 @@ pub(super) const BY_STATUS: &[Row] = &[
     ("504", status(504, 504), Transient, Provider),
     ("5xx", status(500, 599), Transient, Provider),
     ("4xx", status(400, 499), Permanent, Message),
-    // A redirect is not followed: it would carry the payload to an address nobody vetted.
+    // A redirect is not followed: it would carry the payload to an address nobody vetted. What has moved
+    // does not move back by itself, so another try meets the same redirect; a person corrects the address
+    // and replays.
     ("3xx", status(300, 399), Permanent, Message),
 ];
 
 pub fn rules() -> Vec<Rule> {
-    set("http", &[UNANSWERED, BY_STATUS])
+    set("http", &[UNANSWERED, WEBHOOK, BY_STATUS])
 }

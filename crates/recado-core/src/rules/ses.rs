@@ -1,15 +1,15 @@
 //! AWS SES: the names of its errors, and the SMTP codes that seed 001 keeps in the same list.
 
 use super::smtp::TAKEN_BACK;
-use super::{Row, UNANSWERED, code, set, status, text};
-use crate::classify::Blame::{self, Credential, Message, Provider};
-use crate::classify::Class::{self, Permanent, RateLimit, Transient};
+use super::{Named, Row, UNANSWERED, code, set, status, text};
+use crate::classify::Blame::{Credential, Message, Provider};
+use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::{Condition, Rule};
 
 /// AWS spells each name with or without this, by API version and SDK.
 const SUFFIX: &str = "Exception";
 
-const NAMES: &[(&str, Class, Blame)] = &[
+const NAMES: &[Named] = &[
     ("Throttling", RateLimit, Provider),
     ("TooManyRequests", RateLimit, Provider),
     ("LimitExceeded", RateLimit, Credential),
@@ -23,6 +23,26 @@ const NAMES: &[(&str, Class, Blame)] = &[
     // These two are about one tenant's set-up, not about the message.
     ("MailFromDomainNotVerified", Permanent, Credential),
     ("NotFound", Permanent, Credential),
+    // A key that AWS does not take. Every message of the account meets it until a person mends it.
+    ("AccessDenied", Permanent, Credential),
+    ("ExpiredToken", Permanent, Credential),
+    ("IncompleteSignature", Permanent, Credential),
+    ("InvalidClientTokenId", Permanent, Credential),
+    ("InvalidSignature", Permanent, Credential),
+    ("MissingAuthenticationToken", Permanent, Credential),
+    ("NotAuthorized", Permanent, Credential),
+    ("OptInRequired", Permanent, Credential),
+    ("RequestExpired", Permanent, Credential),
+    ("SignatureDoesNotMatch", Permanent, Credential),
+    ("UnrecognizedClient", Permanent, Credential),
+];
+
+/// What the SES transport says when it has no key to sign with.
+const KEYLESS: &[Row] = &[
+    ("CredentialsNotFound", code("CredentialsNotFound"), Permanent, Credential),
+    ("RegionNotFound", code("RegionNotFound"), Permanent, Credential),
+    // Whoever hands the keys out is slow or down, and comes back.
+    ("CredentialsUnavailable", code("CredentialsUnavailable"), Transient, Credential),
 ];
 
 /// `Throttling`, and over SMTP a 454, may be a matter of seconds or of a day: only the words tell.
@@ -50,7 +70,7 @@ const BY_NUMBER: &[Row] = &[
 ];
 
 pub fn rules() -> Vec<Rule> {
-    [set("ses", &[UNANSWERED, WORDS]), by_name("ses"), set("ses", &[TAKEN_BACK, BY_NUMBER])].concat()
+    [set("ses", &[UNANSWERED, WORDS]), by_name("ses"), set("ses", &[KEYLESS, TAKEN_BACK, BY_NUMBER])].concat()
 }
 
 /// What SES calls its errors, for any set that may meet them.

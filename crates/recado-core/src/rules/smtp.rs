@@ -1,13 +1,26 @@
 //! SMTP replies: the lists of seeds 000 and 001, refined by what servers really say.
 
 use super::ses::WORDS;
-use super::{Row, UNANSWERED, code, enhanced, set, text};
+use super::{Row, UNANSWERED, code, enhanced, regex, set, text};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::Rule;
 
+/// A pattern for words that stand in a sentence, not in the name of a mailbox or of a host.
+macro_rules! said {
+    ($words:literal) => {
+        concat!(r"(?:^|[^\w@<.])(?:", $words, r")(?:$|[^\w@.+-]|\.(?:\s|$))")
+    };
+}
+
 /// Words by which a server takes back the finality of its code; in the seeds' own language too.
-const SAYS_TEMPORARY: &str = r"(?i)tempor[aá]r|try (again )?later|gr[ae]ylist";
+const SAYS_TEMPORARY: &str = concat!(
+    r"(?i)try (?:again )?later|tente (?:novamente )?mais tarde|",
+    said!(r"tempor(?:ary|arily|[aá]ri[oa]|ariamente)|gr[ae]ylist(?:ed|ing)?"),
+);
+
+const SAYS_GREYLIST: &str = concat!("(?i)", said!("greylist(?:ed|ing)?"));
+const SAYS_GRAYLIST: &str = concat!("(?i)", said!("graylist(?:ed|ing)?"));
 
 const SAYS_TOO_FAST: &str =
     r"(?i)throttl|rate limit|unusual rate|sending rate|too many (messages|connections|concurrent)";
@@ -21,11 +34,32 @@ pub(super) const REFINED: &[Row] = &[
     ("x52-too-many-recipients", code("x52").and_text("too many recipients"), Transient, Message),
     ("x52-x.5.3", code("x52").and_enhanced("x.5.3"), Transient, Message),
     // The recipient's server tests our patience; the relay in between is well.
-    ("greylist", text("greylist"), Transient, Message),
-    ("graylist", text("graylist"), Transient, Message),
+    ("greylist", regex(SAYS_GREYLIST), Transient, Message),
+    ("graylist", regex(SAYS_GRAYLIST), Transient, Message),
     // Basic and enhanced code disagree in the wild: words decide, then the enhanced code.
     ("45x-5.x.x-temporary", code("45x").and_enhanced("5.x.x").and_regex(SAYS_TEMPORARY), Transient, Message),
     ("45x-5.x.x", code("45x").and_enhanced("5.x.x"), Permanent, Message),
+];
+
+/// The login was refused: no message fares better until a person mends it, and none is to blame.
+pub(super) const LOGIN: &[Row] = &[
+    ("53x-temporary", code("53x").and_regex(SAYS_TEMPORARY), Transient, Credential),
+    ("53x-4.x.x", code("53x").and_enhanced("4.x.x"), Transient, Credential),
+    ("530", code("530"), Permanent, Credential),
+    ("534", code("534"), Permanent, Credential),
+    ("535", code("535"), Permanent, Credential),
+    ("538", code("538"), Permanent, Credential),
+];
+
+/// Refused before there was a message to refuse. The transport puts the phase in front of the words.
+const BEFORE_MAIL: &[Row] = &[
+    ("5xx-at-auth", code("5xx").and_regex("^at AUTH:"), Permanent, Credential),
+    (
+        "5xx-before-mail",
+        code("5xx").and_regex("^at (?:the greeting|EHLO|HELO|STARTTLS):"),
+        Transient,
+        Provider,
+    ),
 ];
 
 /// The same disagreement the other way round, for every set that knows 550.
@@ -40,7 +74,7 @@ const TAKEN_BACK_TOO: &[Row] = &[
     ("5xx-4.x.x", code("5xx").and_enhanced("4.x.x"), Transient, Message),
 ];
 
-/// Codes that mean the same wherever they appear: the seeds' lists but for 500–503, and logins.
+/// Codes that mean the same wherever they appear: the seeds' lists but for 500–503.
 pub(super) const LISTED: &[Row] = &[
     ("421", code("421"), Transient, Provider),
     ("450", code("450"), Transient, Message),
@@ -51,10 +85,6 @@ pub(super) const LISTED: &[Row] = &[
     ("552", code("552"), Permanent, Message),
     ("553", code("553"), Permanent, Message),
     ("554", code("554"), Permanent, Message),
-    // The login was refused: no message fares better until a person mends it, and none is to blame.
-    ("530", code("530"), Permanent, Credential),
-    ("534", code("534"), Permanent, Credential),
-    ("535", code("535"), Permanent, Credential),
 ];
 
 /// 503 is a protocol slip. A transport that knows the slip to be its own reports a network failure.
@@ -68,5 +98,8 @@ const BY_CODE: &[Row] = &[
 ];
 
 pub fn rules() -> Vec<Rule> {
-    set("smtp", &[UNANSWERED, WORDS, REFINED, TAKEN_BACK, TAKEN_BACK_TOO, LISTED, BY_CODE])
+    set(
+        "smtp",
+        &[UNANSWERED, WORDS, REFINED, LOGIN, BEFORE_MAIL, TAKEN_BACK, TAKEN_BACK_TOO, LISTED, BY_CODE],
+    )
 }

@@ -59,7 +59,7 @@ pub fn lease(job: Job) -> Lease {
 }
 
 pub fn terms(policy: Policy) -> Terms {
-    Terms { policy, dead_letter_ttl: 7 * DAY, crashes_max: 3 }
+    Terms { policy, dead_letter_ttl: 7 * DAY, crashes_max: 3, start_over_after: None }
 }
 
 /// A plain policy for tests that are not about delays.

@@ -3,16 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
 mod audit_trail;
+mod breakers;
 mod claims;
 mod crashes;
 mod dead_letters;
 mod decisions;
 mod delays;
-mod errors_email;
-mod errors_http;
-mod errors_messaging;
+mod documented;
+mod errors;
+mod events;
 mod given;
+mod limits;
 mod policy_properties;
 mod progress;
+mod recipients;
 mod rule_sets;
 mod wire_shapes;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use proptest::prelude::*;
 use recado_core::classify::Condition;
 use recado_core::outcome::NetworkKind;
 use recado_core::{Blame, Class, Classifier, Fault, FaultKind, Rule, rules};
 
-use crate::given::{classify, http, smtp};
+use crate::given::{classify, http, set, smtp};
 
 fn sets() -> impl Iterator<Item = Classifier> {
     rules::NAMES.into_iter().map(|name| rules::named(name).unwrap())
@@ -25,12 +26,18 @@ fn every_built_in_set_is_found_by_its_name_and_no_other() {
 }
 
 #[test]
-fn rule_names_are_unique_and_begin_with_their_set() {
-    let mut seen = BTreeSet::new();
+fn rule_names_begin_with_their_set_and_mean_one_thing() {
     for set in sets() {
-        for rule in &set.rules {
-            assert!(rule.name.starts_with(&format!("{}/", set.name)), "{} in {}", rule.name, set.name);
-            assert!(seen.insert(rule.name.to_string()), "{} stands twice", rule.name);
+        let mut seen = BTreeSet::new();
+        for pair in set.rules.chunk_by(|one, next| one.name == next.name) {
+            let name = &*pair[0].name;
+            assert!(name.starts_with(&format!("{}/", set.name)), "{name} in {}", set.name);
+            // What a provider calls by name is looked for in two places, by two rules side by side.
+            assert!(
+                pair.iter().all(|rule| (rule.class, rule.blame) == (pair[0].class, pair[0].blame)),
+                "{name}"
+            );
+            assert!(seen.insert(name), "{name} stands in two places");
         }
     }
 }
@@ -39,7 +46,8 @@ fn rule_names_are_unique_and_begin_with_their_set() {
 /// may move, but not change.
 #[test]
 fn rule_names_are_stable() {
-    let now: Vec<String> = sets().flat_map(|set| set.rules).map(|rule| rule.name.into_owned()).collect();
+    let mut now: Vec<String> = sets().flat_map(|set| set.rules).map(|rule| rule.name.into_owned()).collect();
+    now.dedup();
     let pinned: Vec<&str> = include_str!("rule_names.txt").lines().collect();
     let gone: Vec<_> = pinned.iter().filter(|name| !now.iter().any(|n| n == *name)).collect();
     let new: Vec<_> = now.iter().filter(|name| !pinned.contains(&name.as_str())).collect();
@@ -178,4 +186,84 @@ fn the_code_of_a_failure_is_what_the_provider_called_it_or_what_the_network_did(
         assert_eq!(classify("general", fault).code.as_deref(), Some(code));
     }
     assert_eq!(classify("general", Fault::default()).code, None);
+}
+
+/// Pieces of real answers, which reach further into the rules than noise does.
+const PIECES: [&str; 18] = [
+    r#"{"error":{"#,
+    r#""code":190"#,
+    r#""code": "internal_error""#,
+    r#""reason":"quotaExceeded""#,
+    r#""is_transient":true"#,
+    r#""exists":false"#,
+    "Connection Closed",
+    "5.1.1 ",
+    "4.7.28 ",
+    "at AUTH: ",
+    "temporarily",
+    "greylisted",
+    "try again later",
+    "too many recipients",
+    "Throttling",
+    "TIMEOUT",
+    "503",
+    "é🦀",
+];
+
+fn a_text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![prop::sample::select(PIECES.to_vec()).prop_map(str::to_owned), ".{0,12}"];
+    prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+}
+
+fn a_fault() -> impl Strategy<Value = Fault> {
+    let kind = prop_oneof![
+        6 => Just(FaultKind::Answer),
+        1 => prop::sample::select(NetworkKind::ALL.to_vec()).prop_map(FaultKind::Network),
+        1 => Just(FaultKind::Panic),
+        1 => Just(FaultKind::InvalidPayload),
+    ];
+    let code = prop_oneof![(100..700_u16).prop_map(|code| code.to_string()), a_text()];
+    let status = prop::option::of(prop_oneof![200..600_u16, any::<u16>()]);
+    (
+        kind,
+        prop::option::of(code),
+        prop::option::of("[245]\\.[0-9]{1,3}\\.[0-9]{1,3}|.{0,8}"),
+        status,
+        a_text(),
+    )
+        .prop_map(|(kind, code, enhanced, status, text)| Fault {
+            kind,
+            code: code.map(Into::into),
+            enhanced: enhanced.map(Into::into),
+            status,
+            text: text.into(),
+            ..Fault::default()
+        })
+}
+
+proptest! {
+    #[test]
+    fn w4_whatever_comes_back_is_judged_by_a_rule_that_has_a_name(fault in a_fault()) {
+        for name in rules::NAMES {
+            let failure = classify(name, fault.clone());
+            let judged = (failure.class, failure.blame);
+            let expected = match (&*failure.rule, fault.kind) {
+                ("recado/invalid-payload", FaultKind::InvalidPayload) => (Class::Permanent, Blame::Message),
+                ("recado/panic", FaultKind::Panic) => (Class::Unknown, Blame::Message),
+                ("recado/unknown", FaultKind::Answer) => (Class::Unknown, Blame::Provider),
+                (rule, FaultKind::Network(_)) => {
+                    prop_assert_eq!(rule, format!("{name}/network"));
+                    (Class::Transient, Blame::Provider)
+                }
+                (rule, _) => {
+                    let holds = |known: &&Rule| known.name == rule && known.when.holds(&fault);
+                    let known = set(name).rules.iter().find(holds);
+                    prop_assert!(known.is_some(), "{name}: {rule} does not hold");
+                    known.map(|known| (known.class, known.blame)).unwrap()
+                }
+            };
+            prop_assert_eq!(judged, expected, "{} {}", name, failure.rule);
+            prop_assert!(!failure.reason.as_str().trim().is_empty());
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use recado_core::{AttemptResult, Cause, JobId, RouteName, Status};
 use recado_engine::{Carrier, Clock};
-use recado_store::{Claim, Pick, Store};
+use recado_store::{Claim, Pick, Store, Turns};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -19,6 +19,7 @@ async fn take_and_vanish(given: &Given) {
         lease_until: now.plus(Duration::from_secs(15)),
         worker: "doomed".into(),
         outlives_process: false,
+        turns: Turns::default(),
     };
     assert_eq!(
         given.store.claim(claim).await.unwrap().leases.len(),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::decide::Terms;
 use recado_core::{Fault, JobId, Outcome, Payload, Policy, RouteName, Status, Timestamp, rules};
-use recado_engine::{Accepted, Carrier, Chance, Clock, Engine, Route, Routes, Settings, Submission};
+use recado_engine::{Accepted, Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission};
 use recado_store::faulty::FaultyStore;
 use recado_store::reference::ReferenceStore;
 use recado_store::{JobView, Retention, Store};
@@ -92,6 +92,7 @@ pub fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
+        notices: recado_engine::notices::Notices::default(),
     }
 }
 
@@ -105,9 +106,11 @@ pub fn route(name: &str, carrier: Carrier) -> Route {
             policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
             dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
             crashes_max: 5,
+            start_over_after: None,
         },
         timeout: Duration::from_secs(30),
         concurrency: 8,
+        fallback: recado_engine::Fallback::default(),
     }
 }
 
@@ -127,20 +130,21 @@ impl Given {
     }
 
     pub fn engine_with(&self, routes: impl IntoIterator<Item = Route>, settings: Settings) -> Engine {
-        Engine::start(
+        Engine::start(Parts::new(
             self.store.clone(),
             Routes::new(routes),
             settings,
             self.clock.clone(),
             Chance::seeded(7),
-        )
+        ))
     }
 
     /// An engine over the same jobs whose store can be made to fail.
     pub fn shaky(&self, far_end: &Arc<Scripted>) -> (Engine, Arc<FaultyStore>) {
         let store = Arc::new(FaultyStore::around(self.store.clone()));
         let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
-        let engine = Engine::start(store.clone(), routes, settings(), self.clock.clone(), Chance::seeded(7));
+        let parts = Parts::new(store.clone(), routes, settings(), self.clock.clone(), Chance::seeded(7));
+        let engine = Engine::start(parts);
         (engine, store)
     }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
+mod aftermath;
+mod calls;
 mod claims;
 mod crashes;
 mod given;

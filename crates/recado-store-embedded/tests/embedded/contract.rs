@@ -1,6 +1,8 @@
 //! The suite of every store, on this one.
 
-use recado_store::conformance::{Restarts, agrees_with_the_reference};
+use recado_store::conformance::{
+    Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most, agrees_with_the_reference,
+};
 
 use crate::given::Directory;
 
@@ -10,4 +12,9 @@ recado_store::durability_tests!(Directory::in_memory());
 #[test]
 fn the_embedded_store_agrees_with_the_reference() {
     agrees_with_the_reference(Directory::in_memory, Restarts::Yes);
+}
+
+#[test]
+fn g11_a_tenant_that_arrives_waits_for_one_batch_of_each_other_at_most() {
+    a_tenant_waits_for_one_turn_of_each_other_at_most(Directory::in_memory);
 }

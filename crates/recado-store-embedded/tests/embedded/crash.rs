@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use recado_core::Status;
-use recado_store::{Claim, Pick, Settled, Store};
+use recado_store::{Claim, Pick, Settled, Store, Turns};
 
 use crate::again;
-use crate::given::{Directory, HOUR, T0, accepted, claim, deliver, heavy, id, options, runtime, settle};
+use crate::given::{
+    Directory, HOUR, T0, accepted, claim, deliver, heavy, id, options, runtime, settle_with, word_of,
+};
 use recado_store_embedded::{EmbeddedStore, lock_holder};
 
 /// Words that the victim has said when it is killed.
@@ -63,7 +65,9 @@ async fn work_until_killed(dir: &Path) -> ! {
                 say(&format!("enqueue {name}"));
                 if n % 3 == 0 {
                     for lease in claim(&store, 2, T0).await {
-                        assert_eq!(settle(&store, &lease, deliver(&lease)).await.unwrap(), Settled::Done);
+                        let follow_ups = vec![word_of(lease.job.id.as_str())];
+                        let settled = settle_with(&store, &lease, deliver(&lease), follow_ups).await;
+                        assert_eq!(settled.unwrap(), Settled::Done);
                         say(&format!("deliver {}", lease.job.id));
                     }
                 }
@@ -80,6 +84,9 @@ async fn assert_kept(home: &Directory, said: &[String]) {
         let (verb, name) = words.split_once(' ').unwrap();
         let view = store.job(&id(name), T0).await.unwrap();
         let view = view.unwrap_or_else(|| panic!("{name} was acknowledged and is gone"));
+        // Acknowledged or not: a delivery and what follows on it are there together or not at all.
+        let word = store.job(&word_of(name).id, T0).await.unwrap();
+        assert_eq!(word.is_some(), view.status == Status::Sent, "{name} is {}", view.status);
         match verb {
             "enqueue" => enqueued += 1,
             _ => {
@@ -97,6 +104,7 @@ async fn assert_kept(home: &Directory, said: &[String]) {
         lease_until: T0.plus(HOUR),
         worker,
         outlives_process: false,
+        turns: Turns::default(),
     };
     let held = store.counts(T0).await.unwrap().leased;
     assert_eq!(

@@ -1,18 +1,20 @@
 //! The stored format: ours, of a version we know, and read for as long as it is supported.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use recado_core::{
     AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status,
 };
-use recado_store::{Claim, Enqueued, JobView, Pick, Redriven, Store};
+use recado_store::{Claim, Enqueued, JobView, NoteWrite, Noted, Pick, Redriven, Shelf, Store, Turns};
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
 
 use crate::given::{DAY, Directory, HOUR, T0, id, job, options};
 
-/// Made by `examples/make_fixture.rs`.
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-v1.db");
+/// A file of that format, made by `examples/make_fixture.rs` when it was the newest.
+fn fixture(version: i32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-v{version}.db"))
+}
 
 fn refused(home: &Directory) -> String {
     let error = EmbeddedStore::open(&options(home.path())).expect_err("the file was accepted");
@@ -72,27 +74,90 @@ fn the_tables_have_not_changed_without_a_new_version() {
     drop(home.store());
     assert_eq!(
         tables(&home.file()),
-        tables(Path::new(FIXTURE)),
+        tables(&fixture(FORMAT_VERSION)),
         "the tables are not those of format {FORMAT_VERSION} any more: give the format a new version, a reader \
          for the old one and a fixture"
     );
 }
 
-/// The fixture, copied, because opening a store changes it.
-fn opened() -> (Directory, EmbeddedStore) {
+/// A directory with a copy of the fixture, because opening a store changes it.
+fn home_with(version: i32) -> Directory {
     let home = Directory::new();
-    std::fs::copy(FIXTURE, home.file()).unwrap();
-    let store = home.store();
-    (home, store)
+    std::fs::copy(fixture(version), home.file()).unwrap();
+    home
+}
+
+fn version(file: &Path) -> i32 {
+    Connection::open(file).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_file_of_format_1_gets_the_tables_of_the_newest_once_it_is_opened() {
+    let (new, old) = (Directory::new(), home_with(1));
+    assert_eq!(version(&old.file()), 1, "the fixture is not of format 1: nothing was tested");
+    drop((new.store(), old.store()));
+    assert_eq!((version(&old.file()), tables(&old.file())), (FORMAT_VERSION, tables(&new.file())));
+}
+
+/// Something of that name is there already, so that the last step of the migration fails.
+#[test]
+fn a_migration_that_fails_leaves_the_file_as_it_was() {
+    let home = home_with(1);
+    let clash = "CREATE INDEX notes_by_expiry ON jobs (dueAt)";
+    Connection::open(home.file()).unwrap().execute_batch(clash).unwrap();
+    let before = tables(&home.file());
+    assert!(refused(&home).contains("notes_by_expiry"), "it failed for another reason");
+    assert_eq!((version(&home.file()), tables(&home.file())), (1, before));
+
+    Connection::open(home.file()).unwrap().execute_batch("DROP INDEX notes_by_expiry").unwrap();
+    drop(home.store());
+    assert_eq!(version(&home.file()), FORMAT_VERSION);
+}
+
+/// One module of tests for each format that is supported.
+macro_rules! supported {
+    ($($format:ident: $version:literal)+) => {
+        $(mod $format {
+            #[tokio::test]
+            async fn is_read_job_by_job() {
+                super::is_read_job_by_job($version).await;
+            }
+
+            #[tokio::test]
+            async fn is_read_in_every_detail() {
+                super::is_read_in_every_detail($version).await;
+            }
+
+            #[tokio::test]
+            async fn is_where_work_goes_on() {
+                super::is_where_work_goes_on($version).await;
+            }
+
+            #[tokio::test]
+            async fn keeps_notes() {
+                super::keeps_notes($version).await;
+            }
+        })+
+
+        #[test]
+        fn every_format_is_supported() {
+            assert_eq!([$($version),+].len(), FORMAT_VERSION as usize);
+        }
+    };
+}
+
+supported! {
+    format_1: 1
+    format_2: 2
 }
 
 async fn view(store: &EmbeddedStore, name: &str) -> JobView {
     store.job(&id(name), T0).await.unwrap().unwrap_or_else(|| panic!("{name} is not in the fixture"))
 }
 
-#[tokio::test]
-async fn a_file_of_format_1_is_read_job_by_job() {
-    let (_home, store) = opened();
+async fn is_read_job_by_job(version: i32) {
+    let home = home_with(version);
+    let store = home.store();
     let untouched = Progress::default();
     let tried = Progress { attempts_started: 1, attempts_spent: 1, ..untouched };
     for (name, status, progress, data) in [
@@ -122,9 +187,9 @@ async fn a_file_of_format_1_is_read_job_by_job() {
     assert_eq!((counts.dead_letters, counts.ended), (2, 2));
 }
 
-#[tokio::test]
-async fn the_details_of_format_1_are_read() {
-    let (_home, store) = opened();
+async fn is_read_in_every_detail(version: i32) {
+    let home = home_with(version);
+    let store = home.store();
     let scheduled = view(&store, "scheduled").await.job;
     assert_eq!(
         (scheduled.priority.level(), scheduled.due_at, scheduled.expires_at),
@@ -162,9 +227,9 @@ async fn the_details_of_format_1_are_read() {
     assert_eq!(trail, [AuditKind::Buried, AuditKind::Replayed]);
 }
 
-#[tokio::test]
-async fn work_goes_on_from_a_file_of_format_1() {
-    let (_home, store) = opened();
+async fn is_where_work_goes_on(version: i32) {
+    let home = home_with(version);
+    let store = home.store();
     let body_hash = BodyHash(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
     for name in ["queued", "sent", "dead", "cancelled"] {
         let answers = store.enqueue(vec![NewJob { body_hash, ..job(name) }, job(name)]).await.unwrap();
@@ -180,6 +245,7 @@ async fn work_goes_on_from_a_file_of_format_1() {
         lease_until: T0.plus(DAY),
         worker: "after".into(),
         outlives_process: false,
+        turns: Turns::default(),
     };
     let orphans = store.claim(claim(Pick::Orphaned, T0)).await.unwrap().leases;
     let names: Vec<_> = orphans.iter().map(|lease| lease.job.id.as_str()).collect();
@@ -195,7 +261,38 @@ async fn work_goes_on_from_a_file_of_format_1() {
     }
     let mut audit = recado_core::AuditEvent::claim("dead", "to-dead", AuditKind::Replayed, T0);
     audit.job_id = Some("dead".into());
-    let redrive =
-        recado_store::Redrive { id: id("dead"), data: None, due_at: T0, expires_at: T0.plus(DAY), audit };
+    let redrive = recado_store::Redrive {
+        id: id("dead"),
+        data: None,
+        due_at: T0,
+        expires_at: T0.plus(DAY),
+        audit,
+        follow_ups: Vec::new(),
+    };
     assert_eq!(store.redrive(redrive).await.unwrap(), Redriven::Done);
+}
+
+async fn keeps_notes(version: i32) {
+    const ACCOUNTS: Shelf = Shelf::new("accounts");
+    let home = home_with(version);
+    let store = home.store();
+    let found = store.notes(ACCOUNTS, T0).await.unwrap();
+    let found: Vec<_> = found.iter().map(|note| (&*note.key, note.value.as_str(), note.expires_at)).collect();
+    let value = r#"{"marked":"não entrega"}"#;
+    let expected: &[_] = match version {
+        1 => &[],
+        _ => &[("for-an-hour", value, Some(T0.plus(HOUR))), ("for-good", value, None)],
+    };
+    assert_eq!(found, expected);
+    // Three versions have been given in the fixture, the last one to a note that is gone.
+    let given = if version == 1 { 0 } else { 3 };
+    let write = NoteWrite {
+        shelf: ACCOUNTS,
+        key: "removed".into(),
+        value: Some(job("a").data),
+        expect: Some(0),
+        expires_at: None,
+    };
+    let noted = store.write_notes(vec![write], T0).await.unwrap();
+    assert_eq!(noted, [Noted::Done { version: given + 1 }]);
 }

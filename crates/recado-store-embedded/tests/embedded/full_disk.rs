@@ -10,6 +10,7 @@ use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use crate::again;
 use crate::given::{
     Directory, HOUR, T0, accepted, attempt, claim, deliver, heavy, id, job, options, runtime, settle,
+    settle_with, word_of,
 };
 use crate::room::accepted_soon;
 
@@ -132,23 +133,53 @@ fn a_disk_that_jobs_fill_keeps_enough_room_to_end_every_one_of_them() {
         assert!(why.contains("kept back"), "the disk itself ran full: {why}");
         assert!(taken > 500, "refused after {taken} jobs only");
 
-        // Each fails twice before it is delivered: all in all more is written than the disk could hold.
+        // Each fails twice before it is delivered, and then brings about a small one: all in all more is written
+        // than the disk could hold.
         let mut settled = 0;
         while settled < 3 * taken {
             let leases = claim(&store, 20, T0).await;
             assert!(!leases.is_empty(), "{settled} of {} were settled, and no more came", 3 * taken);
-            let settlement = |lease: &Lease| Settlement {
-                token: lease.token,
-                transition: if lease.attempt < 3 { fail(lease) } else { deliver(lease) },
-                audit: None,
-                now: T0,
+            let settlement = |lease: &Lease| {
+                let (transition, follow_ups) = match lease.attempt {
+                    ..3 => (fail(lease), Vec::new()),
+                    _ => (deliver(lease), vec![word_of(lease.job.id.as_str())]),
+                };
+                Settlement { token: lease.token, transition, audit: None, now: T0, follow_ups }
             };
             let answers = store.settle(leases.iter().map(settlement).collect()).await;
             let answers = answers.unwrap_or_else(|error| panic!("after {settled} settlements: {error}"));
             assert!(answers.iter().all(|answer| *answer == Settled::Done));
             settled += leases.len();
         }
-        assert_eq!(store.counts(T0).await.unwrap().ended, taken as u64);
+        let counts = store.counts(T0).await.unwrap();
+        assert_eq!((counts.ended, counts.ready), (taken as u64, taken as u64));
+    });
+}
+
+#[test]
+fn a_settlement_whose_follow_up_does_not_fit_has_not_happened() {
+    let name = "full_disk::a_settlement_whose_follow_up_does_not_fit_has_not_happened";
+    on_a_small_disk(name, async |dir| {
+        let store = EmbeddedStore::open(&options(dir)).unwrap();
+        assert!(accepted(&store.enqueue(vec![job("a")]).await));
+        let lease = claim(&store, 1, T0).await.remove(0);
+        let ballast = dir.join("ballast");
+        fill(&ballast);
+        let follow_ups = || vec![word_of("a"), heavy("big", 400_000)];
+        match settle_with(&store, &lease, deliver(&lease), follow_ups()).await {
+            Err(StoreError::Full(why)) => assert!(why.contains("ran full"), "{why}"),
+            other => panic!("400 kB were taken in by a full disk: {other:?}"),
+        }
+        assert_eq!(store.job(&id("a"), T0).await.unwrap().unwrap().status, Status::Delivering);
+        for name in ["word-of-a", "big"] {
+            assert!(store.job(&id(name), T0).await.unwrap().is_none(), "{name} follows on nothing");
+        }
+
+        std::fs::remove_file(&ballast).unwrap();
+        let settled = settle_with(&store, &lease, deliver(&lease), follow_ups()).await;
+        assert_eq!(settled.unwrap(), Settled::Done);
+        assert_there(&store, &["word-of-a".to_owned(), "big".to_owned()]).await;
+        assert_eq!(store.job(&id("a"), T0).await.unwrap().unwrap().status, Status::Sent);
     });
 }
 

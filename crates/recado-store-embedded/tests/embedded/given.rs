@@ -10,7 +10,7 @@ use recado_core::{
     Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
 use recado_store::conformance::Home;
-use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError};
+use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
 use tempfile::TempDir;
 
@@ -99,6 +99,7 @@ pub async fn claim(store: &EmbeddedStore, max: usize, now: Timestamp) -> Vec<Lea
         lease_until: now.plus(HOUR),
         worker: "node".into(),
         outlives_process: false,
+        turns: Turns::default(),
     };
     store.claim(claim).await.unwrap().leases
 }
@@ -132,8 +133,22 @@ pub async fn settle(
     lease: &Lease,
     transition: Transition,
 ) -> Result<Settled, StoreError> {
-    let settlement = Settlement { token: lease.token, transition, audit: None, now: T0 };
+    settle_with(store, lease, transition, Vec::new()).await
+}
+
+pub async fn settle_with(
+    store: &EmbeddedStore,
+    lease: &Lease,
+    transition: Transition,
+    follow_ups: Vec<NewJob>,
+) -> Result<Settled, StoreError> {
+    let settlement = Settlement { token: lease.token, transition, audit: None, now: T0, follow_ups };
     Ok(store.settle(vec![settlement]).await?[0])
+}
+
+/// Tells somebody about a job, on a route of its own.
+pub fn word_of(name: &str) -> NewJob {
+    NewJob { route: RouteName::new("hooks").unwrap(), ..job(&format!("word-of-{name}")) }
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {

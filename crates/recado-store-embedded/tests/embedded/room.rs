@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use recado_core::Status;
-use recado_store::{Enqueued, Retention, Settled, Store, StoreError};
+use recado_store::{Enqueued, NoteWrite, Noted, Retention, Settled, Shelf, Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-use crate::given::{Directory, T0, accepted, claim, deliver, heavy, id, job, options, settle};
+use crate::given::{
+    Directory, T0, accepted, claim, deliver, heavy, id, job, options, settle, settle_with, word_of,
+};
 
 /// Room that has come back is noticed within this.
 const NOTICE_MAX: Duration = Duration::from_secs(10);
@@ -45,6 +47,32 @@ async fn with_less_free_than_the_reserve_new_jobs_are_refused_and_old_ones_end()
     let lease = claim(&store, 1, T0).await.remove(0);
     assert_eq!(settle(&store, &lease, deliver(&lease)).await.unwrap(), Settled::Done);
     assert_eq!(store.job(&id("old"), T0).await.unwrap().unwrap().status, Status::Sent);
+}
+
+#[tokio::test]
+async fn with_less_free_than_the_reserve_follow_ups_and_notes_are_still_taken_in() {
+    let home = Directory::new();
+    let store = home.store();
+    assert!(accepted(&store.enqueue(vec![job("old")]).await));
+    store.close().await.unwrap();
+    drop(store);
+
+    let store =
+        EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
+    full(store.enqueue(vec![word_of("old")]).await);
+    let lease = claim(&store, 1, T0).await.remove(0);
+    let settled = settle_with(&store, &lease, deliver(&lease), vec![word_of("old")]).await.unwrap();
+    assert_eq!(settled, Settled::Done);
+    assert_eq!(store.job(&id("word-of-old"), T0).await.unwrap().unwrap().status, Status::Queued);
+
+    let write = NoteWrite {
+        shelf: Shelf::new("pauses"),
+        key: "email".into(),
+        value: Some(lease.job.data),
+        expect: None,
+        expires_at: None,
+    };
+    assert_eq!(store.write_notes(vec![write], T0).await.unwrap(), [Noted::Done { version: 1 }]);
 }
 
 #[tokio::test]

@@ -55,8 +55,13 @@ pub async fn a_settlement_keeps_its_record_word_for_word(home: &mut dyn Home) {
         .backoff(SECOND * 90, T0.plus(SECOND * 90))
         .reason("Retry 1 of 4: \"até já\"".to_owned());
     let transition = retry_at(&lease, T0.plus(SECOND * 90), T0);
-    let settlement =
-        crate::Settlement { token: lease.token, transition, audit: Some(event.clone()), now: T0 };
+    let settlement = crate::Settlement {
+        token: lease.token,
+        transition,
+        audit: Some(event.clone()),
+        now: T0,
+        follow_ups: Vec::new(),
+    };
     desk.0.settle(vec![settlement]).await.unwrap();
     assert_eq!(desk.0.audit(&id("a")).await.unwrap(), [event]);
 }

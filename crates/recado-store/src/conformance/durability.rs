@@ -4,10 +4,13 @@ use recado_core::{AttemptResult, LostLease, NewJob, Status, Transition};
 
 use super::Home;
 use super::given::{
-    Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, attempt, deliver, job, jobs_of, priority, route,
+    ACCOUNTS, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, attempt, deliver, job, jobs_of, priority, route,
+    write,
 };
 use super::snapshot::Snapshot;
-use crate::{Cancelled, Claim, Discarded, Enqueued, Extended, Pick, Redriven, Retention, Settled};
+use crate::{
+    Cancelled, Claim, Discarded, Enqueued, Extended, NoteWrite, Pick, Redriven, Retention, Settled, Turns,
+};
 
 /// Ends the store in good order and opens it again.
 async fn reopen(desk: Desk, home: &mut dyn Home) -> Desk {
@@ -20,6 +23,7 @@ async fn one_in_each_stage(desk: &Desk) {
     for stage in Stage::ALL {
         desk.bring(&stage.name(), stage).await;
     }
+    desk.written(write("a-note", "1"), T0).await;
 }
 
 pub async fn everything_is_there_after_a_clean_stop(home: &mut dyn Home) {
@@ -67,6 +71,22 @@ pub async fn order_and_due_times_hold(home: &mut dyn Home) {
     assert_eq!((names, claimed.next_at), (vec!["first", "second", "last"], Some(T0.plus(HOUR))));
 }
 
+pub async fn tenants_stand_by_who_has_been_due_longest(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    for (tenant, seconds) in [("late", 2), ("early", 0), ("middle", 1)] {
+        let due_at = T0.plus(SECOND * seconds);
+        desk.accept(jobs_of(tenant, 5).into_iter().map(|new| NewJob { due_at, ..new }).collect()).await;
+    }
+    desk.ready(1, T0.plus(SECOND * 3)).await;
+    let desk = reopen(desk, home).await;
+    let leases = desk.ready(10, T0.plus(SECOND * 3)).await;
+    let tenants: Vec<_> = leases.iter().map(|lease| lease.job.company.as_str()).collect();
+    let expected = [["early"; 3], ["middle"; 3], ["late"; 3]].concat();
+    assert_eq!(tenants[..9], expected, "the turn that ran is forgotten, the order is not");
+    assert_eq!(tenants[9], "early");
+    assert_eq!(desk.tenant("early", T0).await.unwrap().total_processed, 4, "counted since the start");
+}
+
 pub async fn a_lease_held_outside_outlives_the_process(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(vec![job("a"), job("b")]).await;
@@ -95,6 +115,7 @@ pub async fn a_lease_held_inside_is_an_orphan_at_once(home: &mut dyn Home) {
         lease_until: T0.plus(HOUR),
         worker: "node".into(),
         outlives_process: false,
+        turns: Turns::default(),
     };
     let old = desk.0.claim(claim).await.unwrap().leases.remove(0);
     let desk = reopen(desk, home).await;
@@ -137,6 +158,46 @@ pub async fn a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
     let desk = reopen(desk, home).await;
     desk.accept(vec![job("new")]).await;
     assert_eq!(desk.audit_kinds("new").await, []);
+}
+
+pub async fn follow_ups_are_there(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a")]).await;
+    let lease = desk.only(T0).await;
+    let follow_ups = vec![NewJob { route: route("hooks"), ..job("word") }];
+    assert_eq!(desk.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await, Settled::Done);
+    // Nobody closes it: what was answered stands.
+    drop(desk);
+    let desk = Desk::at(home).await;
+    assert_eq!(desk.view("a", T0).await.status, Status::Sent);
+    let leases = desk.claim(Pick::Ready(route("hooks")), 10, T0).await.leases;
+    assert_eq!(leases.iter().map(|lease| lease.job.id.as_str()).collect::<Vec<_>>(), ["word"]);
+    assert_eq!(leases[0].job.data, job("word").data);
+}
+
+pub async fn notes_are_there_with_their_versions(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let version = desk.written(write("kept", "1"), T0).await;
+    desk.written(NoteWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour", "2") }, T0).await;
+    desk.written(write("removed", "3"), T0).await;
+    desk.written(NoteWrite { value: None, ..write("removed", "3") }, T0).await;
+    let before = desk.0.notes(ACCOUNTS, T0).await.unwrap();
+    let desk = reopen(desk, home).await;
+    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), before);
+    drop(desk);
+    let desk = Desk::at(home).await;
+    assert_eq!(desk.0.notes(ACCOUNTS, T0).await.unwrap(), before);
+    assert_eq!(desk.note("for-an-hour", T0.plus(HOUR)).await, None);
+    desk.written(NoteWrite { expect: Some(version), ..write("kept", "4") }, T0).await;
+}
+
+pub async fn no_version_is_given_again(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let read = desk.written(write("a", "1"), T0).await;
+    desk.written(NoteWrite { value: None, ..write("a", "1") }, T0).await;
+    let desk = reopen(desk, home).await;
+    let written = desk.written(NoteWrite { expect: Some(0), ..write("a", "2") }, T0).await;
+    assert!(written > read, "{written} was given after {read}");
 }
 
 pub async fn thousands_come_back(home: &mut dyn Home) {

@@ -11,8 +11,8 @@ use recado_core::{
 
 use super::Home;
 use crate::{
-    Cancelled, Claim, Claimed, Discarded, Enqueued, Extended, JobView, Pick, Redrive, Redriven, Settled,
-    Settlement, Store,
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobView, Note, NoteWrite, Noted, Pick,
+    Redrive, Redriven, Settled, Settlement, Shelf, Store, TenantFilter, TenantView, Turns,
 };
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
@@ -22,6 +22,10 @@ pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// How long the dead letters of the checks are kept.
 pub const DEAD_TTL: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// The shelves of the checks.
+pub const ACCOUNTS: Shelf = Shelf::new("accounts");
+pub const ENDPOINTS: Shelf = Shelf::new("webhook-endpoints");
 
 pub const BODY: BodyHash = BodyHash(1);
 pub const OTHER_BODY: BodyHash = BodyHash(2);
@@ -129,6 +133,17 @@ pub fn every_transition(lease: &Lease, now: Timestamp) -> [Transition; 6] {
     ]
 }
 
+/// Writes `value` on the shelf of accounts, whatever is there.
+pub fn write(key: &str, value: &str) -> NoteWrite {
+    NoteWrite {
+        shelf: ACCOUNTS,
+        key: key.into(),
+        value: Some(payload(value)),
+        expect: None,
+        expires_at: None,
+    }
+}
+
 pub fn kind_of(transition: &Transition) -> AuditKind {
     match transition {
         Transition::Deliver { .. } => AuditKind::Delivered,
@@ -222,13 +237,36 @@ impl Desk {
     }
 
     pub async fn claim(&self, pick: Pick, max: usize, now: Timestamp) -> Claimed {
-        let worker = "worker-1".into();
-        let claim = Claim { pick, max, now, lease_until: now.plus(HOUR), worker, outlives_process: true };
+        self.claim_by(Turns::default(), pick, max, now).await
+    }
+
+    pub async fn claim_by(&self, turns: Turns, pick: Pick, max: usize, now: Timestamp) -> Claimed {
+        let claim = Claim {
+            pick,
+            max,
+            now,
+            lease_until: now.plus(HOUR),
+            worker: "worker-1".into(),
+            outlives_process: true,
+            turns,
+        };
         self.0.claim(claim).await.unwrap()
     }
 
     pub async fn ready(&self, max: usize, now: Timestamp) -> Vec<Lease> {
         self.claim(Pick::Ready(route("email")), max, now).await.leases
+    }
+
+    /// The tenants of the jobs that came, in order.
+    pub async fn served(&self, max: usize, turns: &Turns) -> Vec<String> {
+        let claimed = self.claim_by(turns.clone(), Pick::Ready(route("email")), max, T0).await;
+        claimed.leases.into_iter().map(|lease| lease.job.company.to_string()).collect()
+    }
+
+    /// How a tenant of route `email` fares.
+    pub async fn tenant(&self, name: &str, now: Timestamp) -> Option<TenantView> {
+        let filter = TenantFilter { company: Some(company(name)), route: Some(route("email")) };
+        self.0.tenants(filter, now).await.unwrap().pop()
     }
 
     /// The only job that can be claimed.
@@ -239,8 +277,18 @@ impl Desk {
     }
 
     pub async fn settle(&self, lease: &Lease, transition: Transition, now: Timestamp) -> Settled {
+        self.settle_with(lease, transition, Vec::new(), now).await
+    }
+
+    pub async fn settle_with(
+        &self,
+        lease: &Lease,
+        transition: Transition,
+        follow_ups: Vec<NewJob>,
+        now: Timestamp,
+    ) -> Settled {
         let audit = Some(AuditEvent::about(&lease.job, kind_of(&transition), now).attempt(lease.attempt));
-        let settlement = Settlement { token: lease.token, transition, audit, now };
+        let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
         self.0.settle(vec![settlement]).await.unwrap()[0]
     }
 
@@ -269,12 +317,14 @@ impl Desk {
             due_at: now,
             expires_at: now.plus(DAY),
             audit: act(name, AuditKind::Replayed, now),
+            follow_ups: Vec::new(),
         };
         self.0.redrive(redrive).await.unwrap()
     }
 
     pub async fn discard(&self, name: &str, now: Timestamp) -> Discarded {
-        self.0.discard(&id(name), act(name, AuditKind::Discarded, now)).await.unwrap()
+        let audit = act(name, AuditKind::Discarded, now);
+        self.0.discard(Discard { id: id(name), audit, follow_ups: Vec::new() }).await.unwrap()
     }
 
     pub async fn find(&self, name: &str, now: Timestamp) -> Option<JobView> {
@@ -291,6 +341,22 @@ impl Desk {
 
     pub async fn audit_kinds(&self, name: &str) -> Vec<AuditKind> {
         self.0.audit(&id(name)).await.unwrap().into_iter().map(|event| event.kind).collect()
+    }
+
+    pub async fn write(&self, write: NoteWrite, now: Timestamp) -> Noted {
+        self.0.write_notes(vec![write], now).await.unwrap()[0]
+    }
+
+    /// Writes what nothing stands against, and says which version it has now.
+    pub async fn written(&self, write: NoteWrite, now: Timestamp) -> u64 {
+        match self.write(write, now).await {
+            Noted::Done { version } => version,
+            conflict => panic!("not written: {conflict:?}"),
+        }
+    }
+
+    pub async fn note(&self, key: &str, now: Timestamp) -> Option<Note> {
+        self.0.note(ACCOUNTS, key, now).await.unwrap()
     }
 
     /// Enqueues a job, on a route of its own, and leads it to a stage at `T0`.

@@ -7,7 +7,7 @@ use recado_core::{AttemptResult, Lease, LeaseToken, LostLease, NewJob, Status, T
 use super::Home;
 use super::given::{Desk, HOUR, SECOND, Stage, T0, attempt, deliver, id, job, retry_at, route};
 use super::snapshot::Snapshot;
-use crate::{Claim, Extended, Pick, Settled};
+use crate::{Claim, Extended, Pick, Settled, Turns};
 
 /// The end of the leases that [`Desk::ready`] gives at `T0`.
 const END: Timestamp = Timestamp::from_millis(T0.as_millis() + 3_600_000);
@@ -63,6 +63,7 @@ pub async fn a_lease_inside_the_process_is_extended_for_all_to_see(home: &mut dy
         lease_until: T0.plus(SECOND),
         worker: "node".into(),
         outlives_process: false,
+        turns: Turns::default(),
     };
     let lease = desk.0.claim(claim).await.unwrap().leases.remove(0);
     desk.extend(lease.token, T0.plus(HOUR)).await;

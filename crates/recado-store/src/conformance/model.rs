@@ -1,29 +1,25 @@
 //! Random lives, lived by a store and by the reference side by side.
 //!
 //! Each step is done on both; the answers and everything that can be read afterwards must be the same.
-//! Two things are not compared word for word, because the contract leaves them to the store: tokens, which
-//! are mapped, and whose turn it is between tenants. There the store's choice is checked against the rules
-//! and the reference is made to follow it.
+//! Two things are not compared word for word, because the contract leaves them to the store: tokens and
+//! versions, which are mapped, and which job comes first of those whose time or lease ran out at the same
+//! moment. There the reference is made to follow the store.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, TestRunner};
-use recado_core::{AuditKind, CompanyId, JobId, Lease, LeaseToken, Status, Timestamp};
+use recado_core::{AuditKind, JobId, Lease, LeaseToken, Status, Timestamp};
 
 use super::Home;
-use super::given::{self, Desk, T0};
+use super::given::{self, ACCOUNTS, Desk, ENDPOINTS, T0};
+use super::random::for_any;
 use super::snapshot::{LIST_MAX, Seen, Snapshot, walk_jobs};
-use crate::reference::{Candidate, ReferenceStore, TURN_JOBS_MAX};
-use crate::{Claim, Claimed, DeadLetterFilter, JobFilter, JobView, PageRequest, Pick};
+use crate::reference::{Candidate, ReferenceStore};
+use crate::{Claim, Claimed, DeadLetterFilter, JobFilter, JobView, Noted, PageRequest, Pick, TenantFilter};
 
 mod steps;
 
-use steps::{Step, TokenChoice};
-
-/// Lives that are tried unless `PROPTEST_CASES` says otherwise.
-const CASES_DEFAULT: u32 = 128;
+use steps::{Expect, NoteStep, Step, TokenChoice};
 
 const STEPS_MAX: usize = 100;
 
@@ -36,19 +32,8 @@ pub enum Restarts {
 
 /// Lives random lives in stores that `home` makes; panics with the shortest one that differs.
 pub fn agrees_with_the_reference<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
-    let mut config = Config { failure_persistence: None, max_shrink_iters: 4_000, ..Config::default() };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES_DEFAULT;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let lives = proptest::collection::vec(steps::step(restarts), 1..STEPS_MAX).prop_map(Life);
-    let lived = TestRunner::new(config).run(&lives, |life| {
-        runtime.block_on(live(home(), &life.0));
-        Ok(())
-    });
-    if let Err(error) = lived {
-        panic!("{error}");
-    }
+    for_any(&lives, async |life| live(home(), &life.0).await);
 }
 
 /// Shown as one step a line.
@@ -69,6 +54,7 @@ async fn live(mut home: impl Home, steps: &[Step]) {
         model,
         now: T0,
         leases: Vec::new(),
+        versions: vec![(0, 0)],
     };
     for (nth, step) in steps.iter().enumerate() {
         let what = format!("step {nth}, {step:?}");
@@ -90,6 +76,8 @@ struct Pair {
     now: Timestamp,
     /// Every lease so far: the store's, and the reference's token for it.
     leases: Vec<(Lease, LeaseToken)>,
+    /// Every version so far, oldest first: the store's and the reference's. It begins with absence.
+    versions: Vec<(u64, u64)>,
 }
 
 impl Pair {
@@ -97,17 +85,17 @@ impl Pair {
         let (store, model) = (&self.desk.0, &self.model_desk.0);
         match step {
             Step::Enqueue(new) => {
-                let jobs: Vec<_> = new.iter().map(|new| new.job(self.now)).collect();
+                let jobs = steps::jobs(new, self.now);
                 let answers = store.enqueue(jobs.clone()).await.unwrap();
                 assert_eq!(answers, model.enqueue(jobs).await.unwrap(), "{what}");
             }
             Step::Claim(claim) => self.claim(claim.at(self.now), what).await,
-            Step::Settle(endings) => {
+            Step::Settle(steps) => {
                 let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-                for (nth, (choice, ending)) in endings.iter().enumerate() {
-                    let Some((lease, token)) = self.choose(*choice).await else { continue };
+                for (nth, step) in steps.iter().enumerate() {
+                    let Some((lease, token)) = self.choose(step.choice).await else { continue };
                     let now = Timestamp::from_millis(self.now.as_millis() + nth as i64);
-                    let settlement = ending.settlement(lease, now);
+                    let settlement = step.settlement(lease, now);
                     theirs.push(crate::Settlement { token, ..settlement.clone() });
                     ours.push(settlement);
                 }
@@ -134,12 +122,15 @@ impl Pair {
                 let answer = store.redrive(redrive.clone()).await.unwrap();
                 assert_eq!(answer, model.redrive(redrive).await.unwrap(), "{what}");
             }
-            Step::Discard { nth } => {
+            Step::Discard { nth, follow_ups } => {
                 let id = self.dead_letter(*nth).await;
                 let audit = given::act(id.as_str(), AuditKind::Discarded, self.now);
-                let answer = store.discard(&id, audit.clone()).await.unwrap();
-                assert_eq!(answer, model.discard(&id, audit).await.unwrap(), "{what}");
+                let follow_ups = steps::jobs(follow_ups, self.now);
+                let discard = crate::Discard { id, audit, follow_ups };
+                let answer = store.discard(discard.clone()).await.unwrap();
+                assert_eq!(answer, model.discard(discard).await.unwrap(), "{what}");
             }
+            Step::WriteNotes(notes) => self.write_notes(notes, what).await,
             Step::Prune(retention) => {
                 let answer = store.prune(retention.clone(), self.now).await.unwrap();
                 assert_eq!(answer, model.prune(retention.clone(), self.now).await.unwrap(), "{what}");
@@ -176,21 +167,69 @@ impl Pair {
     }
 
     async fn claim(&mut self, claim: Claim, what: &str) {
-        let candidates = self.model.candidates(&claim.pick, claim.now);
         let Claimed { leases, next_at } = self.desk.0.claim(claim.clone()).await.unwrap();
-        assert_eq!(leases.len(), claim.max.min(candidates.len()), "{what}: of {candidates:?}");
-        match claim.pick {
-            Pick::Ready(_) => assert_fair(&leases, &candidates, what),
-            Pick::Overdue | Pick::Orphaned => assert_ranked(&leases, &candidates, what),
-        }
         let ids: Vec<_> = leases.iter().map(|lease| lease.job.id.clone()).collect();
-        let follows = self.model.claim_exactly(&ids, &claim);
+        let follows = match claim.pick {
+            Pick::Ready(_) => self.model_desk.0.claim(claim.clone()).await.unwrap(),
+            Pick::Overdue | Pick::Orphaned => {
+                let candidates = self.model.candidates(&claim.pick, claim.now);
+                assert_eq!(leases.len(), claim.max.min(candidates.len()), "{what}: of {candidates:?}");
+                assert_ranked(&leases, &candidates, what);
+                self.model.claim_exactly(&ids, &claim)
+            }
+        };
+        let theirs: Vec<_> = follows.leases.iter().map(|lease| lease.job.id.clone()).collect();
+        assert_eq!(ids, theirs, "{what}: the jobs that came, in order");
         if leases.len() < claim.max {
             assert_eq!(next_at, follows.next_at, "{what}: when there will be more");
         }
         for (ours, theirs) in leases.into_iter().zip(follows.leases) {
             assert_eq!(seen(&ours), seen(&theirs), "{what}: the lease of {}", ours.job.id);
             self.leases.push((ours, theirs.token));
+        }
+    }
+
+    async fn write_notes(&mut self, notes: &[NoteStep], what: &str) {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for note in notes {
+            let expect = self.expected(note).await;
+            ours.push(note.write(expect.map(|(ours, _)| ours), self.now));
+            theirs.push(note.write(expect.map(|(_, theirs)| theirs), self.now));
+        }
+        let ours = self.desk.0.write_notes(ours, self.now).await.unwrap();
+        let theirs = self.model_desk.0.write_notes(theirs, self.now).await.unwrap();
+        assert_eq!(ours.len(), theirs.len(), "{what}");
+        for (ours, theirs) in ours.into_iter().zip(theirs) {
+            let (ours, theirs) = match (ours, theirs) {
+                (Noted::Done { version: ours }, Noted::Done { version: theirs }) => {
+                    let (last, last_theirs) = self.versions[self.versions.len() - 1];
+                    if theirs > last_theirs {
+                        assert!(ours > last, "{what}: version {ours} was given after {last}");
+                        self.versions.push((ours, theirs));
+                    }
+                    (ours, theirs)
+                }
+                (Noted::Conflict { version: ours }, Noted::Conflict { version: theirs }) => (ours, theirs),
+                differ => panic!("{what}: {differ:?}"),
+            };
+            assert!(
+                self.versions.contains(&(ours, theirs)),
+                "{what}: version {ours} for the reference's {theirs}"
+            );
+        }
+    }
+
+    /// What a write is to expect, in the store's and in the reference's number.
+    async fn expected(&self, note: &NoteStep) -> Option<(u64, u64)> {
+        match note.expect {
+            Expect::Whatever => None,
+            Expect::Absent => Some((0, 0)),
+            Expect::Old(nth) => Some(self.versions[nth % self.versions.len()]),
+            Expect::Current => {
+                let there = self.model_desk.0.note(note.shelf, note.key, self.now).await.unwrap();
+                let current = there.map_or(0, |note| note.version);
+                self.versions.iter().copied().find(|(_, theirs)| *theirs == current)
+            }
         }
     }
 
@@ -206,6 +245,22 @@ impl Pair {
     async fn compare(&self, what: &str) {
         let ours = Snapshot::of(&self.desk, self.now).await;
         ours.assert_same(&Snapshot::of(&self.model_desk, self.now).await, what);
+        let ours = self.desk.0.tenants(TenantFilter::default(), self.now).await.unwrap();
+        let theirs = self.model_desk.0.tenants(TenantFilter::default(), self.now).await.unwrap();
+        assert_eq!(ours, theirs, "{what}: how the tenants fare");
+        for shelf in [ACCOUNTS, ENDPOINTS] {
+            let ours = self.desk.0.notes(shelf, self.now).await.unwrap();
+            let theirs = self.model_desk.0.notes(shelf, self.now).await.unwrap();
+            for (ours, theirs) in ours.iter().zip(&theirs) {
+                let pair = (ours.version, theirs.version);
+                assert!(
+                    self.versions.contains(&pair),
+                    "{what}: note {} has version {}",
+                    ours.key,
+                    ours.version
+                );
+            }
+        }
     }
 
     async fn compare_at_the_end(&self) {
@@ -231,27 +286,6 @@ fn seen(lease: &Lease) -> (u32, Timestamp, Timestamp, Option<recado_core::LostLe
     let job = lease.job.clone();
     let view = JobView { job, status: Status::Delivering, ended_at: None, answer: None, held_by: None };
     (lease.attempt, lease.claimed_at, lease.expires_at, lease.lost.clone(), view.into())
-}
-
-/// Within a tenant the order is the contract's; between tenants, nobody gets more than a turn while others wait.
-fn assert_fair(leases: &[Lease], candidates: &[Candidate], what: &str) {
-    let mut lines: HashMap<&CompanyId, Vec<&Candidate>> = HashMap::new();
-    for candidate in candidates.iter().rev() {
-        lines.entry(&candidate.company).or_default().push(candidate);
-    }
-    let mut run: Option<(&CompanyId, u32)> = None;
-    for lease in leases {
-        let company = &lease.job.company;
-        let next = lines.get_mut(company).and_then(Vec::pop).map(|next| next.id.as_str());
-        assert_eq!(next, Some(lease.job.id.as_str()), "{what}: the next job of {company}");
-        let length = run.filter(|(last, _)| *last == company).map_or(1, |(_, length)| length + 1);
-        run = Some((company, length));
-        let others_wait = lines.iter().any(|(other, line)| *other != company && !line.is_empty());
-        assert!(
-            length <= TURN_JOBS_MAX || !others_wait,
-            "{what}: {company} got {length} in a row while others waited"
-        );
-    }
 }
 
 /// The earliest come first; among equals the store may choose.

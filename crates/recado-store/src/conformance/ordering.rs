@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use recado_core::fair::TURN_JOBS;
 use recado_core::{JobId, Lease, NewJob, Transition};
 
 use super::Home;
 use super::given::{Desk, HOUR, SECOND, T0, company, id, job, jobs_of, priority, retry_at, route};
 use crate::Pick;
-use crate::reference::TURN_JOBS_MAX;
 
-const TURN: usize = TURN_JOBS_MAX as usize;
+const TURN: usize = TURN_JOBS as usize;
 
 fn ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.job.id.as_str()).collect()

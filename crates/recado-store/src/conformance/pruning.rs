@@ -28,6 +28,7 @@ async fn prune(desk: &Desk, retention: Retention, now: Timestamp) -> Pruned {
         let bite = desk.0.prune(retention.clone(), now).await.unwrap();
         all.ended += bite.ended;
         all.dead_letters += bite.dead_letters;
+        all.notes += bite.notes;
         if !bite.more {
             return all;
         }
@@ -151,6 +152,7 @@ pub async fn thousands_are_pruned_bite_by_bite(home: &mut dyn Home) {
         transition: deliver(lease, T0),
         audit: None,
         now: T0,
+        follow_ups: Vec::new(),
     });
     desk.0.settle(settlements.collect()).await.unwrap();
     assert_eq!(prune(&desk, at_most(7), T0).await.ended, 2_493);

@@ -191,8 +191,13 @@ pub async fn a_batch_of_settlements_is_answered_in_order(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(vec![job("a"), job("b"), job("c")]).await;
     let leases = desk.ready(3, T0).await;
-    let settlement =
-        |at: usize, transition| Settlement { token: leases[at].token, transition, audit: None, now: T0 };
+    let settlement = |at: usize, transition| Settlement {
+        token: leases[at].token,
+        transition,
+        audit: None,
+        now: T0,
+        follow_ups: Vec::new(),
+    };
     let answers = desk
         .0
         .settle(vec![

@@ -4,7 +4,7 @@ use std::fmt;
 
 use recado_core::{Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp};
 
-use super::given::Desk;
+use super::given::{ACCOUNTS, Desk, ENDPOINTS};
 use crate::{Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest};
 
 /// Bound of a list that is meant to be whole.
@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub counts: [u64; 5],
     /// In the order of `jobs`.
     pub audit: Vec<Vec<AuditEvent>>,
+    /// Shelf, key, value and end, without the version: stores may count differently.
+    pub notes: Vec<(&'static str, String, String, Option<Timestamp>)>,
 }
 
 pub fn counts(counts: &Counts) -> [u64; 5] {
@@ -81,6 +83,13 @@ impl Snapshot {
             audit.push(store.audit(&view.job.id).await.unwrap());
         }
         let groups = store.dead_letter_groups(GroupBy::Company, DeadLetterFilter::default()).await.unwrap();
+        let mut notes = Vec::new();
+        for shelf in [ACCOUNTS, ENDPOINTS] {
+            for note in store.notes(shelf, now).await.unwrap() {
+                let value = note.value.as_str().to_owned();
+                notes.push((shelf.as_str(), String::from(note.key), value, note.expires_at));
+            }
+        }
         Snapshot {
             jobs: jobs.into_iter().map(Seen::from).collect(),
             dead_letters: dead
@@ -90,6 +99,7 @@ impl Snapshot {
             groups,
             counts: counts(&store.counts(now).await.unwrap()),
             audit,
+            notes,
         }
     }
 
@@ -109,6 +119,7 @@ impl Snapshot {
         }
         assert_eq!(self.dead_letters, other.dead_letters, "{what}: the dead letters differ");
         assert_eq!(self.groups, other.groups, "{what}: the groups of dead letters differ");
+        assert_eq!(self.notes, other.notes, "{what}: the notes differ");
         assert_eq!(
             self.counts, other.counts,
             "{what}: counts differ (delayed, ready, leased, dead letters, ended)"

@@ -14,11 +14,11 @@ use crate::Waker;
 /// A ring that has not come by now never comes.
 const RING_WAIT_MAX: Duration = Duration::from_secs(10);
 
-async fn assert_rung(bell: &mut Waker, when: &str) {
+pub async fn assert_rung(bell: &mut Waker, when: &str) {
     assert!(tokio::time::timeout(RING_WAIT_MAX, bell.rung()).await.is_ok(), "no ring {when}");
 }
 
-fn is_quiet(bell: &mut Waker) -> bool {
+pub fn is_quiet(bell: &mut Waker) -> bool {
     pin!(bell.rung()).poll(&mut Context::from_waker(std::task::Waker::noop())) == Poll::Pending
 }
 

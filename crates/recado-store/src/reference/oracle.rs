@@ -1,38 +1,32 @@
 //! What the property test asks of the reference beside the contract's verbs.
 
-use recado_core::{CompanyId, JobId, Timestamp};
+use recado_core::{JobId, Timestamp};
 
 use super::{Phase, ReferenceStore};
 use crate::contract::{Claim, Claimed, Pick};
 
-/// A job that a claim may take.
+/// A job that a claim may take out of turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     pub id: JobId,
-    pub company: CompanyId,
-    /// What it is picked by: due time, end of life or end of its lease.
+    /// What it is picked by: its end of life or the end of its lease.
     pub at: Timestamp,
 }
 
 impl ReferenceStore {
-    /// Everything that this pick may take, first come first; of a route, in the order within each tenant.
+    /// Everything that this pick may take, first come first; nothing where tenants take turns.
     pub fn candidates(&self, pick: &Pick, now: Timestamp) -> Vec<Candidate> {
         let state = self.state.lock();
-        let found: Vec<(usize, Timestamp)> = match pick {
-            Pick::Ready(route) => {
-                state.ready(route, now).into_iter().map(|at| (at, state.records[at].job.due_at)).collect()
-            }
-            Pick::Overdue => state.overdue().into_iter().filter(|(_, expires)| *expires <= now).collect(),
-            Pick::Orphaned => state.held().into_iter().filter(|(_, expires)| *expires <= now).collect(),
+        let found = match pick {
+            Pick::Ready(_) => Vec::new(),
+            Pick::Overdue => state.overdue(),
+            Pick::Orphaned => state.held(),
         };
-        let candidate = |(at, picked_by): (usize, Timestamp)| {
-            let job = &state.records[at].job;
-            Candidate { id: job.id.clone(), company: job.company.clone(), at: picked_by }
-        };
-        found.into_iter().map(candidate).collect()
+        let due = found.into_iter().filter(|(_, at)| *at <= now);
+        due.map(|(at, picked_by)| Candidate { id: state.records[at].job.id.clone(), at: picked_by }).collect()
     }
 
-    /// Leases exactly these jobs, in this order, whatever the turns say.
+    /// Leases exactly these jobs, in this order: where several come first, the store may choose.
     pub fn claim_exactly(&self, ids: &[JobId], claim: &Claim) -> Claimed {
         let mut state = self.state.lock();
         let mut claimed = Claimed::default();
@@ -45,9 +39,12 @@ impl ReferenceStore {
         claimed
     }
 
-    /// The process ended and another one began: leases held inside it have run out.
+    /// The process ended and another one began: leases held inside it have run out, and nobody remembers whose
+    /// turn it was.
     pub fn restart(&self) {
-        for record in &mut self.state.lock().records {
+        let mut state = self.state.lock();
+        state.lanes.clear();
+        for record in &mut state.records {
             if let Phase::Leased(held) = &mut record.phase
                 && !held.outlives_process
             {

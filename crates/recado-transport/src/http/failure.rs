@@ -10,7 +10,15 @@ use std::iter::successors;
 
 use recado_core::{Fault, NetworkKind};
 
+/// What a resolver or a connector of our own found out: it leaves the exchange as it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.text)]
+pub struct Raised(pub Fault);
+
 pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
+    if let Some(Raised(fault)) = find(error) {
+        return fault.clone();
+    }
     if error.is_builder() {
         return Fault::invalid_payload("no request can be made of this data");
     }

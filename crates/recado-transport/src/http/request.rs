@@ -1,6 +1,7 @@
 //! From a job's `data` to a request that stays below the provider's address and within its credentials.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use recado_core::Payload;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -19,9 +20,11 @@ const URL_LEN_MAX_BYTES: usize = 8 * 1_024;
 const DECODINGS_MAX: usize = 3;
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
-pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Carries the job's id on every attempt.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-pub(crate) struct Request {
+/// One request, its address whole.
+pub struct Request {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
@@ -29,9 +32,21 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// A POST of JSON text.
     pub fn json(url: Url, body: Vec<u8>) -> Self {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Request { method: Method::POST, url, headers, body }
+    }
+}
+
+/// Shows neither headers nor body: they hold credentials and personal data.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("host", &self.url.host_str())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
-use recado_engine::{Carrier, Chance, Engine, Route, Routes, Settings, Submission, SystemClock};
+use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, Submission, SystemClock};
 use recado_store::Retention;
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
@@ -51,9 +51,11 @@ pub fn route(name: &str, carrier: Carrier) -> Result<Route, Failed> {
             policy: recado_core::Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
             dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
             crashes_max: 5,
+            start_over_after: None,
         },
         timeout: Duration::from_secs(30),
         concurrency: 1_024,
+        fallback: recado_engine::Fallback::default(),
     })
 }
 
@@ -84,14 +86,15 @@ impl Scene {
             job_ttl: Duration::from_secs(24 * 3_600),
             dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
             crashes_max: 5,
+            notices: recado_engine::notices::Notices::default(),
         };
-        Engine::start(
+        Engine::start(Parts::new(
             self.store.clone(),
             Routes::new(routes),
             settings,
             Arc::new(SystemClock),
             Chance::from_entropy(),
-        )
+        ))
     }
 
     pub fn size_bytes(&self) -> u64 {

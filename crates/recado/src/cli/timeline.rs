@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use recado_core::{AttemptResult, Status, Timestamp};
-use recado_wire::jobs::{Attempt, JobView, WaitingFor};
+use recado_wire::jobs::{Attempt, JobView, Recipient, WaitingFor};
 
 use crate::screen::{Field, Paint, Screen, clean};
 use crate::units::about_duration;
@@ -63,16 +63,27 @@ fn what_next(job: &JobView) -> String {
     held.or(ended).or(waits).unwrap_or_else(status)
 }
 
+fn result(result: AttemptResult) -> (&'static str, Paint) {
+    match result {
+        AttemptResult::Sent => ("sent", Paint::Good),
+        AttemptResult::Partial => ("partial", Paint::Warn),
+        AttemptResult::Failed => ("failed", Paint::Bad),
+        AttemptResult::Uncertain => ("uncertain", Paint::Warn),
+        AttemptResult::Lost => ("lost", Paint::Warn),
+    }
+}
+
+fn one_recipient<W: Write>(screen: &mut Screen<W>, recipient: &Recipient) -> io::Result<()> {
+    let (word, paint) = result(recipient.result);
+    let said = [recipient.error_code.as_deref(), recipient.error_reason.as_deref()];
+    let said: String = said.into_iter().flatten().map(|words| format!("  {}", clean(words))).collect();
+    screen.line(format_args!("│      {}  {}{said}", clean(&recipient.recipient), screen.painted(paint, word)))
+}
+
 /// Each attempt with its time, result, code, reason, rule and the wait after it.
 pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::Result<()> {
     for attempt in attempts {
-        let (word, paint) = match attempt.result {
-            AttemptResult::Sent => ("sent", Paint::Good),
-            AttemptResult::Partial => ("partial", Paint::Warn),
-            AttemptResult::Failed => ("failed", Paint::Bad),
-            AttemptResult::Uncertain => ("uncertain", Paint::Warn),
-            AttemptResult::Lost => ("lost", Paint::Warn),
-        };
+        let (word, paint) = result(attempt.result);
         let took = match attempt.ended_at.since(attempt.started_at) {
             Duration::ZERO => "under 1ms".to_owned(),
             took => about_duration(took),
@@ -93,10 +104,56 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
             };
             screen.line(format_args!("│    {}{rule}{blame}", class.as_str()))?;
         }
+        for recipient in &attempt.recipients {
+            one_recipient(screen, recipient)?;
+        }
         if let Some(delay) = attempt.next_retry_delay_ms.map(Duration::from_millis) {
             let at: Timestamp = attempt.ended_at.plus(delay);
             screen.line(format_args!("│    next attempt after {}, at {at}", about_duration(delay)))?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipients_that_fared_differently_stand_one_a_line_below_their_attempt() {
+        let recipient = |name: &str, result, code: Option<&str>, reason: Option<&str>| Recipient {
+            recipient: name.into(),
+            result,
+            error_code: code.map(Into::into),
+            error_reason: reason.map(Into::into),
+            error_classification: None,
+            rule: None,
+        };
+        let at = Timestamp::from_millis(0);
+        let attempt = Attempt {
+            attempt: 1,
+            started_at: at,
+            ended_at: at,
+            result: AttemptResult::Partial,
+            error_code: None,
+            error_reason: None,
+            error_classification: None,
+            rule: None,
+            blame: None,
+            next_retry_delay_ms: None,
+            recipients: vec![
+                recipient("ana@example.com", AttemptResult::Sent, None, None),
+                recipient("bob@example.com", AttemptResult::Failed, Some("550"), Some("no such\x1b user")),
+            ],
+        };
+        let mut out = Vec::new();
+        attempts(&mut Screen::new(&mut out, None), &[attempt]).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            ["│      ana@example.com  sent", "│      bob@example.com  failed  550  no such\\u{1b} user"],
+            "{text}"
+        );
+    }
 }

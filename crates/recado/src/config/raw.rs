@@ -1,11 +1,13 @@
 //! What the configuration says, every key optional and in its place. Nothing is decided here.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use recado_core::classify::{Blame, Class};
 use recado_core::policy::DELAY_MAX;
 use recado_core::{CapApplies, Jitter, NetworkKind};
+use recado_engine::Act;
 
 use super::fault::At;
 use super::reader::{FaultList, Section, Setting};
@@ -29,6 +31,10 @@ pub struct Raw {
     pub ended_max_age: Option<At<Duration>>,
     pub ended_max_count: Option<At<u64>>,
     pub dlq_ttl: Option<At<Duration>>,
+    pub dlq_notify: Option<At<String>>,
+    pub webhooks_allow: Option<At<Vec<At<String>>>>,
+    pub webhooks_allow_http: Option<At<bool>>,
+    pub channels: Vec<(String, RawChannel)>,
     pub log_level: Option<At<Level>>,
     pub log_format: Option<At<LogFormat>>,
     pub sandbox: Option<At<bool>>,
@@ -43,8 +49,42 @@ pub struct RawProvider {
     pub headers: Vec<(String, At<String>)>,
     pub connect_timeout: Option<At<Duration>>,
     pub concurrency: Option<At<u64>>,
-    pub instance: Option<At<String>>,
-    pub api_key: Option<At<String>>,
+    /// Keys that only some transports have, by name.
+    pub own: BTreeMap<&'static str, At<String>>,
+    pub tags: Vec<(String, At<String>)>,
+    pub configuration_sets: Vec<(String, At<String>)>,
+}
+
+/// The keys that only some transports have, and which.
+pub const OWN_KEYS: [(&str, Kind, &str); 13] = [
+    ("instance", Kind::Whatsapp, "\"main\""),
+    ("api_key", Kind::Whatsapp, "\"${EVOLUTION_API_KEY}\""),
+    ("hello", Kind::Smtp, "\"mail.example.com\""),
+    ("ca_file", Kind::Smtp, "\"/etc/ssl/private-ca.pem\""),
+    ("secret", Kind::Webhook, "\"${WEBHOOK_SECRET}\""),
+    ("region", Kind::Ses, "\"sa-east-1\""),
+    ("profile", Kind::Ses, "\"mail\""),
+    ("access_key_id", Kind::Ses, "\"${AWS_ACCESS_KEY_ID}\""),
+    ("secret_access_key", Kind::Ses, "\"${AWS_SECRET_ACCESS_KEY}\""),
+    ("session_token", Kind::Ses, "\"${AWS_SESSION_TOKEN}\""),
+    ("configuration_set", Kind::Ses, "\"transactional\""),
+    ("content", Kind::Ses, "\"auto\", \"raw\" or \"simple\""),
+    ("connections", Kind::Smtp, "\"5\""),
+];
+
+pub struct RawChannel {
+    pub here: At<()>,
+    pub webhook: Option<At<String>>,
+    pub route: Option<At<String>>,
+    pub from: Option<At<String>>,
+    pub to: Option<At<Vec<At<String>>>>,
+}
+
+pub struct RawFallback {
+    pub on: Option<At<Vec<At<bool>>>>,
+    pub act: Option<At<&'static str>>,
+    pub after: Option<At<Duration>>,
+    pub notify: Option<At<String>>,
 }
 
 #[derive(Default)]
@@ -56,6 +96,7 @@ pub struct RawRoute {
     pub timeout: Option<At<Duration>>,
     pub classifier: Option<At<&'static str>>,
     pub classify: Option<At<Vec<RawRule>>>,
+    pub fallback: Option<RawFallback>,
 }
 
 pub struct RawPolicy {
@@ -106,6 +147,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         |key: &'static str| root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults));
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
+    let webhooks = at("webhooks");
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
@@ -124,13 +166,18 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         ended_max_age: retention.get("ended_max_age", |it| it.duration(Duration::ZERO..=3650 * DAY)),
         ended_max_count: retention.get("ended_max_count", |it| it.count(0..=1_000_000_000)),
         dlq_ttl: dlq.get("ttl", |it| it.duration(secs(60, 10 * YEAR_SECS))),
+        dlq_notify: dlq.get("notify", |it| it.text("\"ops\"")),
+        webhooks_allow: webhooks
+            .get("allow", |it| it.list("[\"10.0.0.0/8\"]", |it| it.text("\"10.0.0.0/8\""))),
+        webhooks_allow_http: webhooks.get("allow_http", Setting::switch),
+        channels: root.named("notify", channel),
         log_level: log.get("level", |it| it.choice("level", &Level::WORDS)),
         log_format: log.get("format", |it| it.choice("format", &LogFormat::WORDS)),
         sandbox: sandbox.get("enabled", Setting::switch),
         providers: root.named("providers", provider),
         routes: root.named("routes", route),
     };
-    for section in [server, store, engine, retention, dlq, log, sandbox] {
+    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks] {
         section.close();
     }
     environments(&root);
@@ -160,8 +207,38 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
         connect_timeout: section
             .get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
         concurrency: section.get("concurrency", |it| it.count(1..=100_000)),
-        instance: section.get("instance", |it| it.text("\"main\"")),
-        api_key: section.get("api_key", |it| it.text("\"${EVOLUTION_API_KEY}\"")),
+        own: OWN_KEYS
+            .iter()
+            .filter_map(|(key, _, example)| Some((*key, section.get(key, |it| it.text_or_number(example))?)))
+            .collect(),
+        tags: section.named("tags", |it| it.text("\"campaign\"")),
+        configuration_sets: section.named("configuration_sets", |it| it.text("\"acme-mail\"")),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn channel(setting: Setting<'_>) -> Option<RawChannel> {
+    let section = setting.section()?;
+    let raw = RawChannel {
+        here: section.here(()),
+        webhook: section.get("webhook", |it| it.text("\"https://example.com/hooks/ops\"")),
+        route: section.get("route", |it| it.text("\"email\"")),
+        from: section.get("from", |it| it.text("\"recado@example.com\"")),
+        to: section.get("to", |it| it.list("[\"ops@example.com\"]", |it| it.text("\"ops@example.com\""))),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn fallback(setting: Setting<'_>) -> Option<RawFallback> {
+    let section = setting.section()?;
+    let when = [("open", false), ("dead", true)];
+    let raw = RawFallback {
+        on: section.get("on", |it| it.list("[\"open\", \"dead\"]", |it| it.choice("occasion", &when))),
+        act: section.get("do", |it| it.choice("fallback", &Act::NAMES.map(|name| (name, name)))),
+        after: section.get("after", |it| it.duration(secs(1, YEAR_SECS))),
+        notify: section.get("notify", |it| it.text("\"ops\"")),
     };
     section.close();
     Some(raw)
@@ -184,6 +261,7 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
             it.choice("classifier", &recado_core::rules::NAMES.map(|name| (name, name)))
         }),
         classify: section.get("classify", |it| it.list("[{ code = \"550\", as = \"transient\" }]", rule)),
+        fallback: section.get("fallback", fallback),
     };
     section.close();
     Some(raw)

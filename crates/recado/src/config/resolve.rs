@@ -2,17 +2,22 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
 use recado_core::job::JOB_TTL_DEFAULT;
+use recado_engine::SystemClock;
+use recado_engine::endpoints::Book;
 use recado_store::Retention;
+use recado_transport_webhook::{Guard, IpNet};
 
 use super::fault::At;
+use super::providers::Given;
 use super::raw::Raw;
 use super::reader::FaultList;
 use super::tree::Table;
-use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, Store, routes};
+use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, Store, notices, routes};
 use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -57,12 +62,25 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     };
     let dead_letter_ttl = or(raw.dlq_ttl, DEAD_LETTER_TTL_DEFAULT);
     let sandbox_enabled = or(raw.sandbox, environment == Environment::Development);
+    let webhooks = Guard {
+        allowed: networks(raw.webhooks_allow, faults),
+        allow_http: or(raw.webhooks_allow_http, false),
+    };
+    let endpoints = Arc::new(Book::new(Arc::new(SystemClock)));
     let (providers, routes) = routes::resolve(
         raw.providers,
         raw.routes,
-        &routes::Given { environment, sandbox_enabled, dead_letter_ttl, crashes_max: engine.poison_after },
+        &routes::Given {
+            environment,
+            sandbox_enabled,
+            dead_letter_ttl,
+            crashes_max: engine.poison_after,
+            transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
+            channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
+        },
         faults,
     );
+    let notices = notices::resolve(raw.channels, raw.dlq_notify.as_ref(), &routes, faults);
     Config {
         environment,
         environment_by_default: false,
@@ -84,11 +102,29 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             ended_max_count: or(raw.ended_max_count, ENDED_MAX_COUNT_DEFAULT),
         },
         dead_letter_ttl,
+        notices,
+        webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
         sandbox_enabled,
         providers,
         routes,
+        endpoints,
     }
+}
+
+fn networks(said: Option<At<Vec<At<String>>>>, faults: &FaultList) -> Vec<IpNet> {
+    let read = |said: At<String>| {
+        // One address is a range of its own.
+        let network = said.value.parse().or_else(|_| said.value.parse::<IpAddr>().map(IpNet::from));
+        network
+            .map_err(|_| {
+                let message =
+                    "is not a range of addresses; write one such as \"10.0.0.0/8\" or \"127.0.0.1\"";
+                faults.borrow_mut().push(said.fault(message));
+            })
+            .ok()
+    };
+    said.into_iter().flat_map(|said| said.value).filter_map(read).collect()
 }
 
 fn or<T>(said: Option<At<T>>, otherwise: T) -> T {

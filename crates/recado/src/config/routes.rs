@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Backoff, Policy, RouteName, rules};
-use recado_engine::{Carrier, Route};
+use recado_engine::{Act, Carrier, Fallback, Route};
 use recado_transport::Sandbox;
 
 use super::fault::{At, closest, suggestion};
-use super::raw::{RawPolicy, RawProvider, RawRoute};
+use super::raw::{RawFallback, RawPolicy, RawProvider, RawRoute};
 use super::reader::FaultList;
 use super::{Provider, RouteConfig, providers};
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
@@ -21,6 +21,9 @@ pub struct Given {
     pub sandbox_enabled: bool,
     pub dead_letter_ttl: Duration,
     pub crashes_max: u32,
+    pub transports: providers::Given,
+    /// The names of channels that a fallback may notify.
+    pub channels: Vec<String>,
 }
 
 pub fn resolve(
@@ -34,10 +37,15 @@ pub fn resolve(
     for (name, raw) in raw_providers {
         check_name(&name, &raw.here, faults);
         written_at.push((name.clone(), raw.here.clone()));
-        let provider = providers::resolve(&name, raw, faults);
+        let provider = providers::resolve(&name, &raw, &given.transports, faults);
         resolved.insert(name, provider);
     }
-    let providers = resolved;
+    let mut providers: BTreeMap<String, Provider> = resolved;
+    for row in catalogue::ROUTES.iter().filter(|row| row.kind == Kind::Webhook) {
+        providers
+            .entry(row.provider.to_owned())
+            .or_insert_with(|| providers::webhook_by_default(&given.transports));
+    }
     let mut written: BTreeMap<String, RawRoute> = raw_routes.into_iter().collect();
     let mut routes = Vec::new();
     for row in &catalogue::ROUTES {
@@ -127,6 +135,7 @@ fn route(
     let concurrency =
         provider.and_then(|provider| provider.concurrency).or(built_in.map(|row| row.concurrency));
 
+    let fallback = fallback(raw.fallback.as_ref(), built_in, given, faults);
     let name = RouteName::trusted(name);
     let raw_rules = raw.classify.iter().flat_map(|rules| &rules.value);
     let own_rules: Vec<_> = raw_rules.filter_map(|raw| super::rules::resolve(raw, faults)).collect();
@@ -135,9 +144,18 @@ fn route(
         carrier,
         provider: provider_name.into(),
         classifier: rules::named(classifier).unwrap_or_default().preceded_by(own),
-        terms: Terms { policy, dead_letter_ttl: given.dead_letter_ttl, crashes_max: given.crashes_max },
+        terms: Terms {
+            policy,
+            dead_letter_ttl: given.dead_letter_ttl,
+            crashes_max: given.crashes_max,
+            start_over_after: match (fallback.act, fallback.on_dead) {
+                (Act::Reschedule(after), true) => Some(after),
+                _ => None,
+            },
+        },
         timeout: timeout.or(built_in.map(|row| row.timeout)).unwrap_or(TIMEOUT_DEFAULT),
         concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+        fallback,
         name,
     };
     Some(RouteConfig { route, kind, classifier, own_rules, built_in })
@@ -184,9 +202,11 @@ fn carrier(
                 }
                 None => {
                     // When the provider is there and faulty, its own fault says enough.
-                    if provider.is_none_or(|provider| provider.url.is_none()) {
+                    if provider.is_none_or(|provider| provider.says_nothing()) {
+                        let line =
+                            if kind == Kind::Ses { "region = \"…\"" } else { "url = \"https://…\"" };
                         fault(said.fault(format!(
-                            "the route has no address to send to; write [providers.{provider_name}] with url = \"https://…\""
+                            "the route has no address to send to; write [providers.{provider_name}] with {line}"
                         )));
                     }
                     return None;
@@ -205,7 +225,7 @@ fn carrier(
         }
         Some(row) => Some((row.kind, Carrier::Missing(catalogue::missing(row, name, given.environment)))),
         None => {
-            match (&raw.provider, provider.is_some_and(|provider| provider.url.is_some())) {
+            match (&raw.provider, provider.is_some_and(|provider| !provider.says_nothing())) {
                 (_, true) => {}
                 (Some(said), false) => fault(said.fault(format!(
                     "provider `{0}` has no address; write url = \"https://…\" in [providers.{0}]",
@@ -223,6 +243,59 @@ fn carrier(
             }
             None
         }
+    }
+}
+
+/// What is said about failing for good, laid over what the row says.
+fn fallback(
+    said: Option<&RawFallback>,
+    built_in: Option<&'static BuiltIn>,
+    given: &Given,
+    faults: &FaultList,
+) -> Fallback {
+    let mut fallback =
+        Fallback { act: built_in.map_or(Act::MarkFailed, |row| row.fallback), ..Fallback::default() };
+    let Some(said) = said else { return fallback };
+    let fault = |fault| faults.borrow_mut().push(fault);
+    if let Some(act) = &said.act {
+        fallback.act = match (act.value, &said.after) {
+            ("reschedule", Some(after)) => Act::Reschedule(after.value),
+            ("reschedule", None) => {
+                fault(act.fault("does not say when; write after = \"15m\" beside it"));
+                Act::MarkFailed
+            }
+            ("cached", _) => Act::Cached,
+            ("mark_account", _) => Act::MarkAccount,
+            ("disable_endpoint", _) => Act::DisableEndpoint,
+            ("unavailable", _) => Act::Unavailable,
+            _ => Act::MarkFailed,
+        };
+    }
+    if let Some(after) = said.after.as_ref().filter(|_| !matches!(fallback.act, Act::Reschedule(_))) {
+        fault(after.fault("only do = \"reschedule\" waits; take it out, or write do = \"reschedule\""));
+    }
+    if let Some(on) = &said.on {
+        fallback.on_open = on.value.iter().any(|dead| !dead.value);
+        fallback.on_dead = on.value.iter().any(|dead| dead.value);
+        if on.value.is_empty() {
+            fault(on.fault("names no occasion; write [\"open\", \"dead\"], or take it out"));
+        }
+    }
+    if let Some(channel) = &said.notify {
+        check_channel(channel, &given.channels, faults);
+        fallback.notify = Some(channel.value.as_str().into());
+    }
+    fallback
+}
+
+pub fn check_channel(said: &At<String>, known: &[String], faults: &FaultList) {
+    if !known.contains(&said.value) {
+        let advice = match known.is_empty() {
+            true => String::new(),
+            false => format!("; {}", suggestion(&said.value, known.iter().map(String::as_str), "ones")),
+        };
+        let message = format!("there is no channel `{0}`; write [notify.{0}]{advice}", said.value);
+        faults.borrow_mut().push(said.fault(message));
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 use recado_core::classify::{Blame, Class};
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
-use recado_engine::Carrier;
+use recado_engine::notices::Channel;
+use recado_engine::{Act, Carrier, Fallback};
 
 use super::template::comment;
 use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
@@ -72,6 +73,26 @@ fn sections(page: &mut Page, config: &Config) {
 
     page.section("dlq");
     page.set("ttl", &duration(config.dead_letter_ttl));
+    page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
+
+    page.section("webhooks");
+    page.set("allow", &list(config.webhooks.allowed.iter().map(|network| text(&network.to_string()))));
+    page.set("allow_http", &config.webhooks.allow_http.to_string());
+
+    if page.style != Style::Effective {
+        page.out.push_str("\n#[notify.ops]\n#webhook = \"https://example.com/hooks/ops\"\n");
+    }
+    for (name, channel) in &config.notices.channels {
+        page.section(&format!("notify.{}", key(name)));
+        match channel {
+            Channel::Webhook { url, .. } => page.set("webhook", &text(url)),
+            Channel::Email { route, from, to } => {
+                page.set("route", &text(route.as_str()));
+                page.set("from", &text(from));
+                page.set("to", &list(to.iter().map(|address| text(address))));
+            }
+        }
+    }
 
     page.section("log");
     page.set("level", &text(word(&levels, config.log.level as usize)));
@@ -181,19 +202,8 @@ impl Page {
 
     fn provider(&mut self, name: &str, shown: &Shown<'_>) {
         self.section(&format!("providers.{}", key(name)));
-        if let Some(provider) = shown.provider.filter(|provider| provider.url.is_some()) {
-            self.set("transport", &text(provider.kind.as_str()));
-            self.set_or("url", provider.url.as_ref().map(|(_, shown)| text(shown)), "");
-            let headers = provider.headers.iter().map(|(name, _)| format!("{} = \"***\"", key(name)));
-            let headers: Vec<_> = headers.collect();
-            self.set_or(
-                "headers",
-                (!headers.is_empty()).then(|| format!("{{ {} }}", headers.join(", "))),
-                "",
-            );
-            self.set_or("instance", provider.instance.as_deref().map(text), "");
-            self.set_or("api_key", provider.api_key.as_ref().map(|_| text("***")), "");
-            self.set_or("connect_timeout", provider.connect_timeout.map(duration), "");
+        if let Some(provider) = shown.provider.filter(|provider| !provider.says_nothing()) {
+            provider.shown.iter().for_each(|(key, value)| self.set(key, value));
         }
         let row = ROUTES.iter().find(|row| row.provider == name && self.style != Style::Effective);
         if let Some(row) = row {
@@ -211,20 +221,14 @@ impl Page {
             (_, Style::Effective) => {
                 self.comment(&format!("Carried by transport \"{}\".", config.kind.as_str()))
             }
-            (Carrier::Missing(_), _) if config.kind.needs_address() => {
-                self.comment(&format!("Refuses jobs until [providers.{}] has an address.", route.provider));
-            }
             (Carrier::Missing(_), _) => {
-                self.comment(&format!(
-                    "Refuses jobs: transport \"{}\" is not in this build. It works with a worker of yours, and in the sandbox:",
-                    config.kind.as_str()
-                ));
-                let _ = writeln!(self.out, "#transport = \"worker\"");
+                let lacks = if config.kind.needs_address() { "has an address" } else { "is written" };
+                self.comment(&format!("Refuses jobs until [providers.{}] {lacks}.", route.provider));
             }
             _ => {}
         }
         // A row's own transport is not written: it goes without saying, and not every one is in this build.
-        if config.built_in.is_none_or(|row| row.kind != config.kind) && !config.kind.needs_address() {
+        if config.built_in.is_none_or(|row| row.kind != config.kind) && !config.kind.needs_provider() {
             self.set("transport", &text(config.kind.as_str()));
         }
         let implicit = config.built_in.is_none() && *route.provider == *route.name.as_str();
@@ -239,6 +243,9 @@ impl Page {
         };
         let (production, development) = (of_row(Environment::Production), of_row(Environment::Development));
         self.set("policy", &policy(&production));
+        if route.fallback != Fallback::default() {
+            self.set("fallback", &fallback(&route.fallback));
+        }
         if !config.own_rules.is_empty() {
             let lines: String = config.own_rules.iter().map(|it| format!("  {},\n", rule(it))).collect();
             self.set("classify", &format!("[\n{lines}]"));
@@ -251,12 +258,12 @@ impl Page {
 }
 
 /// A string of TOML.
-fn text(words: &str) -> String {
+pub fn text(words: &str) -> String {
     toml::Value::from(words).to_string()
 }
 
 /// A key of TOML: bare where that is allowed.
-fn key(name: &str) -> String {
+pub fn key(name: &str) -> String {
     let bare =
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if bare { name.to_owned() } else { text(name) }
@@ -266,7 +273,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-fn duration(duration: Duration) -> String {
+pub fn duration(duration: Duration) -> String {
     text(&show_duration(duration))
 }
 
@@ -290,6 +297,17 @@ pub fn policy(policy: &Policy) -> String {
     parts.extend(policy.floor.map(|floor| format!("floor = {}", duration(floor))));
     parts.extend(policy.ceiling.map(|ceiling| format!("ceiling = {}", duration(ceiling))));
     parts.push(format!("max_attempts = {}", policy.max_attempts));
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn fallback(fallback: &Fallback) -> String {
+    let occasions = [("open", fallback.on_open), ("dead", fallback.on_dead)];
+    let on = occasions.iter().filter(|(_, holds)| *holds).map(|(word, _)| text(word));
+    let mut parts = vec![format!("on = {}", list(on)), format!("do = {}", text(fallback.act.as_str()))];
+    if let Act::Reschedule(after) = fallback.act {
+        parts.push(format!("after = {}", duration(after)));
+    }
+    parts.extend(fallback.notify.as_deref().map(|channel| format!("notify = {}", text(channel))));
     format!("{{ {} }}", parts.join(", "))
 }
 

@@ -68,7 +68,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 26] = [
+const COMMENTS: [(&str, &str); 31] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -92,6 +92,14 @@ const COMMENTS: [(&str, &str); 26] = [
     ("retention", "How long ended jobs are remembered; until then the same jobId is a duplicate."),
     ("dlq", "Dead letters."),
     ("dlq.ttl", "How long an entry waits for a person."),
+    (
+        "dlq.notify",
+        "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
+         [notify.ops] webhook = \"https://…\", or [notify.ops] from = \"…\" and to = [\"…\"] for e-mail.",
+    ),
+    ("webhooks", "Addresses that users supply."),
+    ("webhooks.allow", "Ranges that may be reached although they are not public, such as \"10.0.0.0/8\"."),
+    ("webhooks.allow_http", "Public addresses need https:// unless this is true."),
     ("log", "One line for each event, on standard output."),
     ("log.level", "error, warn, info, debug or trace."),
     ("log.format", "auto (human on a terminal, json elsewhere), json or human."),
@@ -103,6 +111,11 @@ const COMMENTS: [(&str, &str); 26] = [
         "The built-in rules that judge a failure; `classify` puts rules of your own before them.",
     ),
     ("routes.timeout", "How long one attempt may take."),
+    (
+        "routes.fallback",
+        "What happens when a job fails for good (\"dead\") or the provider is closed off (\"open\"): do = \"mark_failed\",\n\
+         \"reschedule\" (with after), \"mark_account\", \"disable_endpoint\"; for calls \"cached\" or \"unavailable\". notify names a channel.",
+    ),
     (
         "routes.policy",
         "When to try again. Keys that are not named stay as they are. A curve: base, factor, cap, jitter (\"±25%\",\n\

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 37] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -28,6 +28,20 @@ const COMMANDS: [&[&str]; 23] = [
     &["doctor"],
     &["completions"],
     &["bench"],
+    &["camunda"],
+    &["call"],
+    &["events"],
+    &["endpoints"],
+    &["endpoints", "list"],
+    &["endpoints", "add"],
+    &["endpoints", "show"],
+    &["endpoints", "set"],
+    &["endpoints", "enable"],
+    &["endpoints", "test"],
+    &["endpoints", "remove"],
+    &["accounts"],
+    &["accounts", "list"],
+    &["accounts", "clear"],
 ];
 
 #[test]

@@ -1,20 +1,25 @@
 //! What can happen, with few ids, tenants and routes, so that steps meet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 use recado_core::{
-    AttemptResult, AuditEvent, AuditKind, BodyHash, Burial, Cause, JobId, Lease, NewJob, Timestamp,
-    Transition,
+    AttemptResult, AuditEvent, AuditKind, BodyHash, Burial, Cause, CompanyId, JobId, Lease, NewJob,
+    Timestamp, Transition,
 };
 
 use super::Restarts;
-use crate::conformance::given::{self, attempt, company, failure, id, job, payload, priority, route};
-use crate::{Claim, Pick, Redrive, Retention, Settlement};
+use crate::conformance::given::{
+    self, ACCOUNTS, ENDPOINTS, attempt, company, failure, id, job, payload, priority, route,
+};
+use crate::{Claim, NoteWrite, Pick, Redrive, Retention, Settlement, Shelf, Turns};
 
-const IDS: u8 = 12;
-const COMPANIES: u8 = 3;
+const IDS: u8 = 16;
+
+/// One is busier than the others, so that it gets to its tenth job.
+const COMPANIES: [u8; 6] = [0, 0, 0, 0, 1, 2];
 
 /// One is busier than the other.
 const ROUTES: [u8; 4] = [0, 0, 0, 1];
@@ -26,7 +31,7 @@ const DELAYS_MS: [u64; 6] = [0, 0, 1, 10, 1_000, 3_600_000];
 pub enum Step {
     Enqueue(Vec<New>),
     Claim(ClaimStep),
-    Settle(Vec<(TokenChoice, Ending)>),
+    Settle(Vec<SettleStep>),
     Extend {
         choices: Vec<TokenChoice>,
         by_ms: u64,
@@ -37,7 +42,9 @@ pub enum Step {
     /// Likewise.
     Discard {
         nth: usize,
+        follow_ups: Vec<New>,
     },
+    WriteNotes(Vec<NoteStep>),
     Prune(Retention),
     Record(u8),
     Wait {
@@ -71,7 +78,7 @@ impl New {
     pub fn job(&self, now: Timestamp) -> NewJob {
         NewJob {
             id: name(self.id),
-            company: company(&format!("company-{}", self.company)),
+            company: tenant(self.company),
             route: route(&format!("route-{}", self.route)),
             body_hash: BodyHash(u128::from(self.other_body)),
             priority: priority(self.priority),
@@ -89,6 +96,7 @@ pub struct ClaimStep {
     max: usize,
     lease_ms: u64,
     outlives_process: bool,
+    turns: Turns,
 }
 
 impl ClaimStep {
@@ -100,6 +108,7 @@ impl ClaimStep {
             lease_until: after(now, self.lease_ms),
             worker: format!("worker-{}", self.lease_ms).into(),
             outlives_process: self.outlives_process,
+            turns: self.turns.clone(),
         }
     }
 }
@@ -110,6 +119,7 @@ pub struct RedriveStep {
     corrected: bool,
     due_ms: u64,
     ttl_ms: u64,
+    follow_ups: Vec<New>,
 }
 
 impl RedriveStep {
@@ -121,12 +131,29 @@ impl RedriveStep {
             due_at: after(now, self.due_ms),
             expires_at: after(now, self.ttl_ms),
             audit,
+            follow_ups: jobs(&self.follow_ups, now),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-pub enum Ending {
+pub struct SettleStep {
+    pub choice: TokenChoice,
+    ending: Ending,
+    follow_ups: Vec<New>,
+}
+
+impl SettleStep {
+    pub fn settlement(&self, lease: &Lease, now: Timestamp) -> Settlement {
+        let transition = self.ending.transition(lease, now);
+        let audit = Some(AuditEvent::about(&lease.job, given::kind_of(&transition), now));
+        let follow_ups = jobs(&self.follow_ups, now);
+        Settlement { token: lease.token, transition, audit, now, follow_ups }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Ending {
     Deliver { answer: bool },
     Retry { in_ms: u64 },
     Postpone { in_ms: u64 },
@@ -135,9 +162,9 @@ pub enum Ending {
 }
 
 impl Ending {
-    pub fn settlement(&self, lease: &Lease, now: Timestamp) -> Settlement {
+    fn transition(&self, lease: &Lease, now: Timestamp) -> Transition {
         let tried = |result| attempt(lease.attempt, result, now);
-        let transition = match *self {
+        match *self {
             Ending::Deliver { answer } => Transition::Deliver {
                 attempt: tried(AttemptResult::Sent),
                 answer: answer.then(|| payload("[1]")),
@@ -156,14 +183,53 @@ impl Ending {
             Ending::Release { in_ms, lost } => {
                 Transition::Release { at: after(now, in_ms), lost: lost.then(|| tried(AttemptResult::Lost)) }
             }
-        };
-        let audit = Some(AuditEvent::about(&lease.job, given::kind_of(&transition), now));
-        Settlement { token: lease.token, transition, audit, now }
+        }
     }
+}
+
+/// Few shelves and keys, so that writes meet.
+#[derive(Clone, Debug)]
+pub struct NoteStep {
+    pub shelf: Shelf,
+    pub key: &'static str,
+    pub expect: Expect,
+    value: Option<u8>,
+    ttl_ms: Option<u64>,
+}
+
+/// Which version a write expects.
+#[derive(Clone, Copy, Debug)]
+pub enum Expect {
+    Whatever,
+    Absent,
+    /// The one that is there before the step.
+    Current,
+    /// One of those that were ever given.
+    Old(usize),
+}
+
+impl NoteStep {
+    pub fn write(&self, expect: Option<u64>, now: Timestamp) -> NoteWrite {
+        NoteWrite {
+            shelf: self.shelf,
+            key: self.key.into(),
+            value: self.value.map(|value| payload(&value.to_string())),
+            expect,
+            expires_at: self.ttl_ms.map(|ms| after(now, ms)),
+        }
+    }
+}
+
+pub fn jobs(new: &[New], now: Timestamp) -> Vec<NewJob> {
+    new.iter().map(|new| new.job(now)).collect()
 }
 
 pub fn after(now: Timestamp, ms: u64) -> Timestamp {
     now.plus(Duration::from_millis(ms))
+}
+
+fn tenant(number: u8) -> CompanyId {
+    company(&format!("company-{number}"))
 }
 
 fn name(number: u8) -> JobId {
@@ -184,7 +250,7 @@ fn new() -> impl Strategy<Value = New> {
     let body = prop::bool::weighted(0.1);
     (
         0..IDS,
-        0..COMPANIES,
+        select(&COMPANIES[..]),
         select(&ROUTES[..]),
         body,
         select(vec![1_u8, 5, 9]),
@@ -209,9 +275,27 @@ fn claim() -> impl Strategy<Value = ClaimStep> {
         2 => Just(Pick::Orphaned),
     ];
     let lease_ms = select(vec![1_u64, 10, 1_000, 3_600_000]);
-    (pick, 0..9_usize, lease_ms, any::<bool>()).prop_map(|(pick, max, lease_ms, outlives_process)| {
-        ClaimStep { pick, max, lease_ms, outlives_process }
-    })
+    (pick, 0..9_usize, lease_ms, any::<bool>(), turns()).prop_map(
+        |(pick, max, lease_ms, outlives_process, turns)| ClaimStep {
+            pick,
+            max,
+            lease_ms,
+            outlives_process,
+            turns,
+        },
+    )
+}
+
+/// Mostly the usual ones; a weight or a quota of 0 is somebody's mistake or pause.
+fn turns() -> impl Strategy<Value = Turns> {
+    let each = |values| {
+        prop::collection::hash_map(select(&COMPANIES[..]).prop_map(tenant), values, 0..3).prop_map(Arc::new)
+    };
+    let special = (0..3_u32, each(0..4_u32), each(0..3_u32));
+    prop_oneof![
+        1 => Just(Turns::default()),
+        1 => special.prop_map(|(batch, weights, quota)| Turns { batch, weights, quota }),
+    ]
 }
 
 fn token() -> impl Strategy<Value = TokenChoice> {
@@ -227,8 +311,34 @@ fn ending() -> impl Strategy<Value = Ending> {
         1 => delay().prop_map(|in_ms| Ending::Postpone { in_ms }),
         4 => (code, result, select(vec![20_u64, 604_800_000]))
             .prop_map(|(code, tried, ttl_ms)| Ending::Bury { code, tried, ttl_ms }),
-        2 => (delay(), any::<bool>()).prop_map(|(in_ms, lost)| Ending::Release { in_ms, lost }),
+        4 => (delay(), any::<bool>()).prop_map(|(in_ms, lost)| Ending::Release { in_ms, lost }),
     ]
+}
+
+/// Mostly none, as with most settlements.
+fn follow_ups() -> impl Strategy<Value = Vec<New>> {
+    prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(new(), 1..4)]
+}
+
+fn settle() -> impl Strategy<Value = SettleStep> {
+    (token(), ending(), follow_ups()).prop_map(|(choice, ending, follow_ups)| SettleStep {
+        choice,
+        ending,
+        follow_ups,
+    })
+}
+
+fn note() -> impl Strategy<Value = NoteStep> {
+    let expect = prop_oneof![
+        2 => Just(Expect::Whatever),
+        2 => Just(Expect::Absent),
+        3 => Just(Expect::Current),
+        1 => (0..32_usize).prop_map(Expect::Old),
+    ];
+    let value = prop::option::weighted(0.7, 0..9_u8);
+    let ttl_ms = prop::option::of(select(vec![0_u64, 10, 1_000]));
+    (select(vec![ACCOUNTS, ENDPOINTS]), select(vec!["a", "b", "c"]), expect, value, ttl_ms)
+        .prop_map(|(shelf, key, expect, value, ttl_ms)| NoteStep { shelf, key, expect, value, ttl_ms })
 }
 
 fn retention() -> impl Strategy<Value = Retention> {
@@ -239,17 +349,24 @@ fn retention() -> impl Strategy<Value = Retention> {
 }
 
 pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {
-    let redrive = (0..8_usize, any::<bool>(), delay(), select(vec![5_u64, 86_400_000]))
-        .prop_map(|(nth, corrected, due_ms, ttl_ms)| RedriveStep { nth, corrected, due_ms, ttl_ms });
+    let redrive = (0..8_usize, any::<bool>(), delay(), select(vec![5_u64, 86_400_000]), follow_ups())
+        .prop_map(|(nth, corrected, due_ms, ttl_ms, follow_ups)| RedriveStep {
+            nth,
+            corrected,
+            due_ms,
+            ttl_ms,
+            follow_ups,
+        });
     let wait = select(vec![1_u64, 10, 1_000, 3_600_000]);
     let usual = prop_oneof![
         6 => prop::collection::vec(new(), 1..10).prop_map(Step::Enqueue),
         8 => claim().prop_map(Step::Claim),
-        8 => prop::collection::vec((token(), ending()), 1..5).prop_map(Step::Settle),
+        8 => prop::collection::vec(settle(), 1..5).prop_map(Step::Settle),
         1 => (prop::collection::vec(token(), 1..4), delay()).prop_map(|(choices, by_ms)| Step::Extend { choices, by_ms }),
         2 => (0..IDS).prop_map(Step::Cancel),
         4 => redrive.prop_map(Step::Redrive),
-        1 => (0..8_usize).prop_map(|nth| Step::Discard { nth }),
+        1 => (0..8_usize, follow_ups()).prop_map(|(nth, follow_ups)| Step::Discard { nth, follow_ups }),
+        4 => prop::collection::vec(note(), 1..5).prop_map(Step::WriteNotes),
         2 => retention().prop_map(Step::Prune),
         1 => (0..IDS).prop_map(Step::Record),
         3 => wait.prop_map(|ms| Step::Wait { ms }),

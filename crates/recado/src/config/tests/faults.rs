@@ -21,7 +21,7 @@ fn an_unknown_key_that_is_close_to_none_gets_the_list() {
     assert_faults(
         "[dlq]\nmax_size = 10000\n",
         "
-error: there is no key `max_size` in [dlq]; known keys: ttl
+error: there is no key `max_size` in [dlq]; known keys: ttl, notify
  --> recado.toml:2:1  dlq.max_size
   |
 2 | max_size = 10000

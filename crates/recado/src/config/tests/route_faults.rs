@@ -51,21 +51,73 @@ error: there is no classifier `smpt`; did you mean `smtp`?
 }
 
 #[test]
-fn transports_that_are_not_in_this_build_are_refused_with_what_works() {
+#[cfg(not(feature = "ses"))]
+fn a_transport_that_is_not_in_this_build_is_refused_with_what_works() {
     assert_faults(
-        "[providers.mail]\ntransport = \"smtp\"\nurl = \"smtps://mail.example.com\"\n[routes.email]\ntransport = \"smtp\"\n",
+        "[providers.mail]\ntransport = \"ses\"\nregion = \"x\"\n",
         "
-error: transport \"smtp\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \"sandbox\" (nothing is sent)
+error: transport \"ses\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \"sandbox\" (nothing is sent)
  --> recado.toml:2:13  providers.mail.transport
   |
-2 | transport = \"smtp\"
-  |             ^^^^^^
+2 | transport = \"ses\"
+  |             ^^^^^
+",
+    );
+}
 
-error: transport \"smtp\" is not in this build; give the route transport = \"worker\" (your own code delivers) or \"sandbox\" (nothing is sent)
- --> recado.toml:5:13  routes.email.transport
+#[test]
+fn a_relay_that_cannot_work_is_refused_and_its_password_not_repeated() {
+    let text = "[providers.smtp]\nurl = \"smtp://ana:secret-word@mail.example.com?tls=none\"\n\
+                [providers.other]\ntransport = \"smtp\"\nurl = \"smtp://mail.example.com\"\nconnections = 0\nregion = \"x\"\n";
+    let faults = Config::load(&inputs(text, &[])).unwrap_err().to_string();
+    assert!(faults.contains("recado.toml:2:7  providers.smtp.url"), "{faults}");
+    assert!(faults.contains("write a whole number from 1 to 1000"), "{faults}");
+    assert!(faults.contains("only transport \"ses\" has this; take it out"), "{faults}");
+    assert!(!faults.contains("secret-word"), "{faults}");
+}
+
+#[test]
+fn half_of_a_key_is_no_key() {
+    let faults =
+        Config::load(&inputs("[providers.ses]\nregion = \"sa-east-1\"\naccess_key_id = \"AKIA\"\n", &[]));
+    let faults = faults.unwrap_err().to_string();
+    assert!(faults.contains("access_key_id and secret_access_key go together"), "{faults}");
+}
+
+#[test]
+fn channels_and_fallbacks_are_checked_against_each_other() {
+    assert_faults(
+        "[notify.ops]\nwebhook = \"http://127.0.0.1/x\"\n[dlq]\nnotify = \"opps\"\n[routes.sandbox]\nfallback = { do = \"reschedule\", notify = \"nobody\" }\n[webhooks]\nallow = [\"10.0.0\"]\n[providers.webhook]\nsecret = \"whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\"\n",
+        "
+error: does not lead to a public address; write one that does, or have the operator add its range to `webhooks.allow`
+ --> recado.toml:2:11  notify.ops.webhook
   |
-5 | transport = \"smtp\"
-  |             ^^^^^^
+2 | webhook = \"http://127.0.0.1/x\"
+  |           ^^^^^^^^^^^^^^^^^^^^
+
+error: there is no channel `opps`; write [notify.opps]; did you mean `ops`?
+ --> recado.toml:4:10  dlq.notify
+  |
+4 | notify = \"opps\"
+  |          ^^^^^^
+
+error: does not say when; write after = \"15m\" beside it
+ --> recado.toml:6:19  routes.sandbox.fallback.do
+  |
+6 | fallback = { do = \"reschedule\", notify = \"nobody\" }
+  |                   ^^^^^^^^^^^^
+
+error: there is no channel `nobody`; write [notify.nobody]; known ones: ops
+ --> recado.toml:6:42  routes.sandbox.fallback.notify
+  |
+6 | fallback = { do = \"reschedule\", notify = \"nobody\" }
+  |                                          ^^^^^^^^
+
+error: is not a range of addresses; write one such as \"10.0.0.0/8\" or \"127.0.0.1\"
+ --> recado.toml:8:10  webhooks.allow[0]
+  |
+8 | allow = [\"10.0.0\"]
+  |          ^^^^^^^^
 ",
     );
 }

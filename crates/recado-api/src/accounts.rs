@@ -1,0 +1,64 @@
+//! Accounts whose credential a provider no longer takes.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use recado_core::reason::clip;
+use recado_engine::accounts;
+use recado_wire::accounts::{Account, AccountList, AccountQuery};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, Refused};
+use crate::extract::Asked;
+use crate::openapi::ReadProblems;
+use crate::state::ApiState;
+
+/// Bytes at most that a message repeats of a name.
+const NAME_SHOWN_MAX_BYTES: usize = 128;
+
+fn view(account: &accounts::Account) -> Account {
+    Account {
+        provider: account.provider.clone(),
+        company_id: account.company_id.clone(),
+        status: account.status.clone(),
+        since: account.since,
+        reason: account.reason.clone(),
+        error_code: account.error_code.clone(),
+        route: account.route.clone(),
+        job_id: account.job_id.clone(),
+    }
+}
+
+/// Accounts that are marked, and why.
+#[utoipa::path(
+    get, path = "/v1/accounts", tag = "accounts", params(AccountQuery),
+    responses((status = 200, body = AccountList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(query): Asked<AccountQuery>,
+) -> Result<Response, Refused> {
+    let company = query.company_id.as_ref().map(|company| company.as_str());
+    let items = api.engine().accounts().list(company).iter().map(|account| view(account)).collect();
+    Ok(answer::ok(&AccountList { items }))
+}
+
+/// Take the mark off an account, for its user has signed in again.
+#[utoipa::path(
+    delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts",
+    params(("provider" = String, Path), ("companyId" = String, Path)),
+    responses(
+        (status = 204, description = "The mark is gone."),
+        (status = 404, description = "The account is not marked.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn clear(
+    State(api): State<ApiState>,
+    Path((provider, company)): Path<(String, String)>,
+) -> Result<Response, Refused> {
+    if api.engine().clear_account(&provider, &company).await? {
+        return Ok(answer::done());
+    }
+    let [provider, company] = [&provider, &company].map(|name| clip(name, NAME_SHOWN_MAX_BYTES));
+    Err(Refused::new(Code::NotFound, format!("company `{company}` has no mark at provider `{provider}`")))
+}

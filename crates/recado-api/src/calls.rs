@@ -1,0 +1,128 @@
+//! Calls: a provider asked while the caller waits.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_core::{CompanyId, Failure};
+use recado_engine::Submission;
+use recado_engine::calls::{Call, CallRefused, Called};
+use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
+use recado_wire::read::{self, FAULTS_MAX, Faults};
+use recado_wire::{Code, FieldFault, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::openapi::CallProblems;
+use crate::state::ApiState;
+
+/// Ask a provider and wait: its answer, or the last good one, or when to come back.
+#[utoipa::path(
+    post, path = "/v1/calls", tag = "calls", request_body = CallRequest,
+    responses(
+        (status = 200, description = "The provider's answer; or, with `fallback`, its last good one.", body = CallAnswer),
+        CallProblems,
+    )
+)]
+pub(crate) async fn call(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let received = body::json(&api, request).await?;
+    let call = read_call(&api, received.text()?)?;
+    drop(received);
+    match api.engine().call(call).await? {
+        Ok(called) => show(called),
+        Err(CallRefused::Route(why)) => Err(Refused::invalid_at("/route", why)),
+        Err(CallRefused::Data(faults)) => {
+            let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
+                pointer: format!("/data{}", fault.pointer),
+                message: fault.message,
+            });
+            Err(Refused::invalid(pointed.collect()))
+        }
+    }
+}
+
+/// Reads a call, or says everything that is wrong with it.
+fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
+    let asked = read::body::<CallRequest>(json)?;
+    let (request, mut faults) = (asked.value, asked.faults);
+    match CompanyId::new(request.company_id.as_str()) {
+        Ok(company_id) if faults.is_empty() => Ok(Call {
+            route: request.route,
+            company_id,
+            data: request.data,
+            timeout: request.timeout_ms.map(Duration::from_millis),
+            cache_key: request.cache_key,
+        }),
+        _ => {
+            note_the_rest(api, request, &mut faults);
+            Err(faults.into_vec().into())
+        }
+    }
+}
+
+/// What would be wrong with a job that asks for the same.
+fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
+    let job = Submission {
+        job_id: None,
+        route: request.route,
+        company_id: request.company_id,
+        data: request.data,
+        user_id: None,
+        correlation_id: None,
+        run_at: None,
+        delay: None,
+        ttl: None,
+        priority: None,
+    };
+    for (pointer, message) in api.engine().faults_of(job) {
+        faults.note_at(pointer, message);
+    }
+}
+
+fn show(called: Called) -> Result<Response, Refused> {
+    let nothing = CallAnswer {
+        answer: None,
+        took_ms: None,
+        fallback: None,
+        age_ms: None,
+        retry_job_id: None,
+        error: None,
+    };
+    match called {
+        Called::Answered { answer, took } => {
+            Ok(answer::ok(&CallAnswer { answer, took_ms: Some(millis(took)), ..nothing }))
+        }
+        Called::Cached { answer, age, failure, retry } => Ok(answer::ok(&CallAnswer {
+            answer: Some(answer),
+            fallback: Some(CallFallback::Cached),
+            age_ms: Some(millis(age)),
+            retry_job_id: retry,
+            error: Some(CallError {
+                error_code: failure.code,
+                error_reason: failure.reason.as_str().to_owned(),
+                error_classification: failure.class,
+                rule: failure.rule,
+            }),
+            ..nothing
+        })),
+        Called::Unavailable { failure, retry_after } => {
+            Err(Refused::after(unavailable(&failure), retry_after))
+        }
+    }
+}
+
+fn unavailable(failure: &Failure) -> Problem {
+    let code = failure.code.as_deref().map(|code| format!("{code} ")).unwrap_or_default();
+    let class = failure.class.as_str();
+    let detail = format!("{code}{} ({class} by rule {})", failure.reason, failure.rule);
+    Problem {
+        error_code: failure.code.as_deref().map(str::to_owned),
+        error_classification: Some(failure.class),
+        rule: Some(failure.rule.to_string()),
+        ..Problem::new(Code::ProviderUnavailable, detail)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

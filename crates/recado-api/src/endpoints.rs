@@ -1,0 +1,246 @@
+//! Webhook endpoints: add, look at, change, switch on, try out, remove.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_core::reason::clip;
+use recado_engine::endpoints::manage::{self, Draft, Tested, is_yes};
+use recado_engine::endpoints::{self, EndpointError};
+use recado_wire::endpoints::{
+    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
+};
+use recado_wire::read::FAULTS_MAX;
+use recado_wire::{Code, FieldFault, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::extract::{Asked, Segment};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Bytes at most that a message repeats of an id.
+const ID_SHOWN_MAX_BYTES: usize = 128;
+
+/// An endpoint as everybody may see it: without its secrets.
+fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+    Endpoint {
+        id: endpoint.id.clone(),
+        company_id: endpoint.company_id.clone(),
+        url: endpoint.url.clone(),
+        description: endpoint.description.clone(),
+        events: endpoint.events.clone(),
+        enabled: endpoint.enabled,
+        consecutive_failures: endpoint.failures,
+        disabled_at: endpoint.disabled_at,
+        disabled_reason: endpoint.disabled_reason.clone(),
+        secret_rotating_until: endpoint.rotating_until(api.engine().now()),
+        created_at: endpoint.created_at,
+        updated_at: endpoint.updated_at,
+        secret: None,
+    }
+}
+
+/// The same with its newest secret, for whoever has just made or changed that.
+fn view_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+    Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..view(api, endpoint) }
+}
+
+fn no_such_endpoint(id: &str) -> Refused {
+    Refused::new(Code::NotFound, format!("there is no endpoint `{}`", clip(id, ID_SHOWN_MAX_BYTES)))
+}
+
+fn refused(refusal: manage::Refused, id: &str) -> Refused {
+    match refusal {
+        manage::Refused::Invalid(faults) => {
+            let fault = |(pointer, message)| FieldFault { pointer, message };
+            Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+        }
+        manage::Refused::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        manage::Refused::Endpoint(EndpointError::Store(error)) => error.into(),
+        manage::Refused::Endpoint(error @ EndpointError::TooMany) => {
+            Refused::new(Code::Conflict, error.to_string())
+        }
+        manage::Refused::Endpoint(error @ EndpointError::Contended) => Refused::again_soon(error.to_string()),
+        manage::Refused::NoCarrier => {
+            Refused::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
+        }
+        manage::Refused::NoRandomness => {
+            Refused::new(Code::Internal, manage::Refused::NoRandomness.to_string())
+        }
+    }
+}
+
+/// Add an endpoint. Its secret is in the answer, and is never shown again.
+#[utoipa::path(
+    post, path = "/v1/endpoints", tag = "endpoints", request_body = EndpointRequest,
+    responses(
+        (status = 201, body = Endpoint),
+        (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn add(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let asked: EndpointRequest = body::json(&api, request).await?.read()?;
+    let draft = Draft {
+        company_id: asked.company_id,
+        url: asked.url,
+        description: asked.description,
+        events: asked.events,
+        secret: asked.secret.map(|secret| secret.reveal().to_owned()),
+        enabled: None,
+    };
+    let endpoint = api.engine().add_endpoint(draft).await.map_err(|refusal| refused(refusal, ""))?;
+    Ok(answer::json(StatusCode::CREATED, &view_with_secret(&api, &endpoint)))
+}
+
+/// Endpoints, oldest first.
+#[utoipa::path(
+    get, path = "/v1/endpoints", tag = "endpoints", params(EndpointQuery),
+    responses((status = 200, body = EndpointList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(query): Asked<EndpointQuery>,
+) -> Result<Response, Refused> {
+    let company = query.company_id.as_ref().map(|company| company.as_str());
+    let items = api.engine().endpoints().list(company).iter().map(|endpoint| view(&api, endpoint)).collect();
+    Ok(answer::ok(&EndpointList { items }))
+}
+
+/// One endpoint.
+#[utoipa::path(
+    get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Endpoint),
+        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+    match api.engine().endpoints().get(&id) {
+        Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
+        None => Err(no_such_endpoint(&id)),
+    }
+}
+
+/// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
+#[utoipa::path(
+    patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    request_body = EndpointChange,
+    responses(
+        (status = 200, body = Endpoint),
+        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn change(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: EndpointChange = body::json(&api, request).await?.read()?;
+    let rotates = asked.secret.is_some();
+    let draft = Draft {
+        company_id: None,
+        url: asked.url,
+        description: asked.description,
+        events: asked.events,
+        secret: asked.secret.map(|secret| secret.reveal().to_owned()),
+        enabled: asked.enabled,
+    };
+    let changed = api.engine().change_endpoint(&id, draft).await;
+    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
+    let shown = if rotates { view_with_secret(&api, &endpoint) } else { view(&api, &endpoint) };
+    Ok(answer::ok(&shown))
+}
+
+/// Remove an endpoint. What is on its way to it goes to the dead letter queue.
+#[utoipa::path(
+    delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn remove(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+    api.engine().remove_endpoint(&id).await.map_err(|refusal| refused(refusal, &id))?;
+    Ok(answer::done())
+}
+
+/// Switch an endpoint on again, with no failures to its name.
+#[utoipa::path(
+    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Endpoint),
+        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn enable(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+    let draft = Draft { enabled: Some(true), ..Draft::default() };
+    let changed = api.engine().change_endpoint(&id, draft).await;
+    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
+    Ok(answer::ok(&view(&api, &endpoint)))
+}
+
+/// Post a signed test to an endpoint at once. It neither counts nor is repeated.
+#[utoipa::path(
+    post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
+    responses(
+        (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
+        (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn test(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+    let tested = api.engine().test_endpoint(&id).await.map_err(|refusal| refused(refusal, &id))?;
+    Ok(answer::ok(&show_tested(tested)))
+}
+
+fn show_tested(tested: Tested) -> EndpointTested {
+    let ok = is_yes(&tested);
+    match tested {
+        Ok(result) => EndpointTested {
+            ok,
+            status: Some(result.status),
+            took_ms: u64::try_from(result.took.as_millis()).ok(),
+            error_code: None,
+            error_reason: None,
+        },
+        Err(fault) => EndpointTested {
+            ok,
+            status: fault.status,
+            took_ms: None,
+            error_code: fault.code.map(Into::into),
+            error_reason: Some(fault.text.into()).filter(|text: &String| !text.is_empty()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::header::RETRY_AFTER;
+    use axum::response::IntoResponse;
+    use recado_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_whether_the_same_again_may_work() {
+        let rows = [
+            (manage::Refused::Endpoint(EndpointError::Unknown), 404, false),
+            (manage::Refused::Endpoint(EndpointError::TooMany), 409, false),
+            (manage::Refused::Endpoint(EndpointError::Contended), 503, true),
+            (manage::Refused::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
+            (manage::Refused::NoCarrier, 422, false),
+            (manage::Refused::NoRandomness, 500, false),
+        ];
+        for (refusal, status, again) in rows {
+            let words = refusal.to_string();
+            let response = refused(refusal, "ep_1").into_response();
+            assert_eq!(response.status(), status, "{words}");
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), again, "{words}");
+        }
+    }
+}

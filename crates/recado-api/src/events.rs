@@ -1,0 +1,143 @@
+//! The stream of events, as Server-Sent Events.
+//!
+//! A listener comes back with the id of the last event it heard and goes on after it. Where events are
+//! missing, because they are no longer kept or because the listener was too slow, the stream says so with
+//! a `gap` and goes on: it is for watching. What must not be missed goes to an endpoint.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use recado_core::Event;
+use recado_wire::events::{EVENT_STREAM, EventQuery, GAP, Gap, LAST_EVENT_ID_HEADER};
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+
+use crate::answer::Refused;
+use crate::extract::Asked;
+use crate::openapi::ListenProblems;
+use crate::state::ApiState;
+
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+
+/// Proxies of this kind would hold events back until they have a page full of them.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Hear of events as they happen: `id:` an event's id, `event:` its kind, `data:` its JSON on one line.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "events",
+    params(
+        EventQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event heard: the stream goes on after it."),
+    ),
+    responses(
+        (
+            status = 200, body = String, content_type = "text/event-stream",
+            description = "Server-Sent Events without end. Each `data` is an `Event`; with `event: gap` it is a `Gap`: some are missing.",
+        ),
+        ListenProblems,
+    )
+)]
+pub(crate) async fn listen(
+    State(api): State<ApiState>,
+    headers: HeaderMap,
+    Asked(wanted): Asked<EventQuery>,
+) -> Result<Response, Refused> {
+    let Some(place) = api.place_to_listen() else {
+        let max = api.limits().listeners_max;
+        return Err(Refused::busy(format!(
+            "{max} listeners are here already; close some, or come back later"
+        )));
+    };
+    let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
+    let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
+    let listening = api.engine().events().listen(last_heard);
+    let mut ready = VecDeque::new();
+    if listening.gap {
+        let reason = "the events after the last one that you heard are no longer kept".to_owned();
+        ready.extend(gap(Gap { reason, missed: None }));
+    }
+    ready.extend(listening.missed.iter().filter(|event| wanted.wants(event)).filter_map(|event| told(event)));
+    let listener =
+        Listener { api, wanted, ready, told: listening.told, spoke_at: Instant::now(), _place: place };
+    let pieces = stream::unfold(listener, |mut listener| async {
+        let piece = listener.next().await?;
+        Some((Ok::<_, Infallible>(piece), listener))
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+struct Listener {
+    api: ApiState,
+    wanted: EventQuery,
+    /// What it missed, written and not yet sent.
+    ready: VecDeque<Bytes>,
+    told: Receiver<Arc<Event>>,
+    spoke_at: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Listener {
+    /// What to send next; `None` when the server closes.
+    async fn next(&mut self) -> Option<Bytes> {
+        let piece = match self.ready.pop_front() {
+            Some(piece) => piece,
+            None => self.hear().await?,
+        };
+        self.spoke_at = Instant::now();
+        Some(piece)
+    }
+
+    async fn hear(&mut self) -> Option<Bytes> {
+        let too_quiet_at = self.spoke_at + self.api.limits().keep_alive;
+        loop {
+            let heard = tokio::select! {
+                () = self.api.closing().cancelled() => return None,
+                heard = self.told.recv() => heard,
+                () = tokio::time::sleep_until(too_quiet_at) => return Some(KEEP_ALIVE),
+            };
+            let piece = match heard {
+                Ok(event) if self.wanted.wants(&event) => told(&event),
+                Ok(_) => None,
+                Err(RecvError::Lagged(missed)) => {
+                    let reason = "you read more slowly than events happen".to_owned();
+                    gap(Gap { reason, missed: Some(missed) })
+                }
+                Err(RecvError::Closed) => return None,
+            };
+            if piece.is_some() {
+                return piece;
+            }
+        }
+    }
+}
+
+fn told(event: &Event) -> Option<Bytes> {
+    written(&format!("id: {}\nevent: {}", event.id, event.kind.as_str()), event)
+}
+
+/// Without an id, so that whoever comes back still names the last event.
+fn gap(gap: Gap) -> Option<Bytes> {
+    written(&format!("event: {GAP}"), &gap)
+}
+
+/// JSON never holds a line end, so it is one line of data.
+fn written(head: &str, data: &impl Serialize) -> Option<Bytes> {
+    let json = serde_json::to_string(data).ok()?;
+    Some(format!("{head}\ndata: {json}\n\n").into())
+}

@@ -1,0 +1,11 @@
+//! The worker against both process engines, faithful and moody.
+
+mod camunda {
+    mod credentials;
+    mod deciding;
+    mod fake;
+    mod faults;
+    mod given;
+    mod stopping;
+    mod waiting;
+}

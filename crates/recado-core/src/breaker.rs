@@ -1,0 +1,233 @@
+//! A circuit breaker, as a value that is stepped.
+//!
+//! ```text
+//!            n failures within t                   reset time over
+//!   CLOSED ────────────────────▶ OPEN ─────────────────────────────▶ HALF_OPEN
+//!     ▲                            ▲        one probe, leased            │
+//!     │                            └──────────── it fails ───────────────┤
+//!     └───────────────────────────────────────── it succeeds ────────────┘
+//! ```
+//!
+//! Only what the provider is to blame for counts. A probe is leased like a job: when whoever made it
+//! vanishes, the next one may. After it closes, work is let back in on a ramp. Nothing here reads a clock,
+//! so one breaker steps alike in this process, in a store's script and in virtual time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// How a provider's breaker behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BreakerTerms {
+    /// This many failures …
+    pub failures: u32,
+    /// … within this long open it.
+    pub within: Duration,
+    /// How long it stays open before a probe.
+    pub reset: Duration,
+    /// A success that took this long counts as a failure.
+    pub slow: Option<Duration>,
+    /// How long a probe may take before another one may try.
+    pub probe: Duration,
+    /// How long the way back to full strength takes after it closes.
+    pub ramp: Duration,
+}
+
+impl BreakerTerms {
+    /// Seed 004's defaults for whatever else is not said.
+    pub const fn new(failures: u32, within: Duration, reset: Duration) -> Self {
+        BreakerTerms {
+            failures,
+            within,
+            reset,
+            slow: None,
+            probe: Duration::from_secs(90),
+            ramp: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum BreakerState {
+    #[default]
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+impl BreakerState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BreakerState::Closed => "CLOSED",
+            BreakerState::Open => "OPEN",
+            BreakerState::HalfOpen => "HALF_OPEN",
+        }
+    }
+}
+
+/// What is known of a provider's health. Small enough to be kept as one durable value.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Breaker {
+    pub state: BreakerState,
+    /// Times of the latest failures, oldest first; never more than open it.
+    pub failures: VecDeque<Timestamp>,
+    /// Since when it has been in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When it is open: when the next probe may go. When half open: when another one may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_probe_at: Option<Timestamp>,
+    /// It was opened by hand and waits to be closed by hand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub held_open: bool,
+    /// Why it is as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
+}
+
+/// Whether a delivery may go out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Admission {
+    /// As many as the ramp allows, which is a share of full strength above 0 and up to 1.
+    Open(f64),
+    /// One, and its outcome decides.
+    Probe,
+    /// None; ask again then, if that is known.
+    Refused { until: Option<Timestamp> },
+}
+
+/// The state changed: worth an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swing {
+    Opened,
+    HalfOpened,
+    Closed,
+}
+
+/// Where the ramp begins.
+const RAMP_START: f64 = 0.05;
+
+impl Breaker {
+    /// Asks to send. A probe is granted to one asker; whoever gets it must say how it went.
+    pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<Swing>) {
+        match self.state {
+            BreakerState::Closed => (Admission::Open(self.strength(terms, now)), None),
+            BreakerState::Open | BreakerState::HalfOpen if self.may_probe(now) => {
+                let swing = (self.state == BreakerState::Open).then_some(Swing::HalfOpened);
+                if swing.is_some() {
+                    self.enter(BreakerState::HalfOpen, now);
+                }
+                self.next_probe_at = Some(now.plus(terms.probe));
+                (Admission::Probe, swing)
+            }
+            _ => (Admission::Refused { until: self.next_probe_at.filter(|_| !self.held_open) }, None),
+        }
+    }
+
+    fn may_probe(&self, now: Timestamp) -> bool {
+        !self.held_open && self.next_probe_at.is_none_or(|at| at <= now)
+    }
+
+    /// The share of full strength that the ramp allows at `now`.
+    pub fn strength(&self, terms: &BreakerTerms, now: Timestamp) -> f64 {
+        let Some(since) = self.since.filter(|_| self.state == BreakerState::Closed) else { return 1.0 };
+        if terms.ramp.is_zero() {
+            return 1.0;
+        }
+        let done = now.since(since).as_secs_f64() / terms.ramp.as_secs_f64();
+        (RAMP_START + (1.0 - RAMP_START) * done).min(1.0)
+    }
+
+    /// A delivery went well, as far as the provider is concerned.
+    pub fn succeeded(&mut self, terms: &BreakerTerms, took: Duration, now: Timestamp) -> Option<Swing> {
+        if terms.slow.is_some_and(|slow| took >= slow) {
+            return self.failed(terms, "too slow", now);
+        }
+        match self.state {
+            BreakerState::HalfOpen => {
+                self.failures.clear();
+                self.enter(BreakerState::Closed, now);
+                self.reason = None;
+                Some(Swing::Closed)
+            }
+            // A straggler that was sent before it opened says nothing about now.
+            BreakerState::Closed | BreakerState::Open => None,
+        }
+    }
+
+    /// A delivery failed, and the provider is to blame.
+    pub fn failed(&mut self, terms: &BreakerTerms, why: &str, now: Timestamp) -> Option<Swing> {
+        match self.state {
+            BreakerState::Closed => {
+                self.count(terms, now);
+                let full = self.failures.len() >= terms.failures.max(1) as usize;
+                full.then(|| self.open(terms, why, now))
+            }
+            BreakerState::HalfOpen => Some(self.open(terms, why, now)),
+            BreakerState::Open => None,
+        }
+    }
+
+    /// The probe told nothing about the provider (the message or the credential was to blame): another may
+    /// go at once.
+    pub fn inconclusive(&mut self, now: Timestamp) {
+        if self.state == BreakerState::HalfOpen {
+            self.next_probe_at = Some(now);
+        }
+    }
+
+    fn count(&mut self, terms: &BreakerTerms, now: Timestamp) {
+        self.failures.retain(|at| now.since(*at) < terms.within);
+        while self.failures.len() >= terms.failures.max(1) as usize {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(now);
+    }
+
+    /// Failures that count at `now`.
+    pub fn failures_in_window(&self, terms: &BreakerTerms, now: Timestamp) -> usize {
+        self.failures.iter().filter(|at| now.since(**at) < terms.within).count()
+    }
+
+    fn open(&mut self, terms: &BreakerTerms, why: &str, now: Timestamp) -> Swing {
+        self.enter(BreakerState::Open, now);
+        self.next_probe_at = Some(now.plus(terms.reset));
+        self.reason = Some(why.into());
+        Swing::Opened
+    }
+
+    fn enter(&mut self, state: BreakerState, now: Timestamp) {
+        self.state = state;
+        self.since = Some(now);
+    }
+
+    /// A person opens it, until a person closes it.
+    pub fn hold_open(&mut self, why: &str, now: Timestamp) -> Option<Swing> {
+        let was = self.state;
+        if was != BreakerState::Open {
+            self.enter(BreakerState::Open, now);
+        }
+        self.held_open = true;
+        self.next_probe_at = None;
+        self.reason = Some(why.into());
+        (was != BreakerState::Open).then_some(Swing::Opened)
+    }
+
+    /// A person closes it.
+    pub fn close(&mut self, why: &str, now: Timestamp) -> Option<Swing> {
+        let was = self.state;
+        if was != BreakerState::Closed {
+            self.enter(BreakerState::Closed, now);
+        }
+        self.held_open = false;
+        self.next_probe_at = None;
+        self.failures.clear();
+        self.reason = Some(why.into());
+        (was != BreakerState::Closed).then_some(Swing::Closed)
+    }
+}

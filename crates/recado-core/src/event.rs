@@ -1,0 +1,228 @@
+//! What happened, told to whoever listens: a stream, subscribed endpoints, a person.
+//!
+//! An event is derived from the same transition that the store executes, so that the two cannot disagree.
+//! Its id is made of what happened: told twice, it is still the same event. It never holds a payload.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::whole_minutes;
+use crate::classify::{Blame, Class};
+use crate::dead_letter::Cause;
+use crate::job::{Attempt, Job, Status};
+use crate::name::CompanyId;
+use crate::payload::digest_of;
+use crate::time::Timestamp;
+use crate::transition::{Burial, Transition};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum EventKind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)*
+        }
+
+        impl EventKind {
+            pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(EventKind::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    JobSent = "JobSent",
+    /// Seed 003's `SubmissionRetryScheduledEvent`, for every route.
+    JobRetryScheduled = "JobRetryScheduled",
+    /// Seed 003's `SubmissionRetryExhaustedEvent`.
+    JobRetryExhausted = "JobRetryExhausted",
+    /// It is in the dead letter queue, whatever brought it there.
+    JobFailed = "JobFailed",
+    JobExpired = "JobExpired",
+    JobReplayed = "JobReplayed",
+    JobDiscarded = "JobDiscarded",
+    CircuitBreakerOpened = "CircuitBreakerOpened",
+    CircuitBreakerHalfOpen = "CircuitBreakerHalfOpen",
+    CircuitBreakerClosed = "CircuitBreakerClosed",
+    EndpointDisabled = "EndpointDisabled",
+    /// A provider no longer takes a company's credential.
+    TokenExpired = "token_expired",
+    AlertFired = "AlertFired",
+    AlertResolved = "AlertResolved",
+}
+
+impl EventKind {
+    pub fn parse(text: &str) -> Option<EventKind> {
+        EventKind::ALL.iter().copied().find(|kind| kind.as_str() == text)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    pub id: Box<str>,
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    pub timestamp: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company_id: Option<CompanyId>,
+    pub data: EventData,
+}
+
+/// What there is to say; each kind fills what it knows.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EventData {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<Box<str>>,
+    /// The claim, or the job that stands for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blame: Option<Blame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_delay_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_minutes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint_id: Option<Box<str>>,
+    /// In a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// Who did it, when a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
+}
+
+impl Event {
+    /// An event whose id tells it from others of its kind by `what` it is about.
+    pub fn new(
+        kind: EventKind,
+        company_id: Option<CompanyId>,
+        what: &[&str],
+        timestamp: Timestamp,
+        data: EventData,
+    ) -> Self {
+        let at = timestamp.as_millis().to_string();
+        let parts: Vec<_> = what.iter().copied().chain([kind.as_str(), &at]).collect();
+        let id = format!("evt_{:032x}", digest_of(&parts)).into();
+        Event { id, kind, timestamp, company_id, data }
+    }
+
+    pub fn about(job: &Job, kind: EventKind, timestamp: Timestamp, data: EventData) -> Self {
+        let data = EventData {
+            job_id: Some(job.id.as_str().into()),
+            claim_id: Some(job.id.as_str().into()),
+            route: Some(job.route.as_str().into()),
+            user_id: job.user_id.clone(),
+            correlation_id: job.correlation_id.clone(),
+            ..data
+        };
+        let attempt = data.attempt.unwrap_or_default().to_string();
+        Event::new(kind, Some(job.company.clone()), &[job.id.as_str(), &attempt], timestamp, data)
+    }
+}
+
+/// What the world hears of a transition, in the order to tell it.
+pub fn of_transition(job: &Job, transition: &Transition, now: Timestamp) -> Vec<Event> {
+    match transition {
+        Transition::Deliver { attempt, .. } => {
+            let data = EventData {
+                status: word(Status::Sent),
+                attempt: Some(attempt.number),
+                retry_count: Some(job.progress.attempts_spent),
+                ..EventData::default()
+            };
+            vec![Event::about(job, EventKind::JobSent, now, data)]
+        }
+        Transition::RetryAt { at, attempt } => {
+            let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
+            let data = EventData {
+                status: word(Status::Retrying),
+                retry_count: Some(job.progress.attempts_spent + 1),
+                next_retry_time: Some(*at),
+                next_retry_delay_ms: Some(delay_ms),
+                backoff_minutes: Some(whole_minutes(Duration::from_millis(delay_ms))),
+                ..failed(attempt)
+            };
+            vec![Event::about(job, EventKind::JobRetryScheduled, now, data)]
+        }
+        Transition::Bury(burial) => of_burial(job, burial, now),
+        Transition::Postpone { .. } | Transition::Release { .. } => Vec::new(),
+    }
+}
+
+fn of_burial(job: &Job, burial: &Burial, now: Timestamp) -> Vec<Event> {
+    let failure = &burial.failure;
+    let data = EventData {
+        status: word(Status::Failed),
+        attempt: burial.attempt.as_ref().map(|attempt| attempt.number),
+        retry_count: Some(match burial.attempt {
+            Some(_) => job.progress.attempts_spent,
+            None => job.progress.attempts_spent.saturating_sub(1),
+        }),
+        error_code: failure.code.clone(),
+        last_error: Some(failure.reason.as_str().into()),
+        error_classification: Some(failure.class),
+        rule: Some(failure.rule.clone()),
+        blame: Some(failure.blame),
+        cause: Some(burial.cause),
+        ..EventData::default()
+    };
+    let first = match burial.cause {
+        Cause::Exhausted => Some(EventKind::JobRetryExhausted),
+        Cause::Expired => Some(EventKind::JobExpired),
+        Cause::Permanent | Cause::InvalidPayload | Cause::Fallback => None,
+    };
+    let kinds = first.into_iter().chain([EventKind::JobFailed]);
+    kinds.map(|kind| Event::about(job, kind, now, data.clone())).collect()
+}
+
+fn failed(attempt: &Attempt) -> EventData {
+    EventData {
+        attempt: Some(attempt.number),
+        error_code: attempt.error_code.clone(),
+        last_error: attempt.error_reason.as_ref().map(|reason| reason.as_str().into()),
+        error_classification: attempt.error_classification,
+        rule: attempt.rule.clone(),
+        blame: attempt.blame,
+        ..EventData::default()
+    }
+}
+
+fn word(status: Status) -> Option<Box<str>> {
+    Some(status.as_str().into())
+}

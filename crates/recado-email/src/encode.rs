@@ -1,0 +1,160 @@
+//! How bytes beyond ASCII travel in a message that is ASCII throughout.
+//!
+//! Headers use encoded words (RFC 2047) and extended parameters (RFC 2231), bodies use quoted-printable
+//! and base64 (RFC 2045). Values come in without control characters; their readers see to that.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// Where lines are broken if they can be.
+const LINE_BYTES: usize = 76;
+/// Bytes of text in one encoded word: in base64 and with its frame it has 75 at most.
+const WORD_BYTES: usize = 45;
+/// Bytes at most between two places where a line can be broken.
+pub(crate) const PIECE_MAX_BYTES: usize = 900;
+
+/// A header of free text, folded, with its line end.
+pub(crate) fn unstructured(name: &str, value: &str) -> String {
+    let plain = value.bytes().all(|b| (b' '..=b'~').contains(&b))
+        && !value.contains("=?")
+        && !value.starts_with(' ')
+        && !value.ends_with(' ')
+        && is_foldable(value);
+    if plain { folded(name, value) } else { format!("{name}: {}\r\n", words(value).join("\r\n ")) }
+}
+
+/// Whether lines can be broken often enough: no line of a message may have more than 998 bytes.
+pub(crate) fn is_foldable(value: &str) -> bool {
+    pieces(value).all(|piece| piece.len() <= PIECE_MAX_BYTES)
+}
+
+/// A name as it stands beside an address: an atom, a quoted string or encoded words.
+pub(crate) fn phrase(name: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || " -_".contains(c);
+    if name.chars().all(word) && name.len() <= LINE_BYTES && !name.contains("  ") {
+        name.to_owned()
+    } else if name.is_ascii() && name.len() <= LINE_BYTES && !name.contains("=?") {
+        quoted(name)
+    } else {
+        words(name).join(" ")
+    }
+}
+
+/// A parameter of a header, on a line of its own.
+pub(crate) fn parameter(name: &str, value: &str) -> String {
+    if value.is_ascii() {
+        return format!(";\r\n {name}={}", quoted(value));
+    }
+    let mut line = format!(";\r\n {name}*=utf-8''");
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            line.push(char::from(byte));
+        } else {
+            line.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    line
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+}
+
+/// Encoded words, none of them cut within a character.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, next) = rest.split_at(rest.floor_char_boundary(WORD_BYTES));
+        words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
+        rest = next;
+    }
+    words
+}
+
+/// Cuts before the spaces that a word follows: a line of spaces alone would end the header for some readers.
+fn pieces(value: &str) -> impl Iterator<Item = &str> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        let word = rest.find(|c| c != ' ').unwrap_or(rest.len());
+        let end = rest[word..].find(' ').map_or(rest.len(), |space| word + space);
+        let (piece, next) = rest.split_at(end);
+        rest = next;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn folded(name: &str, value: &str) -> String {
+    let mut header = format!("{name}: ");
+    let mut line = header.len();
+    for (index, piece) in pieces(value).enumerate() {
+        if index > 0 && line + piece.len() > LINE_BYTES {
+            header.push_str("\r\n");
+            line = 0;
+        }
+        header.push_str(piece);
+        line += piece.len();
+    }
+    header.push_str("\r\n");
+    header
+}
+
+/// Text as quoted-printable, its line ends made CRLF whatever they were. It always ends a line.
+pub(crate) fn quoted_printable(text: &str, out: &mut Vec<u8>) {
+    let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).peekable();
+    while let Some(line) = lines.next() {
+        if line.is_empty() && lines.peek().is_none() {
+            break;
+        }
+        quoted_printable_line(line.as_bytes(), out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn quoted_printable_line(line: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut length = 0;
+    for (index, &byte) in line.iter().enumerate() {
+        let last = index + 1 == line.len();
+        let plain = match byte {
+            b'=' => false,
+            // White space at the end of a line is lost on the way.
+            b' ' | b'\t' => !last,
+            other => other.is_ascii_graphic(),
+        };
+        let needed = if plain { 1 } else { 3 };
+        // The `=` of a soft break takes one place more, unless this is the end.
+        if length + needed > LINE_BYTES - usize::from(!last) {
+            out.extend_from_slice(b"=\r\n");
+            length = 0;
+        }
+        if plain {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'=', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        length += needed;
+    }
+}
+
+/// Bytes as base64 in lines.
+pub(crate) fn base64_lines(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.chunks(LINE_BYTES / 4 * 3) {
+        out.extend_from_slice(BASE64_STANDARD.encode(chunk).as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Bytes at most that text takes up as quoted-printable.
+pub(crate) fn quoted_printable_max(text: &str) -> usize {
+    let encoded = text.bytes().filter(|&b| b == b'=' || !matches!(b, b' '..=b'~')).count();
+    let written = text.len() + 2 * encoded;
+    // A soft break of three bytes after at least 73, and at the end of each line.
+    written + (written / 73 + 1) * 3 + encoded
+}
+
+/// Bytes at most that `bytes` take up as base64 in lines.
+pub(crate) fn base64_max(bytes: usize) -> usize {
+    let encoded = bytes.div_ceil(3).saturating_mul(4);
+    encoded.saturating_add(encoded / 38 + 2)
+}

@@ -1,0 +1,130 @@
+//! Accounts whose credential a provider no longer takes.
+//!
+//! An account is a company at a provider. A refused credential is neither the message's fault nor the
+//! provider's: it marks the account, once, so that the product can ask its user to sign in again. The next
+//! success, or a person, takes the mark away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use recado_core::{CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp};
+use recado_store::{NoteWrite, Shelf, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, EngineError};
+
+pub const SHELF: Shelf = Shelf::new("accounts");
+
+/// What a marked account is called, as in seed 004.
+pub const TOKEN_EXPIRED: &str = "token_expired";
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    pub provider: Box<str>,
+    pub company_id: CompanyId,
+    pub status: Box<str>,
+    pub since: Timestamp,
+    pub reason: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<Box<str>>,
+    pub route: Box<str>,
+    pub job_id: Box<str>,
+}
+
+/// Every marked account, as this process knows them.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    marked: RwLock<BTreeMap<Box<str>, Arc<Account>>>,
+}
+
+fn key(provider: &str, company: &str) -> Box<str> {
+    format!("{provider}/{company}").into()
+}
+
+impl Accounts {
+    pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        let notes = store.notes(SHELF, now).await?;
+        let read = |note: recado_store::Note| Some((note.key.clone(), Arc::new(note.value.parse().ok()?)));
+        *self.marked.write() = notes.into_iter().filter_map(read).collect();
+        Ok(())
+    }
+
+    pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
+        let marked = self.marked.read();
+        let of_company =
+            |one: &&Arc<Account>| company.is_none_or(|company| one.company_id.as_str() == company);
+        marked.values().filter(of_company).cloned().collect()
+    }
+
+    pub(crate) fn is_marked(&self, provider: &str, company: &str) -> bool {
+        let marked = self.marked.read();
+        !marked.is_empty() && marked.contains_key(&key(provider, company))
+    }
+
+    /// Marks the account that a job was sent for; an event, unless it is marked already.
+    pub(crate) async fn mark(
+        &self,
+        store: &dyn Store,
+        provider: &str,
+        job: &Job,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Result<Option<Event>, StoreError> {
+        if self.is_marked(provider, job.company.as_str()) {
+            return Ok(None);
+        }
+        let account = Account {
+            provider: provider.into(),
+            company_id: job.company.clone(),
+            status: TOKEN_EXPIRED.into(),
+            since: now,
+            reason: failure.reason.as_str().into(),
+            error_code: failure.code.clone(),
+            route: job.route.as_str().into(),
+            job_id: job.id.as_str().into(),
+        };
+        let key = key(provider, job.company.as_str());
+        let value = serde_json::to_string(&account).ok().map(Payload::trusted);
+        let write = NoteWrite { shelf: SHELF, key: key.clone(), value, expect: None, expires_at: None };
+        store.write_notes(vec![write], now).await?;
+        self.marked.write().insert(key, Arc::new(account));
+        let data = EventData {
+            status: Some(TOKEN_EXPIRED.into()),
+            provider: Some(provider.into()),
+            error_code: failure.code.clone(),
+            last_error: Some(failure.reason.as_str().into()),
+            rule: Some(failure.rule.clone()),
+            blame: Some(failure.blame),
+            ..EventData::default()
+        };
+        Ok(Some(Event::about(job, EventKind::TokenExpired, now, data)))
+    }
+
+    /// Takes the mark away; whether there was one.
+    pub(crate) async fn clear(
+        &self,
+        store: &dyn Store,
+        provider: &str,
+        company: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        if !self.is_marked(provider, company) {
+            return Ok(false);
+        }
+        let key = key(provider, company);
+        let write = NoteWrite { shelf: SHELF, key: key.clone(), value: None, expect: None, expires_at: None };
+        store.write_notes(vec![write], now).await?;
+        self.marked.write().remove(&key);
+        tracing::info!(provider, companyId = company, "Account works again");
+        Ok(true)
+    }
+}
+
+impl Engine {
+    /// A person takes the mark off an account; whether there was one.
+    pub async fn clear_account(&self, provider: &str, company: &str) -> Result<bool, EngineError> {
+        Ok(self.accounts().clear(&**self.store(), provider, company, self.now()).await?)
+    }
+}

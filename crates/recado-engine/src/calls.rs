@@ -1,0 +1,242 @@
+//! A provider asked on behalf of a caller who waits for the answer.
+//!
+//! Same route, slots, timeout and rules as a job, but nothing is kept and nothing is retried: the caller
+//! hears the answer, or the last good one, or when to come back. An answer that comes from the cache says
+//! so, says how old it is and why, and a job is scheduled that asks again and renews it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{
+    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Timestamp, Verdict, decide,
+};
+use recado_store::{NoteWrite, Shelf};
+use recado_transport::{DataFault, Delivery, Transport, Wanted};
+use serde::{Deserialize, Serialize};
+
+use crate::deliver::send;
+use crate::engine::{Engine, EngineError, Inner};
+use crate::fallback::Act;
+use crate::notices::follow_up;
+use crate::route::{Carrier, Route};
+
+pub const SHELF: Shelf = Shelf::new("answers");
+
+/// How long an answer is good for as a last resort.
+pub const ANSWER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Shortest and longest that a caller may wait.
+pub const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+
+/// What a job that renews an answer is called; the rest of its id is the answer's key.
+const REFRESH: &str = "refresh:";
+
+/// At most one such job for an answer within this.
+const REFRESH_EVERY_MS: i64 = 60_000;
+
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub route: String,
+    pub company_id: CompanyId,
+    pub data: Payload,
+    /// Not longer than the route's own.
+    pub timeout: Option<Duration>,
+    /// Under which the answer is remembered, within the company and the route.
+    pub cache_key: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Called {
+    Answered {
+        answer: Option<Payload>,
+        took: Duration,
+    },
+    /// The provider failed; this is what it said last time.
+    Cached {
+        answer: Payload,
+        age: Duration,
+        failure: Failure,
+        retry: Option<JobId>,
+    },
+    Unavailable {
+        failure: Failure,
+        retry_after: Duration,
+    },
+}
+
+#[derive(Debug)]
+pub enum CallRefused {
+    /// The route is unknown, has nobody to carry it, or is carried by workers: why, in words.
+    Route(String),
+    Data(Vec<DataFault>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Remembered {
+    at: Timestamp,
+    answer: Payload,
+}
+
+impl Engine {
+    pub async fn call(&self, call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
+        if self.is_stopping() {
+            return Err(EngineError::Stopping);
+        }
+        let inner = &self.inner;
+        let (route, transport) = match self.callable(&call.route) {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(CallRefused::Route(why))),
+        };
+        if let Err(faults) = transport.check(&call.data) {
+            return Ok(Err(CallRefused::Data(faults)));
+        }
+        let started_at = inner.clock.now();
+        let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
+        let job = ephemeral(&route, &call, started_at, timeout);
+        let delivery = Delivery { job: &job, attempt: 1, now: started_at, timeout, answer: Wanted::Answer };
+        let asking = async {
+            let _slot = inner.slots_of(&route.name).acquire_owned().await;
+            send(&transport, delivery).await
+        };
+        let outcome = match tokio::time::timeout(timeout, asking).await {
+            Ok(outcome) => outcome,
+            Err(_) => crate::deliver::timed_out(timeout),
+        };
+        let now = inner.clock.now();
+        let took = now.since(started_at);
+        let failure = match route.classifier.verdict(outcome) {
+            Verdict::Delivered { answer } => {
+                tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
+                if let (Some(key), Some(answer)) = (&call.cache_key, &answer) {
+                    remember(inner, &key_of(&call, key), answer.clone(), now);
+                }
+                return Ok(Ok(Called::Answered { answer, took }));
+            }
+            Verdict::Partly { mut refused, .. } => match refused.pop() {
+                Some((_, failure)) => failure,
+                None => return Ok(Ok(Called::Answered { answer: None, took })),
+            },
+            Verdict::Failed(failure) => failure,
+        };
+        tracing::warn!(
+            route = %route.name,
+            companyId = %call.company_id,
+            tookMs = took.as_millis() as u64,
+            errorCode = failure.code.as_deref(),
+            errorReason = failure.reason.as_str(),
+            errorClassification = failure.class.as_str(),
+            rule = &*failure.rule,
+            "Call failed"
+        );
+        Ok(Ok(self.fall_back(&route, call, failure, now).await?))
+    }
+
+    fn callable(&self, name: &str) -> Result<(Arc<Route>, Arc<dyn Transport>), String> {
+        if let Some(why) = self.why_undeliverable(name) {
+            return Err(why);
+        }
+        let route = self.routes().get(name).cloned().ok_or_else(|| self.unknown_route(name))?;
+        match &route.carrier {
+            Carrier::Transport(transport) => Ok((route.clone(), transport.clone())),
+            _ => Err(format!(
+                "route `{name}` is delivered by workers; enqueue a job instead, or call your worker"
+            )),
+        }
+    }
+
+    async fn fall_back(
+        &self,
+        route: &Route,
+        call: Call,
+        failure: Failure,
+        now: Timestamp,
+    ) -> Result<Called, EngineError> {
+        let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
+        let key = wanted.map(|key| key_of(&call, key));
+        if let Some(key) = &key
+            && let Some(note) = self.store().note(SHELF, key, now).await?
+            && let Ok(Remembered { at, answer }) = note.value.parse()
+        {
+            let retry = match failure.class {
+                Class::Permanent => None,
+                _ => self.schedule_refresh(route, &call, key, &failure, now).await,
+            };
+            return Ok(Called::Cached { answer, age: now.since(at), failure, retry });
+        }
+        let retry_after =
+            decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.inner.chance.draw());
+        Ok(Called::Unavailable { failure, retry_after })
+    }
+
+    /// A job that asks again in the policy's time, and whose answer is remembered.
+    async fn schedule_refresh(
+        &self,
+        route: &Route,
+        call: &Call,
+        key: &str,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Option<JobId> {
+        let id = format!("{REFRESH}{key}:{}", now.as_millis() / REFRESH_EVERY_MS);
+        let expires_at = now.plus(self.settings().job_ttl);
+        let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
+        let draw = self.inner.chance.draw();
+        job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
+        let id = job.id.clone();
+        match self.store().enqueue(vec![job]).await {
+            Ok(_) => Some(id),
+            Err(error) => {
+                tracing::warn!(%error, route = %route.name, "cannot schedule the retry of a call");
+                None
+            }
+        }
+    }
+}
+
+/// The answer's key that this job renews, if that is what it is for.
+pub(crate) fn refreshes(job: &Job) -> Option<&str> {
+    let (key, _) = job.id.as_str().strip_prefix(REFRESH)?.rsplit_once(':')?;
+    Some(key)
+}
+
+/// Writes an answer down. Nobody waits for it: the worst that a crash does is an older last resort.
+pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Timestamp) {
+    let Ok(value) = serde_json::to_string(&Remembered { at: now, answer }) else { return };
+    let write = NoteWrite {
+        shelf: SHELF,
+        key: key.into(),
+        value: Some(Payload::trusted(value)),
+        expect: None,
+        expires_at: Some(now.plus(ANSWER_TTL)),
+    };
+    let store = engine.store.clone();
+    engine.deliveries.spawn(async move {
+        if let Err(error) = store.write_notes(vec![write], now).await {
+            tracing::warn!(%error, "cannot remember an answer");
+        }
+    });
+}
+
+fn key_of(call: &Call, key: &str) -> String {
+    format!("{:032x}", recado_core::payload::digest_of(&[&call.route, call.company_id.as_str(), key]))
+}
+
+/// A call in the shape that transports know. It is never stored.
+fn ephemeral(route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> Job {
+    Job {
+        id: JobId::trusted(format!("call-{}", uuid::Uuid::now_v7())),
+        route: route.name.clone(),
+        company: call.company_id.clone(),
+        data: call.data.clone(),
+        user_id: None,
+        correlation_id: None,
+        priority: Priority::default(),
+        enqueued_at: now,
+        due_at: now,
+        expires_at: now.plus(timeout),
+        progress: Progress::default(),
+        attempts: Vec::new(),
+    }
+}

@@ -1,0 +1,353 @@
+//! Webhook endpoints: where a company wants to hear from us, and whether it still answers.
+//!
+//! The store has the truth, by compare-and-set; this book is what a delivery reads. An endpoint that fails
+//! ten times in a row is switched off, one that says 410 at once; whoever mends it switches it on again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
+use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_transport_webhook::{Endpoints, Secret, Target};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Clock;
+
+pub mod manage;
+
+pub const SHELF: Shelf = Shelf::new("endpoints");
+
+/// Failures in a row after which an endpoint is switched off.
+pub const FAILURES_MAX: u32 = 10;
+
+/// How long the secret before the newest one still signs.
+pub const ROTATION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Endpoints that one company may have.
+pub const PER_COMPANY_MAX: usize = 100;
+
+/// Tries at a compare-and-set before giving up; each loss means that somebody else won.
+const WRITE_TRIES_MAX: usize = 32;
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    pub id: Box<str>,
+    pub company_id: CompanyId,
+    pub url: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Box<str>>,
+    /// What it subscribes to; all events when empty.
+    #[serde(default)]
+    pub events: Vec<EventKind>,
+    /// Newest first.
+    secrets: Vec<Signing>,
+    pub enabled: bool,
+    /// In a row.
+    #[serde(default)]
+    pub failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_reason: Option<Box<str>>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A secret that signs, for ever or until it has been rotated out.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Signing {
+    secret: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
+impl std::fmt::Debug for Signing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signing").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+/// What is asked of a new endpoint, checked.
+#[derive(Debug)]
+pub struct NewEndpoint {
+    pub company_id: CompanyId,
+    pub url: Box<str>,
+    pub description: Option<Box<str>>,
+    pub events: Vec<EventKind>,
+    pub secret: Secret,
+}
+
+/// What is to change; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub url: Option<Box<str>>,
+    pub description: Option<Box<str>>,
+    pub events: Option<Vec<EventKind>>,
+    /// Signs from now on, beside the last one for a day.
+    pub secret: Option<Secret>,
+    pub enabled: Option<bool>,
+}
+
+impl Endpoint {
+    pub fn subscribes_to(&self, kind: EventKind) -> bool {
+        self.enabled && (self.events.is_empty() || self.events.contains(&kind))
+    }
+
+    /// Handed out when it is made or changed, and never again.
+    pub fn newest_secret(&self) -> &str {
+        self.secrets.first().map_or("", |signing| &signing.secret)
+    }
+
+    pub fn target(&self, now: Timestamp) -> Option<Target> {
+        let current = self.secrets.iter().filter(|signing| signing.until.is_none_or(|until| until > now));
+        let secrets: Vec<_> = current.filter_map(|signing| signing.secret.parse().ok()).collect();
+        let url = self.url.parse().ok().filter(|_| !secrets.is_empty())?;
+        Some(Target { url, secrets, enabled: self.enabled })
+    }
+
+    fn change(&mut self, change: Change, now: Timestamp) {
+        if let Some(secret) = change.secret {
+            for signing in &mut self.secrets {
+                signing.until = signing.until.or(Some(now.plus(ROTATION)));
+            }
+            self.secrets.retain(|signing| signing.until.is_none_or(|until| until > now));
+            self.secrets.insert(0, Signing { secret: secret.reveal().into(), until: None });
+        }
+        if let Some(url) = change.url {
+            self.url = url;
+        }
+        if let Some(description) = change.description {
+            self.description = Some(description).filter(|text| !text.is_empty());
+        }
+        if let Some(events) = change.events {
+            self.events = events;
+        }
+        match change.enabled {
+            Some(true) => {
+                (self.enabled, self.failures) = (true, 0);
+                (self.disabled_at, self.disabled_reason) = (None, None);
+            }
+            Some(false) => self.disable("switched off by hand", now),
+            None => {}
+        }
+        self.updated_at = now;
+    }
+
+    fn disable(&mut self, why: &str, now: Timestamp) {
+        self.enabled = false;
+        self.disabled_at = Some(now);
+        self.disabled_reason = Some(why.into());
+    }
+
+    fn disabled_event(&self, now: Timestamp) -> Event {
+        let data = EventData {
+            endpoint_id: Some(self.id.clone()),
+            failures: Some(self.failures),
+            reason: self.disabled_reason.clone(),
+            ..EventData::default()
+        };
+        Event::new(EventKind::EndpointDisabled, Some(self.company_id.clone()), &[&self.id], now, data)
+    }
+}
+
+/// How a delivery to an endpoint went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Went {
+    Well,
+    Badly,
+    /// 410: it is not coming back.
+    Gone,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no such endpoint")]
+    Unknown,
+    #[error("the company has {PER_COMPANY_MAX} endpoints; remove one first")]
+    TooMany,
+    #[error("the endpoint kept changing while this was written; try again")]
+    Contended,
+}
+
+/// All endpoints, as this process knows them.
+#[derive(Debug)]
+pub struct Book {
+    endpoints: RwLock<HashMap<Box<str>, Arc<Endpoint>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Book {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Book { endpoints: RwLock::default(), clock }
+    }
+
+    pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        let notes = store.notes(SHELF, now).await?;
+        let read = |value: &Payload| value.parse::<Endpoint>().ok();
+        let endpoints =
+            notes.iter().filter_map(|note| read(&note.value)).map(|one| (one.id.clone(), Arc::new(one)));
+        *self.endpoints.write() = endpoints.collect();
+        Ok(())
+    }
+
+    pub fn get(&self, id: &str) -> Option<Arc<Endpoint>> {
+        self.endpoints.read().get(id).cloned()
+    }
+
+    /// Oldest first.
+    pub fn list(&self, company: Option<&str>) -> Vec<Arc<Endpoint>> {
+        let of_company =
+            |one: &&Arc<Endpoint>| company.is_none_or(|company| one.company_id.as_str() == company);
+        let mut list: Vec<_> = self.endpoints.read().values().filter(of_company).cloned().collect();
+        list.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+        list
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.endpoints.read().is_empty()
+    }
+
+    /// Who of a company wants to hear of this.
+    pub(crate) fn subscribers(&self, company: &CompanyId, kind: EventKind) -> Vec<Arc<Endpoint>> {
+        let mut list = self.list(Some(company.as_str()));
+        list.retain(|one| one.subscribes_to(kind));
+        list
+    }
+
+    pub(crate) async fn add(
+        &self,
+        store: &dyn Store,
+        new: NewEndpoint,
+        now: Timestamp,
+    ) -> Result<Arc<Endpoint>, EndpointError> {
+        if self.list(Some(new.company_id.as_str())).len() >= PER_COMPANY_MAX {
+            return Err(EndpointError::TooMany);
+        }
+        let endpoint = Endpoint {
+            id: format!("ep_{}", uuid::Uuid::now_v7().simple()).into(),
+            company_id: new.company_id,
+            url: new.url,
+            description: new.description,
+            events: new.events,
+            secrets: vec![Signing { secret: new.secret.reveal().into(), until: None }],
+            enabled: true,
+            failures: 0,
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: now,
+            updated_at: now,
+        };
+        match write(store, &endpoint.id, Some(&endpoint), Some(0), now).await? {
+            Noted::Done { .. } => Ok(self.keep(endpoint)),
+            Noted::Conflict { .. } => Err(EndpointError::Contended),
+        }
+    }
+
+    pub(crate) async fn change(
+        &self,
+        store: &dyn Store,
+        id: &str,
+        change: Change,
+        now: Timestamp,
+    ) -> Result<Arc<Endpoint>, EndpointError> {
+        self.update(store, id, now, |endpoint| endpoint.change(change.clone(), now)).await
+    }
+
+    pub(crate) async fn remove(
+        &self,
+        store: &dyn Store,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<(), EndpointError> {
+        if self.get(id).is_none() {
+            return Err(EndpointError::Unknown);
+        }
+        write(store, id, None, None, now).await?;
+        self.endpoints.write().remove(id);
+        Ok(())
+    }
+
+    /// Counts a delivery; an event when that switched the endpoint off.
+    pub(crate) async fn count(
+        &self,
+        store: &dyn Store,
+        id: &str,
+        went: Went,
+        now: Timestamp,
+    ) -> Result<Option<Event>, EndpointError> {
+        let Some(known) = self.get(id) else { return Ok(None) };
+        if !known.enabled || (went == Went::Well && known.failures == 0) {
+            return Ok(None);
+        }
+        let mut switched_off = false;
+        let endpoint = self
+            .update(store, id, now, |endpoint| {
+                // Others may have failed at the same time: the first one's words stay.
+                switched_off = false;
+                if !endpoint.enabled {
+                    return;
+                }
+                endpoint.failures = if went == Went::Well { 0 } else { endpoint.failures.saturating_add(1) };
+                match went {
+                    Went::Gone => endpoint.disable("it answered 410 Gone", now),
+                    Went::Badly if endpoint.failures >= FAILURES_MAX => {
+                        endpoint.disable(&format!("{} deliveries in a row failed", endpoint.failures), now);
+                    }
+                    _ => {}
+                }
+                switched_off = !endpoint.enabled;
+            })
+            .await?;
+        Ok(switched_off.then(|| endpoint.disabled_event(now)))
+    }
+
+    async fn update(
+        &self,
+        store: &dyn Store,
+        id: &str,
+        now: Timestamp,
+        mut change: impl FnMut(&mut Endpoint),
+    ) -> Result<Arc<Endpoint>, EndpointError> {
+        for _ in 0..WRITE_TRIES_MAX {
+            let Some(note) = store.note(SHELF, id, now).await? else { return Err(EndpointError::Unknown) };
+            let Ok(mut endpoint) = note.value.parse::<Endpoint>() else { return Err(EndpointError::Unknown) };
+            change(&mut endpoint);
+            if let Noted::Done { .. } = write(store, id, Some(&endpoint), Some(note.version), now).await? {
+                return Ok(self.keep(endpoint));
+            }
+        }
+        Err(EndpointError::Contended)
+    }
+
+    fn keep(&self, endpoint: Endpoint) -> Arc<Endpoint> {
+        let endpoint = Arc::new(endpoint);
+        self.endpoints.write().insert(endpoint.id.clone(), endpoint.clone());
+        endpoint
+    }
+}
+
+async fn write(
+    store: &dyn Store,
+    id: &str,
+    endpoint: Option<&Endpoint>,
+    expect: Option<u64>,
+    now: Timestamp,
+) -> Result<Noted, StoreError> {
+    let value = endpoint.and_then(|one| serde_json::to_string(one).ok()).map(Payload::trusted);
+    let write = NoteWrite { shelf: SHELF, key: id.into(), value, expect, expires_at: None };
+    let noted = store.write_notes(vec![write], now).await?.pop();
+    noted.ok_or_else(|| StoreError::Unavailable("it did not say".to_owned()))
+}
+
+impl Endpoints for Book {
+    fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
+        let endpoint = self.get(endpoint_id).filter(|one| one.company_id == *company)?;
+        endpoint.target(self.clock.now())
+    }
+}

@@ -1,0 +1,188 @@
+//! What a product does with its endpoints: add, change, switch on, try out, remove.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{CompanyId, EventKind, Fault, Timestamp};
+use recado_transport_webhook::{Secret, TestResult, Webhook};
+
+use super::{Change, Endpoint, EndpointError, NewEndpoint};
+use crate::engine::Engine;
+
+/// As long as a delivery may take.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+const DESCRIPTION_LEN_MAX: usize = 256;
+
+/// What a caller says of an endpoint. To change one, what is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    pub company_id: Option<String>,
+    pub url: Option<String>,
+    pub description: Option<String>,
+    pub events: Option<Vec<String>>,
+    /// Drawn when a new endpoint brings none.
+    pub secret: Option<String>,
+    pub enabled: Option<bool>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Everything wrong with it: JSON pointer and what to write instead.
+    #[error("the endpoint is not valid")]
+    Invalid(Vec<(String, String)>),
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// No route delivers webhooks.
+    #[error("no route delivers webhooks here; give one transport \"webhook\"")]
+    NoCarrier,
+    #[error("the system gives no random numbers; send a secret of your own")]
+    NoRandomness,
+}
+
+/// A test delivery: what the receiver said and how long it took, or why it was not reached.
+pub type Tested = Result<TestResult, Fault>;
+
+type Faults = Vec<(String, String)>;
+
+impl Engine {
+    fn webhook(&self) -> Result<&Arc<Webhook>, Refused> {
+        self.inner.webhook.as_ref().ok_or(Refused::NoCarrier)
+    }
+
+    pub async fn add_endpoint(&self, draft: Draft) -> Result<Arc<Endpoint>, Refused> {
+        let mut faults = Faults::new();
+        let company = match draft.company_id.as_deref().map(CompanyId::new) {
+            Some(Ok(company)) => Some(company),
+            Some(Err(error)) => fault(&mut faults, "/companyId", error.to_string()),
+            None => fault(&mut faults, "/companyId", "is missing; name the company".to_owned()),
+        };
+        if draft.url.is_none() {
+            fault::<()>(&mut faults, "/url", "is missing; write where the company listens".to_owned());
+        }
+        let change = self.checked(draft, &mut faults)?;
+        let (Some(company_id), Some(url), true) = (company, change.url, faults.is_empty()) else {
+            return Err(Refused::Invalid(faults));
+        };
+        let new = NewEndpoint {
+            company_id,
+            url,
+            description: change.description.filter(|text| !text.is_empty()),
+            events: change.events.unwrap_or_default(),
+            secret: match change.secret {
+                Some(secret) => secret,
+                None => Secret::generate(random()?),
+            },
+        };
+        let endpoint = self.endpoints().add(&**self.store(), new, self.now()).await?;
+        tracing::info!(endpointId = %endpoint.id, companyId = %endpoint.company_id, "Endpoint added");
+        Ok(endpoint)
+    }
+
+    pub async fn change_endpoint(&self, id: &str, draft: Draft) -> Result<Arc<Endpoint>, Refused> {
+        let mut faults = Faults::new();
+        if draft.company_id.is_some() {
+            fault::<()>(&mut faults, "/companyId", "cannot change; make another endpoint".to_owned());
+        }
+        let change = self.checked(draft, &mut faults)?;
+        if !faults.is_empty() {
+            return Err(Refused::Invalid(faults));
+        }
+        let endpoint = self.endpoints().change(&**self.store(), id, change, self.now()).await?;
+        tracing::info!(endpointId = id, enabled = endpoint.enabled, "Endpoint changed");
+        Ok(endpoint)
+    }
+
+    pub async fn remove_endpoint(&self, id: &str) -> Result<(), Refused> {
+        self.endpoints().remove(&**self.store(), id, self.now()).await?;
+        tracing::info!(endpointId = id, "Endpoint removed");
+        Ok(())
+    }
+
+    /// Posts a signed test at once. It neither counts nor is repeated.
+    pub async fn test_endpoint(&self, id: &str) -> Result<Tested, Refused> {
+        let now = self.now();
+        let endpoint = self.endpoints().get(id).ok_or(EndpointError::Unknown)?;
+        let target = endpoint.target(now).ok_or(EndpointError::Unknown)?;
+        let message = format!("test_{}", uuid::Uuid::now_v7().simple());
+        Ok(self.webhook()?.test(&target, &message, now, TEST_TIMEOUT).await)
+    }
+
+    fn checked(&self, draft: Draft, faults: &mut Faults) -> Result<Change, Refused> {
+        let guard = self.webhook()?.guard();
+        let url = draft.url.and_then(|text| match text.parse() {
+            Ok(url) => match guard.check_url(&url) {
+                Ok(()) => Some(url.as_str().into()),
+                Err(refusal) => fault(faults, "/url", refusal.to_string()),
+            },
+            Err(_) => fault(
+                faults,
+                "/url",
+                "is not a web address; write one such as https://example.com/hooks".to_owned(),
+            ),
+        });
+        let secret = draft.secret.and_then(|text| match text.parse::<Secret>() {
+            Ok(secret) => Some(secret),
+            Err(error) => fault(faults, "/secret", error.to_string()),
+        });
+        if draft.description.as_ref().is_some_and(|text| text.chars().count() > DESCRIPTION_LEN_MAX) {
+            fault::<()>(
+                faults,
+                "/description",
+                format!("is too long; give at most {DESCRIPTION_LEN_MAX} characters"),
+            );
+        }
+        let events = draft.events.map(|names| kinds(&names, faults));
+        Ok(Change {
+            url,
+            description: draft.description.map(Into::into),
+            events,
+            secret,
+            enabled: draft.enabled,
+        })
+    }
+}
+
+fn kinds(names: &[String], faults: &mut Faults) -> Vec<EventKind> {
+    let mut seen = BTreeSet::new();
+    let known: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let mut kinds = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        match EventKind::parse(name) {
+            Some(kind) if seen.insert(kind.as_str()) => kinds.push(kind),
+            Some(_) => {}
+            None => fault(
+                faults,
+                &format!("/events/{index}"),
+                format!("is not an event; write one of {}", known.join(", ")),
+            )
+            .unwrap_or_default(),
+        }
+    }
+    kinds
+}
+
+fn fault<T>(faults: &mut Faults, pointer: &str, message: String) -> Option<T> {
+    faults.push((pointer.to_owned(), message));
+    None
+}
+
+/// From the system's own source: a secret must not be guessed.
+fn random() -> Result<[u8; 32], Refused> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|_| Refused::NoRandomness)?;
+    Ok(bytes)
+}
+
+/// Whether an answer counts as a yes.
+pub fn is_yes(tested: &Tested) -> bool {
+    tested.as_ref().is_ok_and(|result| (200..300).contains(&result.status))
+}
+
+impl Endpoint {
+    /// When the secret before the newest one stops signing, if there is one.
+    pub fn rotating_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.secrets.iter().filter_map(|signing| signing.until).filter(|until| *until > now).max()
+    }
+}

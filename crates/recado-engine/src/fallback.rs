@@ -1,0 +1,54 @@
+//! What a route does when it cannot deliver: seed 004's table, as data.
+
+use std::time::Duration;
+
+/// What becomes of an operation that failed for good, or whose provider is closed off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    pub act: Act,
+    /// When the provider is closed off.
+    pub on_open: bool,
+    /// When a job failed for good.
+    pub on_dead: bool,
+    /// The channel that tells a person, beside the event.
+    pub notify: Option<Box<str>>,
+}
+
+impl Default for Fallback {
+    fn default() -> Self {
+        Fallback { act: Act::default(), on_open: true, on_dead: true, notify: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Act {
+    /// Publishing: into the dead letter queue, and the user hears of it.
+    #[default]
+    MarkFailed,
+    /// Reading figures: the last good answer, and another try later. For calls.
+    Cached,
+    /// Collecting: try again after this, until the job expires.
+    Reschedule(Duration),
+    /// Renewing a token: the account is marked as `token_expired`.
+    MarkAccount,
+    /// Webhooks: the endpoint is switched off after ten failures in a row.
+    DisableEndpoint,
+    /// Generating: the caller hears 503.
+    Unavailable,
+}
+
+impl Act {
+    pub const NAMES: [&str; 6] =
+        ["mark_failed", "cached", "reschedule", "mark_account", "disable_endpoint", "unavailable"];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Act::MarkFailed => "mark_failed",
+            Act::Cached => "cached",
+            Act::Reschedule(_) => "reschedule",
+            Act::MarkAccount => "mark_account",
+            Act::DisableEndpoint => "disable_endpoint",
+            Act::Unavailable => "unavailable",
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Telling a person: a message to a named channel, delivered by the engine like any other job.
+//!
+//! A notice is a follow-up of the settlement it is about, so it cannot be lost between the two. What happens
+//! to a notice itself is told to nobody, or a broken channel would write to itself for ever.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use recado_core::{BodyHash, CompanyId, Event, JobId, NewJob, Payload, Priority, RouteName, Timestamp};
+use serde_json::json;
+
+/// Whom notices belong to; its own tenant, so that they stand in nobody's way.
+pub const NOTICES_COMPANY: &str = "recado";
+
+/// Where a channel leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// A signed POST of the event.
+    Webhook {
+        route: RouteName,
+        url: Box<str>,
+    },
+    Email {
+        route: RouteName,
+        from: Box<str>,
+        to: Vec<Box<str>>,
+    },
+}
+
+/// The channels by name, and which of them hears of what.
+#[derive(Clone, Debug, Default)]
+pub struct Notices {
+    pub channels: BTreeMap<Box<str>, Channel>,
+    /// Hears of dead letters of routes that name no channel, and of endpoints that were switched off.
+    pub default: Option<Box<str>>,
+}
+
+impl Notices {
+    pub(crate) fn has_channels(&self) -> bool {
+        !self.channels.is_empty()
+    }
+
+    /// The job that tells a channel of an event.
+    pub fn notice(
+        &self,
+        channel: Option<&str>,
+        event: &Event,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Option<NewJob> {
+        let name = channel.or(self.default.as_deref())?;
+        let channel = self.channels.get(name)?;
+        let (route, data) = match channel {
+            Channel::Webhook { route, url } => {
+                (route, json!({ "url": url, "event": event.kind.as_str(), "payload": event }))
+            }
+            Channel::Email { route, from, to } => {
+                (route, json!({ "from": from, "to": to, "subject": subject(event), "text": text(event) }))
+            }
+        };
+        let id = format!("{}-{}", event.id, name);
+        follow_up(&id, route, &CompanyId::trusted(NOTICES_COMPANY), &data.to_string(), now, expires_at)
+    }
+}
+
+/// A job of our own making.
+pub(crate) fn follow_up(
+    id: &str,
+    route: &RouteName,
+    company: &CompanyId,
+    data: &str,
+    now: Timestamp,
+    expires_at: Timestamp,
+) -> Option<NewJob> {
+    let data = Payload::trusted(data);
+    let body_hash = BodyHash::of(&data, &[Some(route.as_str()), Some(company.as_str())]).ok()?;
+    Some(NewJob {
+        id: JobId::new(id).ok()?,
+        route: route.clone(),
+        company: company.clone(),
+        data,
+        user_id: None,
+        correlation_id: None,
+        priority: Priority::default(),
+        enqueued_at: now,
+        due_at: now,
+        expires_at,
+        body_hash,
+    })
+}
+
+fn subject(event: &Event) -> String {
+    let about = [
+        ("route", event.data.route.as_deref()),
+        ("company", event.company_id.as_ref().map(CompanyId::as_str)),
+        ("endpoint", event.data.endpoint_id.as_deref()),
+    ];
+    let about: Vec<_> =
+        about.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))).collect();
+    format!("Recado: {} ({})", event.kind.as_str(), about.join(", "))
+}
+
+/// One line a field, so that it reads on a phone at three in the morning.
+fn text(event: &Event) -> String {
+    let mut text = format!("{}\n{}\n\n", event.kind.as_str(), event.timestamp);
+    let fields = serde_json::to_value(&event.data).unwrap_or_default();
+    let company = event.company_id.as_ref().map(|company| ("companyId".to_owned(), json!(company)));
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    for (name, value) in company.into_iter().chain(fields) {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let _ = writeln!(text, "{name}: {value}");
+    }
+    if let Some(job) = &event.data.job_id {
+        let _ = writeln!(text, "\nrecado jobs show {job}\nrecado dlq show {job}");
+    }
+    text
+}

@@ -1,0 +1,81 @@
+//! Notes: written on the writer's thread, inside its transaction; read by the readers.
+//!
+//! They are deliberately absent from the index: nothing is scheduled by them, and the file finds one by its key.
+
+use recado_core::{Payload, Timestamp};
+use recado_store::{Note, NoteWrite, Noted, Shelf};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use crate::apply::{Apply, PRUNE_ROWS_MAX};
+
+impl Apply<'_> {
+    pub fn write_notes(&mut self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>> {
+        writes.into_iter().map(|write| self.write_note(&write, now)).collect()
+    }
+
+    fn write_note(&self, write: &NoteWrite, now: Timestamp) -> Result<Noted> {
+        let (shelf, key) = (write.shelf.as_str(), &*write.key);
+        let current = note(self.file, write.shelf, key, now)?.map_or(0, |note| note.version);
+        if write.expect.is_some_and(|expected| expected != current) {
+            return Ok(Noted::Conflict { version: current });
+        }
+        let version = match &write.value {
+            None => {
+                self.file
+                    .prepare_cached("DELETE FROM notes WHERE shelf = ?1 AND key = ?2")?
+                    .execute([shelf, key])?;
+                0
+            }
+            Some(value) => self
+                .file
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO notes (shelf, key, value, expiresAt) VALUES (?1, ?2, ?3, ?4) \
+                     RETURNING version",
+                )?
+                .query_row(
+                    params![shelf, key, value.as_str(), write.expires_at.map(Timestamp::as_millis)],
+                    |row| row.get(0),
+                )?,
+        };
+        Ok(Noted::Done { version })
+    }
+
+    /// Removes notes whose time is over, a bounded number at a time.
+    pub fn prune_notes(&self, now: Timestamp) -> Result<u64> {
+        let removed = self
+            .file
+            .prepare_cached(
+                "DELETE FROM notes WHERE version IN \
+                 (SELECT version FROM notes WHERE expiresAt <= ?1 ORDER BY expiresAt LIMIT ?2)",
+            )?
+            .execute(params![now.as_millis(), PRUNE_ROWS_MAX as i64])?;
+        Ok(removed as u64)
+    }
+}
+
+pub fn note(file: &Connection, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>> {
+    file.prepare_cached(
+        "SELECT key, value, version, expiresAt FROM notes \
+         WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
+    )?
+    .query_row(params![shelf.as_str(), key, now.as_millis()], read)
+    .optional()
+}
+
+pub fn notes(file: &Connection, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>> {
+    let mut select = file.prepare_cached(
+        "SELECT key, value, version, expiresAt FROM notes \
+         WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
+    )?;
+    let found = select.query_map(params![shelf.as_str(), now.as_millis()], read)?;
+    found.collect()
+}
+
+fn read(row: &Row<'_>) -> Result<Note> {
+    Ok(Note {
+        key: row.get(0)?,
+        value: Payload::trusted(row.get_ref(1)?.as_str()?),
+        version: row.get(2)?,
+        expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
+    })
+}

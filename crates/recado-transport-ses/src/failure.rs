@@ -1,0 +1,151 @@
+//! What a failed exchange was: what AWS calls it, or how far it came before the network gave way.
+//!
+//! Absent on purpose: the request, and every judgement. A name stays as AWS spells it, and where AWS
+//! gives none there is none, so that the status alone decides.
+
+use std::error::Error;
+use std::io;
+use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
+use std::iter::successors;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_sesv2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sesv2::operation::send_email::SendEmailError;
+use hyper_util::client::legacy;
+use recado_core::reason::clip;
+use recado_core::{Fault, NetworkKind, Timestamp};
+use recado_transport::http::FAULT_TEXT_MAX_BYTES;
+
+use crate::answer::Head;
+
+/// From here on AWS repeats the request that it was sent, session token included.
+const REQUEST_REPEATED: &str = "The Canonical String for this request";
+
+/// From here on the SDK repeats what a `credential_process` of the operator's wrote, whatever that is.
+const PROCESS_OUTPUT: &str = "Stderr:";
+
+/// A no, in AWS's own words as far as they arrived.
+pub(crate) fn refusal(head: &Head, error: Option<&SdkError<SendEmailError>>, now: Timestamp) -> Fault {
+    let meta = error.map(ProvideErrorMetadata::meta);
+    let name = head.name.as_deref().or_else(|| meta?.code());
+    let message = meta.and_then(|meta| meta.message()).map(str::to_owned);
+    let text = message.or_else(|| error.and_then(body)).unwrap_or_default();
+    let text = before(&text, REQUEST_REPEATED);
+    Fault {
+        code: name.map(Into::into),
+        status: Some(head.status),
+        text: clip(text, FAULT_TEXT_MAX_BYTES).into(),
+        retry_after: head.retry_after(now),
+        ..Fault::default()
+    }
+}
+
+/// A yes that holds no message id: whoever said it was not SES.
+pub(crate) fn not_ses() -> Fault {
+    let text = "the answer is a yes without a message id, so it is not from SES; check the endpoint";
+    Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, text) }
+}
+
+/// Nothing went out, for want of credentials.
+pub(crate) fn unsigned(error: &SdkError<SendEmailError>) -> Fault {
+    let (code, advice) = match find(error) {
+        Some(CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_)) => (
+            "CredentialsNotFound",
+            "no AWS credentials were found; write them, or give the process a profile or a role",
+        ),
+        // An identity service that is slow or down is worth another try.
+        _ => (
+            "CredentialsUnavailable",
+            "AWS credentials could not be loaded; check the service that hands them out",
+        ),
+    };
+    Fault::answer(code, &with_cause(advice, error))
+}
+
+/// No answer came.
+pub(crate) fn unanswered(error: &SdkError<SendEmailError>, secured: bool) -> Fault {
+    let connecting = find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect);
+    let handed_over = !connecting && !was_never_sent(error);
+    let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error, secured) };
+    Fault { uncertain: handed_over, ..Fault::network(kind, &with_cause(in_words(kind), error)) }
+}
+
+/// hyper gives a request back untouched when the connection went away before the first byte of it.
+fn was_never_sent(error: &SdkError<SendEmailError>) -> bool {
+    find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
+}
+
+fn before_hand_over(error: &SdkError<SendEmailError>, secured: bool) -> NetworkKind {
+    if timed_out(error) {
+        return NetworkKind::Timeout;
+    }
+    // The type of this one is private; its words are not.
+    if causes(error).any(|cause| cause.to_string() == "dns error") {
+        return NetworkKind::Dns;
+    }
+    match find::<io::Error>(error).map(innermost_kind) {
+        // The connection stood, and the handshake on it failed.
+        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if secured => NetworkKind::Tls,
+        _ => NetworkKind::Connect,
+    }
+}
+
+fn after_hand_over(error: &SdkError<SendEmailError>) -> NetworkKind {
+    if timed_out(error) {
+        return NetworkKind::Timeout;
+    }
+    match find::<hyper::Error>(error) {
+        Some(error) if error.is_parse() => NetworkKind::Protocol,
+        _ => NetworkKind::Dropped,
+    }
+}
+
+fn timed_out(error: &SdkError<SendEmailError>) -> bool {
+    match error {
+        SdkError::TimeoutError(_) => true,
+        SdkError::DispatchFailure(failure) => failure.is_timeout(),
+        _ => false,
+    }
+}
+
+fn in_words(kind: NetworkKind) -> &'static str {
+    match kind {
+        NetworkKind::Dns => "the name of SES's endpoint cannot be resolved",
+        NetworkKind::Connect => "no connection to SES",
+        NetworkKind::Tls => "no secure connection to SES",
+        NetworkKind::Timeout => "SES took too long",
+        NetworkKind::Dropped => "the connection was lost after the request was sent",
+        NetworkKind::Protocol => "the answer is not HTTP",
+    }
+}
+
+/// What stands in an answer that is not the JSON of AWS: a proxy's page, as a rule.
+fn body(error: &SdkError<SendEmailError>) -> Option<String> {
+    let bytes = error.raw_response()?.body().bytes()?;
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn with_cause(words: &str, error: &SdkError<SendEmailError>) -> String {
+    let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    clip(&format!("{words}: {}", before(&cause, PROCESS_OUTPUT)), FAULT_TEXT_MAX_BYTES).to_owned()
+}
+
+fn before<'a>(text: &'a str, mark: &str) -> &'a str {
+    text.split(mark).next().unwrap_or_default().trim()
+}
+
+fn causes<'a>(error: &'a SdkError<SendEmailError>) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    successors(error.source(), |&cause| cause.source())
+}
+
+fn find<E: Error + 'static>(error: &SdkError<SendEmailError>) -> Option<&E> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The TLS layer wraps one I/O error in another of no particular kind, out of reach of `source`.
+fn innermost_kind(error: &io::Error) -> ErrorKind {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<io::Error>()) {
+        Some(inner) => innermost_kind(inner),
+        None => error.kind(),
+    }
+}

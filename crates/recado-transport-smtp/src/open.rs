@@ -1,0 +1,168 @@
+//! From nothing to a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
+//!
+//! Nothing here is about a message, so nothing here may end one: a no that looks final becomes a network
+//! failure, which is tried again. Only a login that was refused keeps its code, for the credential is to
+//! blame and a person has to mend it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use recado_core::{Fault, NetworkKind};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+
+use crate::auth;
+use crate::config::{ConfigError, Security, SmtpConfig};
+use crate::deadline::Deadline;
+use crate::reply::Reply;
+use crate::tls::Tls;
+use crate::transaction::Connection;
+use crate::wire::{Lost, Step, Wire, by};
+
+/// What a server says it can do.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    pub start_tls: bool,
+    pub pipelining: bool,
+    pub size: bool,
+    pub logins: Vec<String>,
+}
+
+impl Offers {
+    fn read(hello: &Reply) -> Self {
+        let mut offers = Offers::default();
+        for line in hello.lines.iter().skip(1) {
+            let line = line.to_ascii_uppercase();
+            let mut words = line.split([' ', '=']).filter(|word| !word.is_empty());
+            match words.next() {
+                Some("STARTTLS") => offers.start_tls = true,
+                Some("PIPELINING") => offers.pipelining = true,
+                Some("SIZE") => offers.size = true,
+                Some("AUTH") => offers.logins.extend(words.map(str::to_owned)),
+                _ => {}
+            }
+        }
+        offers
+    }
+}
+
+/// Opens connections to one relay.
+pub(crate) struct Opener {
+    config: SmtpConfig,
+    tls: Option<Tls>,
+}
+
+impl Opener {
+    pub(crate) fn new(config: SmtpConfig) -> Result<Self, ConfigError> {
+        let tls = match config.security {
+            Security::None => None,
+            _ => Some(Tls::new(&config)?),
+        };
+        Ok(Opener { config, tls })
+    }
+
+    pub(crate) async fn open(&self, deadline: Deadline) -> Result<Connection, Fault> {
+        let socket = self.connect(deadline.step(self.config.timeouts.connect)).await?;
+        let hello_name = self.hello_name(&socket);
+        let end = || deadline.step(self.config.timeouts.opening);
+        let mut wire = Wire::new(socket);
+        if let (Security::ImplicitTls, Some(tls)) = (self.config.security, &self.tls) {
+            wire = by(end(), wire.secured(tls)).await.map_err(|lost| lost.at(Step::Handshake))?;
+        }
+        let greeting = by(end(), wire.reply()).await;
+        expect_yes(Step::Greeting, greeting)?;
+        let mut offers = hello(&mut wire, &hello_name, end()).await?;
+        if let Some(tls) = self.tls_to_start(&offers)? {
+            let answer = by(end(), wire.ask("STARTTLS")).await;
+            expect_yes(Step::StartTls, answer)?;
+            wire = by(end(), wire.secured(tls)).await.map_err(|lost| lost.at(Step::Handshake))?;
+            offers = hello(&mut wire, &hello_name, end()).await?;
+        }
+        if let Some(credentials) = &self.config.credentials {
+            let mechanism = auth::choose(credentials, &offers.logins)?;
+            let last_word = by(end(), auth::log_in(&mut wire, mechanism, credentials)).await;
+            auth::verdict(last_word.map_err(|lost| lost.at(Step::Auth))?)?;
+        }
+        Ok(Connection::new(wire, offers, self.config.timeouts))
+    }
+
+    /// Tries one address after the other, so that one that swallows everything leaves time for the next.
+    async fn connect(&self, end: Instant) -> Result<TcpStream, Fault> {
+        let host = (&*self.config.host, self.config.port);
+        let unknown = |why: &str| {
+            Fault::network(NetworkKind::Dns, &format!("the server's name cannot be resolved: {why}"))
+        };
+        let addresses: Vec<_> = match timeout_at(end, lookup_host(host)).await {
+            Ok(Ok(addresses)) => addresses.collect(),
+            Ok(Err(error)) => return Err(unknown(&error.to_string())),
+            Err(_) => return Err(unknown("no answer in time")),
+        };
+        let mut failure = unknown("it has no address");
+        for (index, address) in addresses.iter().enumerate() {
+            let share = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+            let end = Instant::now() + end.saturating_duration_since(Instant::now()) / share;
+            let connecting = async {
+                let socket = TcpStream::connect(address).await?;
+                // Commands are short and each waits for its answer.
+                socket.set_nodelay(true)?;
+                Ok(socket)
+            };
+            match by(end, connecting).await {
+                Ok(socket) => return Ok(socket),
+                Err(lost) => failure = lost.at(Step::Connecting),
+            }
+        }
+        Err(failure)
+    }
+
+    fn hello_name(&self, socket: &TcpStream) -> String {
+        if let Some(name) = &self.config.hello_name {
+            return name.clone();
+        }
+        match socket.local_addr().map(|address| address.ip().to_canonical()) {
+            Ok(IpAddr::V4(address)) => format!("[{address}]"),
+            Ok(IpAddr::V6(address)) => format!("[IPv6:{address}]"),
+            Err(_) => "localhost".to_owned(),
+        }
+    }
+
+    /// What to start TLS with, if it is to be started.
+    fn tls_to_start(&self, offers: &Offers) -> Result<Option<&Tls>, Fault> {
+        match self.config.security {
+            Security::StartTls if !offers.start_tls => Err(Fault::network(
+                NetworkKind::Tls,
+                "at EHLO: the server does not offer STARTTLS and nothing is sent without TLS; \
+                 check the port, use smtps://, or say ?tls=none if plain is meant",
+            )),
+            Security::StartTls => Ok(self.tls.as_ref()),
+            Security::Opportunistic if offers.start_tls => Ok(self.tls.as_ref()),
+            Security::Opportunistic | Security::ImplicitTls | Security::None => Ok(None),
+        }
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+async fn hello(wire: &mut Wire, name: &str, end: Instant) -> Result<Offers, Fault> {
+    let answer = by(end, wire.ask(&format!("EHLO {name}"))).await;
+    Ok(Offers::read(&expect_yes(Step::Hello, answer)?))
+}
+
+fn expect_yes(step: Step, answer: Result<Reply, Lost>) -> Result<Reply, Fault> {
+    let reply = answer.map_err(|lost| lost.at(step))?;
+    if reply.is_yes() { Ok(reply) } else { Err(refusal(step, reply)) }
+}
+
+/// A no before any message was spoken of. What is temporary keeps its code; what claims to be final does
+/// not, lest it be taken for the message's own end.
+pub(crate) fn refusal(step: Step, reply: Reply) -> Fault {
+    match reply.code {
+        400..500 => Fault { text: format!("at {step}: {}", reply.text()).into(), ..reply.fault() },
+        500.. => Fault::network(NetworkKind::Connect, &format!("at {step}: {}", reply.quoted())),
+        _ => Lost::OutOfPlace(reply).at(step),
+    }
+}

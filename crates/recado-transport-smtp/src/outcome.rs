@@ -1,0 +1,84 @@
+//! What a transaction means for a job that may have been tried before.
+
+use recado_core::outcome::enhanced_code;
+use recado_core::reason::clip;
+use recado_core::{Fault, Job, Outcome, Partly, Payload, RecipientResult, Refused};
+use serde_json::json;
+
+use crate::reply::Reply;
+use crate::transaction::Transaction;
+
+/// Bytes at most of the server's yes that are kept with the job.
+const RESPONSE_KEPT_MAX_BYTES: usize = 1_024;
+
+/// Where a job stands with its recipients before an attempt.
+pub(crate) struct Standing<'a> {
+    /// Whom this attempt is for.
+    pub pending: Vec<&'a str>,
+    /// Who said no for good before. They are told of again, so that the job's end does not forget them.
+    refused: Vec<Refused>,
+    /// There is nobody else, so what is said of him is said of the job.
+    sole: bool,
+}
+
+pub(crate) fn standing<'a>(job: &Job, everybody: &[&'a str]) -> Standing<'a> {
+    let mut standing = Standing { pending: Vec::new(), refused: Vec::new(), sole: everybody.len() == 1 };
+    for &recipient in everybody.iter().filter(|recipient| !job.has_reached(recipient)) {
+        match job.refused_for_good(recipient) {
+            Some(before) => standing.refused.push(told_again(before)),
+            None => standing.pending.push(recipient),
+        }
+    }
+    standing
+}
+
+fn told_again(before: &RecipientResult) -> Refused {
+    let text = before.error_reason.as_ref().map_or("refused before", |reason| reason.as_str());
+    let fault = Fault {
+        code: before.error_code.clone(),
+        enhanced: enhanced_code(text).map(Into::into),
+        text: text.into(),
+        ..Fault::default()
+    };
+    Refused { recipient: before.recipient.clone(), fault }
+}
+
+impl Standing<'_> {
+    /// When there is nobody left to send to.
+    pub(crate) fn settled(self) -> Outcome {
+        if self.refused.is_empty() {
+            Outcome::Accepted { answer: None }
+        } else {
+            Outcome::Partly(Partly { accepted: Vec::new(), refused: self.refused })
+        }
+    }
+
+    pub(crate) fn outcome(self, transaction: Transaction, message_id: &str) -> Outcome {
+        let mut refused = self.refused;
+        let is_other =
+            |recipient: &&&str| transaction.refused.iter().all(|one| &*one.recipient != **recipient);
+        let others: Vec<Box<str>> =
+            self.pending.iter().filter(is_other).map(|recipient| Box::from(*recipient)).collect();
+        refused.extend(transaction.refused);
+        match transaction.others {
+            Ok(yes) if refused.is_empty() => {
+                Outcome::Accepted { answer: yes.map(|yes| receipt(&yes, message_id, others.len())) }
+            }
+            Err(fault) if refused.is_empty() => Outcome::Failed(fault),
+            Ok(_) if self.sole => Outcome::Failed(refused.swap_remove(0).fault),
+            Ok(_) => Outcome::Partly(Partly { accepted: others, refused }),
+            Err(fault) => {
+                let failed = |recipient| Refused { recipient, fault: fault.clone() };
+                refused.extend(others.into_iter().map(failed));
+                Outcome::Partly(Partly { accepted: Vec::new(), refused })
+            }
+        }
+    }
+}
+
+fn receipt(yes: &Reply, message_id: &str, recipients: usize) -> Payload {
+    let response = yes.quoted();
+    let response = clip(&response, RESPONSE_KEPT_MAX_BYTES);
+    let receipt = json!({ "messageId": message_id, "response": response, "recipients": recipients });
+    Payload::trusted(receipt.to_string())
+}

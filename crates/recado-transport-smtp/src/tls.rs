@@ -1,0 +1,45 @@
+//! Whom we trust to be the relay.
+
+use std::sync::Arc;
+
+use rustls_platform_verifier::Verifier;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+
+use crate::config::{ConfigError, SmtpConfig};
+
+/// What it takes to secure a connection to one relay.
+pub(crate) struct Tls {
+    pub connector: TlsConnector,
+    pub server_name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Certificates are checked as the system checks them, against its authorities and the given ones.
+    pub(crate) fn new(config: &SmtpConfig) -> Result<Self, ConfigError> {
+        let server_name = ServerName::try_from(config.host.clone()).map_err(|_| ConfigError::ServerName)?;
+        let roots = trusted_roots(config.trusted_roots_pem.as_deref())?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let set_up = |error: tokio_rustls::rustls::Error| ConfigError::TlsSetUp(error.to_string());
+        let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).map_err(set_up)?;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(set_up)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Ok(Tls { connector: TlsConnector::from(Arc::new(client)), server_name })
+    }
+}
+
+fn trusted_roots(pem: Option<&str>) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let Some(pem) = pem else { return Ok(Vec::new()) };
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match roots {
+        Ok(roots) if !roots.is_empty() => Ok(roots),
+        _ => Err(ConfigError::TrustedRoots),
+    }
+}

@@ -1,0 +1,334 @@
+//! One message over one connection: MAIL, RCPT for each recipient, DATA, the text, the final dot.
+//!
+//! MAIL and RCPT go out in batches where the server allows it, so that many recipients cost few round
+//! trips. DATA always waits for their answers: a text without a recipient is never begun.
+
+use recado_core::{Fault, Refused};
+
+use crate::config::Timeouts;
+use crate::deadline::Deadline;
+use crate::open::Offers;
+use crate::reply::Reply;
+use crate::wire::{Lost, Step, Wire, by};
+
+/// Commands at most that wait for their answers at once: few enough for any server's buffers.
+const BATCH_MAX: usize = 50;
+
+const GO_AHEAD: u16 = 354;
+const BAD_SEQUENCE: u16 = 503;
+
+pub(crate) struct Envelope<'a> {
+    pub sender: &'a str,
+    pub recipients: &'a [&'a str],
+    /// As it goes over the wire but for dots.
+    pub message: &'a [u8],
+}
+
+/// How it went.
+pub(crate) struct Transaction {
+    /// Recipients with a no of their own.
+    pub refused: Vec<Refused>,
+    /// What the server said of the message, for all the others; nothing when there are none.
+    pub others: Result<Option<Reply>, Fault>,
+}
+
+/// A connection that takes mail.
+pub(crate) struct Connection {
+    wire: Wire,
+    offers: Offers,
+    timeouts: Timeouts,
+    /// Transactions begun.
+    used: u32,
+    /// Between two transactions. False from the beginning of one until it ended in an answer, so that
+    /// whoever finds it false, for whatever reason, knows that the next reply may not be his.
+    ready: bool,
+    /// The last transaction was left open: nobody took the message.
+    to_reset: bool,
+}
+
+/// An old connection turned out dead, or out of step, before this message was spoken of.
+pub(crate) struct Stale(pub Fault);
+
+/// Why a transaction came to no answer about its message.
+enum Stopped {
+    Stale(Fault),
+    Failed(Fault),
+}
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Self {
+        Stopped::Failed(fault)
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(wire: Wire, offers: Offers, timeouts: Timeouts) -> Self {
+        Connection { wire, offers, timeouts, used: 0, ready: true, to_reset: false }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Whether the server has neither closed the connection nor said anything since its last answer.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        self.wire.is_quiet().await
+    }
+
+    pub(crate) async fn quit(mut self) {
+        // Nobody waits for the answer.
+        let _ = self.wire.write(b"QUIT\r\n").await;
+    }
+
+    /// Stale is only what was used before.
+    pub(crate) async fn transact(
+        &mut self,
+        envelope: &Envelope<'_>,
+        deadline: Deadline,
+    ) -> Result<Transaction, Stale> {
+        let mut refused = Vec::new();
+        let others = match self.run(envelope, deadline, &mut refused).await {
+            Ok(answer) => Ok(answer),
+            Err(Stopped::Failed(fault)) => Err(fault),
+            Err(Stopped::Stale(fault)) => return Err(Stale(fault)),
+        };
+        self.used += 1;
+        Ok(Transaction { refused, others })
+    }
+
+    async fn run(
+        &mut self,
+        envelope: &Envelope<'_>,
+        deadline: Deadline,
+        refused: &mut Vec<Refused>,
+    ) -> Result<Option<Reply>, Stopped> {
+        self.ready = false;
+        self.reset(deadline).await?;
+        self.address(envelope, deadline, refused).await?;
+        if refused.len() == envelope.recipients.len() {
+            self.ready = true;
+            self.to_reset = true;
+            return Ok(None);
+        }
+        self.begin_text(deadline).await?;
+        let verdict = self.text(envelope.message, deadline).await?;
+        self.ready = !verdict.is_farewell();
+        match verdict {
+            yes if yes.is_yes() => Ok(Some(yes)),
+            no if no.is_no() => Err(no.fault().into()),
+            odd => {
+                self.ready = false;
+                Err(Lost::OutOfPlace(odd).at(Step::FinalDot).into())
+            }
+        }
+    }
+
+    async fn reset(&mut self, deadline: Deadline) -> Result<(), Stopped> {
+        if !std::mem::take(&mut self.to_reset) {
+            return Ok(());
+        }
+        match by(deadline.step(self.timeouts.envelope), self.wire.ask("RSET")).await {
+            Ok(reply) if reply.is_yes() => Ok(()),
+            Ok(reply) => Err(Stopped::Stale(Lost::OutOfPlace(reply).at(Step::Reset))),
+            Err(lost) => Err(Stopped::Stale(lost.at(Step::Reset))),
+        }
+    }
+
+    /// MAIL, and RCPT for everybody.
+    async fn address(
+        &mut self,
+        envelope: &Envelope<'_>,
+        deadline: Deadline,
+        refused: &mut Vec<Refused>,
+    ) -> Result<(), Stopped> {
+        let batch_max = if self.offers.pipelining { BATCH_MAX } else { 1 };
+        let mut recipients = envelope.recipients;
+        let mut commands = self.mail_from(envelope);
+        let mut mail_is_open = false;
+        loop {
+            let room = batch_max - usize::from(!mail_is_open);
+            let (batch, later) = recipients.split_at(room.min(recipients.len()));
+            commands.extend(batch.iter().map(|recipient| format!("RCPT TO:<{recipient}>\r\n")));
+            let step = if mail_is_open { Step::Recipient } else { Step::Mail };
+            let end = deadline.step(self.timeouts.envelope);
+            let written = by(end, self.wire.write(commands.as_bytes())).await;
+            written.map_err(|lost| self.lost(lost, step))?;
+            commands.clear();
+            if !mail_is_open {
+                self.mail_answer(batch.len(), deadline).await?;
+                mail_is_open = true;
+            }
+            let too_many = self.recipient_answers(batch, deadline, refused).await?;
+            if let Some(fault) = too_many {
+                refused.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
+                return Ok(());
+            }
+            recipients = later;
+            if recipients.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn mail_from(&self, envelope: &Envelope<'_>) -> String {
+        let size = if self.offers.size { format!(" SIZE={}", envelope.message.len()) } else { String::new() };
+        format!("MAIL FROM:<{}>{size}\r\n", envelope.sender)
+    }
+
+    /// Reads the answer to MAIL; after a no, also those to the recipients that were sent along with it.
+    async fn mail_answer(&mut self, sent_along: usize, deadline: Deadline) -> Result<(), Stopped> {
+        let reply = self.answer(Step::Mail, deadline).await?;
+        if reply.is_yes() {
+            return Ok(());
+        }
+        if self.used > 0 && (reply.is_farewell() || reply.code == BAD_SEQUENCE) {
+            return Err(Stopped::Stale(Lost::OutOfPlace(reply).at(Step::Mail)));
+        }
+        if !reply.is_no() {
+            return Err(Lost::OutOfPlace(reply).at(Step::Mail).into());
+        }
+        let mut in_step = !reply.is_farewell();
+        for _ in 0..sent_along {
+            in_step =
+                in_step && self.answer(Step::Recipient, deadline).await.is_ok_and(|no| !no.is_farewell());
+        }
+        self.ready = in_step;
+        self.to_reset = true;
+        Err(reply.fault().into())
+    }
+
+    /// Notes who was refused. Brings back a no that would meet everybody who comes after, too.
+    async fn recipient_answers(
+        &mut self,
+        batch: &[&str],
+        deadline: Deadline,
+        refused: &mut Vec<Refused>,
+    ) -> Result<Option<Fault>, Stopped> {
+        let mut too_many = None;
+        for recipient in batch {
+            let reply = self.answer(Step::Recipient, deadline).await?;
+            if reply.is_yes() {
+                continue;
+            }
+            let fault = self.no(reply, Step::Recipient)?;
+            if is_too_many(&fault) {
+                too_many = Some(fault.clone());
+            }
+            refused.push(refusal_of(recipient, fault));
+        }
+        Ok(too_many)
+    }
+
+    async fn begin_text(&mut self, deadline: Deadline) -> Result<(), Stopped> {
+        let answer = by(deadline.step(self.timeouts.data), self.wire.ask("DATA")).await;
+        let reply = answer.map_err(|lost| lost.at(Step::Data))?;
+        if reply.code == GO_AHEAD {
+            return Ok(());
+        }
+        let fault = self.no(reply, Step::Data)?;
+        self.ready = true;
+        self.to_reset = true;
+        Err(fault.into())
+    }
+
+    /// The text and its end, and what the server says then. From the final dot on it may have taken it.
+    async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, Stopped> {
+        let text = with_dots(message);
+        let writing = by(deadline.end(), self.wire.write_unless_answered(&text)).await;
+        if let Some(early) = writing.map_err(|lost| lost.at(Step::Text))? {
+            let fault = if early.is_no() { early.fault() } else { Lost::OutOfPlace(early).at(Step::Text) };
+            return Err(fault.into());
+        }
+        let verdict = by(deadline.end(), self.wire.ask(".")).await;
+        Ok(verdict.map_err(|lost| lost.at(Step::FinalDot))?)
+    }
+
+    async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, Stopped> {
+        let answer = by(deadline.step(self.timeouts.envelope), self.wire.reply()).await;
+        answer.map_err(|lost| self.lost(lost, step))
+    }
+
+    fn lost(&self, lost: Lost, step: Step) -> Stopped {
+        let fault = lost.at(step);
+        if self.used > 0 && step == Step::Mail { Stopped::Stale(fault) } else { Stopped::Failed(fault) }
+    }
+
+    /// A no in the midst of the transaction, if that can go on after it.
+    fn no(&self, reply: Reply, step: Step) -> Result<Fault, Stopped> {
+        match reply.code {
+            // Our commands are in order. On an old connection what came before may have upset it.
+            BAD_SEQUENCE if self.used > 0 => Err(Lost::OutOfPlace(reply).at(step).into()),
+            421 => Err(reply.fault().into()),
+            400.. => Ok(reply.fault()),
+            _ => Err(Lost::OutOfPlace(reply).at(step).into()),
+        }
+    }
+}
+
+fn refusal_of(recipient: &str, fault: Fault) -> Refused {
+    Refused { recipient: recipient.into(), fault }
+}
+
+/// Not about this recipient, but about how many came before him.
+fn is_too_many(fault: &Fault) -> bool {
+    let coded = fault.enhanced.as_deref().is_some_and(|code| code.ends_with(".5.3"));
+    let said = fault.text.to_ascii_lowercase().contains("too many recipients");
+    matches!(fault.code.as_deref(), Some("452" | "552")) && (coded || said)
+}
+
+/// The text with every line end made CRLF and a second dot where a line begins with one, up to but without
+/// the dot that ends it. Bare line ends are how one message is smuggled inside another.
+fn with_dots(message: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(message.len() + message.len() / 64 + 2);
+    let mut bytes = message.iter().copied().peekable();
+    let mut at_line_start = true;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\r' | b'\n' => {
+                if byte == b'\r' {
+                    bytes.next_if_eq(&b'\n');
+                }
+                text.extend_from_slice(b"\r\n");
+                at_line_start = true;
+                continue;
+            }
+            b'.' if at_line_start => text.extend_from_slice(b".."),
+            other => text.push(other),
+        }
+        at_line_start = false;
+    }
+    if !at_line_start {
+        text.extend_from_slice(b"\r\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_dots;
+
+    #[test]
+    fn dots_are_doubled_at_the_start_of_lines_only() {
+        for (message, text) in [
+            ("a\r\n", "a\r\n"),
+            ("a", "a\r\n"),
+            ("", ""),
+            (".", "..\r\n"),
+            ("..\r\n.a\r\nb.\r\n", "...\r\n..a\r\nb.\r\n"),
+            ("a\r\n.\r\nb", "a\r\n..\r\nb\r\n"),
+        ] {
+            assert_eq!(with_dots(message.as_bytes()), text.as_bytes(), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_bare_line_end_cannot_end_the_message() {
+        for smuggled in ["a\n.\nMAIL", "a\r.\rMAIL", "a\n.\r\nMAIL", "a\r\n.\nMAIL", "a\r.\nMAIL"] {
+            assert_eq!(with_dots(smuggled.as_bytes()), b"a\r\n..\r\nMAIL\r\n", "{smuggled:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Bytes to and from a server, and what it means when they stop.
+
+use std::fmt;
+use std::io;
+
+use recado_core::{Fault, NetworkKind};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::reply::{NotAReply, Reply};
+use crate::tls::Tls;
+
+/// A TCP connection, or TLS over one.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
+
+pub(crate) struct Wire {
+    socket: Box<dyn Socket>,
+    /// Read off the socket and not yet looked at.
+    unread: Vec<u8>,
+}
+
+/// Where in the conversation we are, as faults say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Connecting,
+    Handshake,
+    Greeting,
+    Hello,
+    StartTls,
+    Auth,
+    Reset,
+    Mail,
+    Recipient,
+    Data,
+    Text,
+    /// The message is out, and whether it was taken is not known yet.
+    FinalDot,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Connecting => "connecting",
+            Step::Handshake => "the TLS handshake",
+            Step::Greeting => "the greeting",
+            Step::Hello => "EHLO",
+            Step::StartTls => "STARTTLS",
+            Step::Auth => "AUTH",
+            Step::Reset => "RSET",
+            Step::Mail => "MAIL",
+            Step::Recipient => "RCPT",
+            Step::Data => "DATA",
+            Step::Text => "the message's text",
+            Step::FinalDot => "the end of the message",
+        })
+    }
+}
+
+/// Why nothing more can be had from a connection.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    Closed,
+    Broken(io::Error),
+    Late,
+    Garbage(NotAReply),
+    /// Words from the server that belong to no command of ours.
+    Unasked,
+    /// A well-formed reply where it makes no sense.
+    OutOfPlace(Reply),
+}
+
+impl Lost {
+    pub(crate) fn at(self, step: Step) -> Fault {
+        let handed_over = step == Step::FinalDot;
+        let kind = match &self {
+            Lost::Late => NetworkKind::Timeout,
+            Lost::Garbage(_) | Lost::Unasked | Lost::OutOfPlace(_) => NetworkKind::Protocol,
+            Lost::Closed | Lost::Broken(_) if step == Step::Handshake => NetworkKind::Tls,
+            Lost::Closed | Lost::Broken(_) if handed_over => NetworkKind::Dropped,
+            Lost::Closed | Lost::Broken(_) => NetworkKind::Connect,
+        };
+        let fault = Fault::network(kind, &format!("at {step}: {self}"));
+        Fault { uncertain: handed_over, ..fault }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lost::Closed => f.write_str("the server closed the connection"),
+            Lost::Broken(error) => error.fmt(f),
+            Lost::Late => f.write_str("no answer in time"),
+            Lost::Garbage(not_a_reply) => not_a_reply.fmt(f),
+            Lost::Unasked => f.write_str("the server said more than it was asked"),
+            Lost::OutOfPlace(reply) => write!(f, "unexpected answer: {}", reply.quoted()),
+        }
+    }
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Lost::Closed,
+            _ => Lost::Broken(error),
+        }
+    }
+}
+
+/// Runs one step of the conversation for no longer than it may take.
+pub(crate) async fn by<T>(end: Instant, step: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
+    timeout_at(end, step).await.unwrap_or(Err(Lost::Late))
+}
+
+impl Wire {
+    pub(crate) fn new(socket: impl Socket + 'static) -> Self {
+        Wire { socket: Box::new(socket), unread: Vec::new() }
+    }
+
+    /// The same connection under TLS. What came in before the handshake and was not asked for is not the
+    /// server's word, but that of whoever sits in between: it must not be read as if TLS had vouched for it.
+    pub(crate) async fn secured(self, tls: &Tls) -> Result<Wire, Lost> {
+        if !self.unread.is_empty() {
+            return Err(Lost::Broken(io::Error::other("the server spoke in the clear after STARTTLS")));
+        }
+        let socket = tls.connector.connect(tls.server_name.clone(), self.socket).await?;
+        Ok(Wire::new(socket))
+    }
+
+    /// To go on after words that nobody asked for would be to take every answer for that to the command
+    /// before.
+    fn is_in_step(&self) -> Result<(), Lost> {
+        if self.unread.is_empty() { Ok(()) } else { Err(Lost::Unasked) }
+    }
+
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), Lost> {
+        self.is_in_step()?;
+        self.socket.write_all(bytes).await?;
+        Ok(self.socket.flush().await?)
+    }
+
+    pub(crate) async fn reply(&mut self) -> Result<Reply, Lost> {
+        loop {
+            if let Some(reply) = Reply::take(&mut self.unread).map_err(Lost::Garbage)? {
+                return Ok(reply);
+            }
+            if self.socket.read_buf(&mut self.unread).await? == 0 {
+                return Err(Lost::Closed);
+            }
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, command: &str) -> Result<Reply, Lost> {
+        self.write(format!("{command}\r\n").as_bytes()).await?;
+        self.reply().await
+    }
+
+    /// Writes a long text. A server may refuse in the midst of it and read no further: its reply is brought
+    /// back then, and the rest stays unwritten.
+    pub(crate) async fn write_unless_answered(&mut self, bytes: &[u8]) -> Result<Option<Reply>, Lost> {
+        self.is_in_step()?;
+        let (mut reader, mut writer) = tokio::io::split(&mut self.socket);
+        let writing = async {
+            writer.write_all(bytes).await?;
+            writer.flush().await
+        };
+        let read = tokio::select! {
+            biased;
+            read = reader.read_buf(&mut self.unread) => read?,
+            written = writing => match written {
+                Ok(()) => return Ok(None),
+                // It may have said why before it went.
+                Err(error) => match reader.read_buf(&mut self.unread).await {
+                    Ok(read @ 1..) => read,
+                    _ => return Err(error.into()),
+                },
+            },
+        };
+        if read == 0 {
+            return Err(Lost::Closed);
+        }
+        self.reply().await.map(Some)
+    }
+
+    /// Whether there is nothing to be read, not even an end. Does not wait.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.socket.read_buf(&mut self.unread) => false,
+            () = std::future::ready(()) => self.unread.is_empty(),
+        }
+    }
+}

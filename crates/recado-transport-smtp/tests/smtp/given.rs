@@ -1,0 +1,126 @@
+//! What the tests start from.
+
+use std::time::Duration;
+
+use recado_core::{
+    BodyHash, Class, CompanyId, Failure, Fault, FaultKind, Job, JobId, NetworkKind, NewJob, Outcome, Partly,
+    Payload, RouteName, Timestamp, Verdict, rules,
+};
+use recado_transport::{Delivery, Transport, Wanted};
+use recado_transport_smtp::{Security, Smtp, SmtpConfig};
+use serde_json::{Value, json};
+
+use super::server::Server;
+
+/// 2026-01-01T00:00:00Z, when every attempt of these tests starts.
+pub const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+/// No test waits longer than this for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Of the steps that a test lets time out. Everything else has the defaults, which are much longer.
+pub const SHORT: Duration = Duration::from_secs(1);
+
+pub const ANA: &str = "ana@example.com";
+pub const BOB: &str = "bob@example.com";
+pub const EVA: &str = "eva@example.com";
+
+pub fn mail(to: &[&str]) -> Value {
+    json!({ "from": "Acme <acme@acme.example>", "to": to, "subject": "Oi", "text": "Olá\n.\n" })
+}
+
+pub fn job(data: &Value) -> Job {
+    let data = Payload::new(&data.to_string()).expect("JSON");
+    let body_hash = BodyHash::of(&data, &[]).expect("JSON");
+    Job::from(NewJob {
+        id: JobId::new("job-7f3a").expect("a name"),
+        route: RouteName::new("email").expect("a name"),
+        company: CompanyId::new("acme").expect("a name"),
+        data,
+        user_id: None,
+        correlation_id: None,
+        priority: Default::default(),
+        enqueued_at: NOW,
+        due_at: NOW,
+        expires_at: Timestamp::MAX,
+        body_hash,
+    })
+}
+
+pub fn delivery(job: &Job) -> Delivery<'_> {
+    Delivery { job, attempt: 1, now: NOW, timeout: PATIENCE * 2, answer: Wanted::Receipt }
+}
+
+/// For a server on this machine; the rest is as users get it.
+pub fn config(server: &Server, security: Security) -> SmtpConfig {
+    let mut config = SmtpConfig::new("localhost", security);
+    // `localhost` has two addresses on most machines, and the server listens on one.
+    if security == Security::None {
+        config.host = "127.0.0.1".to_owned();
+    }
+    config.port = server.port;
+    config.trusted_roots_pem = Some(server.certificate_pem.clone());
+    config
+}
+
+pub fn smtp(config: SmtpConfig) -> Smtp {
+    Smtp::new(config).expect("a configuration that works")
+}
+
+pub fn plain(server: &Server) -> Smtp {
+    smtp(config(server, Security::None))
+}
+
+pub async fn send_job(smtp: &Smtp, job: &Job) -> Outcome {
+    tokio::time::timeout(PATIENCE, smtp.send(delivery(job))).await.expect("the transport hangs")
+}
+
+pub async fn send(smtp: &Smtp, data: &Value) -> Outcome {
+    send_job(smtp, &job(data)).await
+}
+
+pub fn accepted(outcome: Outcome) -> Value {
+    match outcome {
+        Outcome::Accepted { answer } => answer.expect("an answer").parse().expect("JSON"),
+        other => panic!("{other:?}, where a yes was due"),
+    }
+}
+
+pub fn failed(outcome: Outcome) -> Fault {
+    match outcome {
+        Outcome::Failed(fault) => fault,
+        other => panic!("{other:?}, where a failure was due"),
+    }
+}
+
+pub fn partly(outcome: Outcome) -> Partly {
+    match outcome {
+        Outcome::Partly(partly) => partly,
+        other => panic!("{other:?}, where recipients were to differ"),
+    }
+}
+
+/// Who was refused, and with which code.
+pub fn refusals(partly: &Partly) -> Vec<(&str, &str)> {
+    partly.refused.iter().map(|one| (&*one.recipient, one.fault.code.as_deref().unwrap_or("none"))).collect()
+}
+
+pub fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
+    assert_eq!((fault.kind, fault.uncertain), (FaultKind::Network(kind), uncertain), "{}", fault.text);
+}
+
+/// What the route's rules make of it.
+pub fn judged(outcome: Outcome) -> Failure {
+    match rules::named("smtp").expect("a rule set").verdict(outcome) {
+        Verdict::Failed(failure) => failure,
+        other => panic!("{other:?}, where one failure was due"),
+    }
+}
+
+pub fn is_retried(outcome: Outcome) {
+    let failure = judged(outcome);
+    assert!(failure.class.is_retryable(), "{failure:?}");
+}
+
+pub fn is_final(outcome: Outcome) {
+    let failure = judged(outcome);
+    assert_eq!(failure.class, Class::Permanent, "{failure:?}");
+}

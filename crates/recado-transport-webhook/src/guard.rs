@@ -1,0 +1,134 @@
+//! Whether an address that a user supplied may be reached.
+//!
+//! A URL passes two doors. [`Guard::check_url`] judges what is written in it, in whatever notation, for
+//! an address that is written down is never looked up. Names pass [`Guard::check_address`] with each
+//! address that a lookup finds, at the moment of the connection, and only what passed is connected to: a
+//! name that changes its mind between two lookups gains nothing.
+//!
+//! Absent on purpose: lists of bad names, for anybody can point a name of their own anywhere; and rules
+//! on ports, for receivers listen where they like.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use recado_core::Fault;
+use url::{Host, Url};
+
+use crate::ranges::is_public;
+
+/// The failure's code when an attempt was stopped here; the route's classifier knows it as permanent.
+const ADDRESS_REFUSED: &str = "ADDRESS_REFUSED";
+
+/// Bytes at most of an address; many receivers refuse longer ones.
+const URL_LEN_MAX_BYTES: usize = 2 * 1_024;
+
+/// Names that mean something on the inside only, and all names below them.
+const INTERNAL: [&str; 5] = ["localhost", "localdomain", "local", "internal", "home.arpa"];
+
+/// Lets through what is public and encrypted, and what the operator lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// Ranges that may be reached although they are not public, with or without TLS: `webhooks.allow`.
+    /// IPv4 ranges cover the IPv6 addresses mapped to them.
+    pub allowed: Vec<IpNet>,
+    /// Whether public addresses may be reached without TLS: `webhooks.allow_http`.
+    pub allow_http: bool,
+}
+
+/// Why an address may not be reached. It goes to the tenant, so it names no address that a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("is not a web address; write one that begins with https://")]
+    Scheme,
+    #[error(
+        "is not encrypted; write https://, or have the operator add its range to `webhooks.allow` \
+         or set `webhooks.allow_http`"
+    )]
+    Plain,
+    #[error("holds a user or a password; leave them out, the signature tells who sends")]
+    UserInfo,
+    #[error("has a fragment; leave out the `#` and what follows, it is never sent")]
+    Fragment,
+    #[error("has port 0; write the port that the receiver listens on")]
+    Port,
+    #[error("is too long; keep it within {URL_LEN_MAX_BYTES} bytes")]
+    TooLong,
+    #[error(
+        "does not lead to a public address; write one that does, or have the operator add its range to \
+         `webhooks.allow`"
+    )]
+    Address,
+}
+
+impl Guard {
+    /// Whether this address may be connected to over TLS.
+    pub fn permits(&self, ip: IpAddr) -> bool {
+        self.check_address(ip, None, true).is_ok()
+    }
+
+    /// Judges all of an address that can be judged without a lookup.
+    pub fn check_url(&self, url: &Url) -> Result<(), Refusal> {
+        let secure = match url.scheme() {
+            "https" => true,
+            "http" => false,
+            _ => return Err(Refusal::Scheme),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refusal::UserInfo);
+        }
+        if url.fragment().is_some() {
+            return Err(Refusal::Fragment);
+        }
+        if url.port() == Some(0) {
+            return Err(Refusal::Port);
+        }
+        if url.as_str().len() > URL_LEN_MAX_BYTES {
+            return Err(Refusal::TooLong);
+        }
+        match url.host() {
+            Some(Host::Ipv4(ip)) => self.check_address(ip.into(), None, secure),
+            Some(Host::Ipv6(ip)) => self.check_address(ip.into(), None, secure),
+            Some(Host::Domain(name)) => self.check_name(name, secure),
+            None => Err(Refusal::Scheme),
+        }
+    }
+
+    /// Judges one address; `name` is what a lookup found it under.
+    pub(crate) fn check_address(&self, ip: IpAddr, name: Option<&str>, secure: bool) -> Result<(), Refusal> {
+        let canonical = ip.to_canonical();
+        if self.allowed.iter().any(|range| range.contains(&canonical)) {
+            return Ok(());
+        }
+        if name.is_some_and(is_internal) || !is_public(ip) {
+            return Err(Refusal::Address);
+        }
+        self.check_encryption(secure)
+    }
+
+    /// Only what the operator lists makes up for a name or a scheme, so an empty list decides at once.
+    fn check_name(&self, name: &str, secure: bool) -> Result<(), Refusal> {
+        if !self.allowed.is_empty() {
+            return Ok(());
+        }
+        if is_internal(name) {
+            return Err(Refusal::Address);
+        }
+        self.check_encryption(secure)
+    }
+
+    fn check_encryption(&self, secure: bool) -> Result<(), Refusal> {
+        if secure || self.allow_http { Ok(()) } else { Err(Refusal::Plain) }
+    }
+}
+
+fn is_internal(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    let is_below = |parent: &str| name.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
+    !name.contains('.') || INTERNAL.iter().any(|parent| name == *parent || is_below(parent))
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Fault {
+        Fault::answer(ADDRESS_REFUSED, &format!("the webhook's address {refusal}"))
+    }
+}

@@ -1,0 +1,66 @@
+//! From a name to the addresses that may be connected to, and to no others.
+//!
+//! The HTTP client asks here once for each connection and connects to what it is told, so there is no
+//! second lookup that could say something else.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use recado_transport::http::Raised;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::guard::Guard;
+
+/// Who knows the addresses behind a name.
+#[async_trait]
+pub trait Lookup: Send + Sync + fmt::Debug {
+    /// Every address of `name`. Their ports mean nothing: the URL's counts.
+    async fn addresses(&self, name: &str) -> io::Result<Vec<SocketAddr>>;
+}
+
+/// The operating system's resolver.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemLookup;
+
+#[async_trait]
+impl Lookup for SystemLookup {
+    async fn addresses(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((name, 0)).await?.collect())
+    }
+}
+
+/// A lookup that keeps quiet about what the guard refuses.
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedLookup {
+    pub guard: Arc<Guard>,
+    pub lookup: Arc<dyn Lookup>,
+    /// Whether the connection will be TLS.
+    pub secure: bool,
+}
+
+impl GuardedLookup {
+    async fn permitted(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+        let mut found = self.lookup.addresses(name).await?;
+        let mut refusal = None;
+        found.retain(|address| {
+            let judged = self.guard.check_address(address.ip(), Some(name), self.secure);
+            refusal = refusal.or(judged.err());
+            judged.is_ok()
+        });
+        match refusal {
+            Some(refusal) if found.is_empty() => Err(Raised(refusal.into()).into()),
+            _ => Ok(found),
+        }
+    }
+}
+
+impl Resolve for GuardedLookup {
+    fn resolve(&self, name: Name) -> Resolving {
+        let this = self.clone();
+        Box::pin(async move { Ok(Box::new(this.permitted(name.as_str()).await?.into_iter()) as Addrs) })
+    }
+}

@@ -1,0 +1,100 @@
+//! From a job's `data` to what is posted, and where to.
+
+use std::borrow::Cow;
+
+use recado_core::Payload;
+use recado_transport::DataFault;
+use recado_transport::data::{self, Object};
+use url::Url;
+
+use crate::{Guard, Secret, Target};
+
+const EVENT_LEN_MAX_BYTES: usize = 128;
+const ENDPOINT_ID_LEN_MAX_BYTES: usize = 128;
+
+pub(crate) struct Message<'a> {
+    pub to: To<'a>,
+    pub event: Cow<'a, str>,
+    /// As the job has it: parsing would lose the order of members and the digits of large numbers.
+    pub body: &'a str,
+}
+
+pub(crate) enum To<'a> {
+    Endpoint(Cow<'a, str>),
+    Url(Target),
+}
+
+/// `secret` signs for jobs that name a URL themselves.
+pub(crate) fn read<'a>(
+    data: &'a Payload,
+    guard: &Guard,
+    secret: Option<&Secret>,
+) -> Result<Message<'a>, Vec<DataFault>> {
+    data::read(data, |data| {
+        data.allow_only(&["endpointId", "url", "event", "payload"]);
+        let to = to(data, guard, secret);
+        let event = event(data);
+        let body = data.get("payload");
+        if body.is_none() {
+            data.fault("payload", "is missing; write what to send, any JSON but null");
+        }
+        Some(Message { to: to?, event: event?, body: body?.get() })
+    })
+}
+
+fn to<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<To<'a>> {
+    match (data.has("endpointId"), data.has("url")) {
+        (true, true) => {
+            data.fault("url", "stands beside `endpointId`; give one of the two");
+            endpoint(data)
+        }
+        (true, false) => endpoint(data),
+        (false, true) => url(data, guard, secret),
+        (false, false) => {
+            data.fault_here("says not where to send it; write `endpointId` or `url`");
+            None
+        }
+    }
+}
+
+fn endpoint<'a>(data: &Object<'a, '_>) -> Option<To<'a>> {
+    let id = data.words("endpointId", "ep_2x7q")?;
+    if id.len() > ENDPOINT_ID_LEN_MAX_BYTES {
+        data.fault("endpointId", "is too long; write the id that the endpoint was created with");
+    }
+    Some(To::Endpoint(id))
+}
+
+fn url<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<To<'a>> {
+    if secret.is_none() {
+        data.fault(
+            "url",
+            "cannot be signed for, since no secret is configured; create an endpoint and write its \
+             `endpointId`, or have the operator write `secret = \"whsec_…\"` under `[providers.webhook]`",
+        );
+    }
+    let text = data.words("url", "https://hooks.example.com/orders")?;
+    let Ok(url) = Url::parse(&text) else {
+        data.fault("url", "is not an address; write one such as \"https://hooks.example.com/orders\"");
+        return None;
+    };
+    if let Err(refusal) = guard.check_url(&url) {
+        data.fault("url", refusal.to_string());
+    }
+    Some(To::Url(Target { url, secrets: vec![secret?.clone()], enabled: true }))
+}
+
+fn event<'a>(data: &Object<'a, '_>) -> Option<Cow<'a, str>> {
+    let event = data.words("event", "order.paid")?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/-".contains(&byte);
+    if event.len() > EVENT_LEN_MAX_BYTES || !event.bytes().all(plain) {
+        data.fault(
+            "event",
+            format!(
+                "is not an event's name; write up to {EVENT_LEN_MAX_BYTES} letters, digits and `._:/-`, \
+                 such as \"order.paid\""
+            ),
+        );
+    }
+    Some(event)
+}

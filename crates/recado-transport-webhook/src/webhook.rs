@@ -1,0 +1,218 @@
+//! The transport: who gets a job's payload, and under which headers.
+//!
+//! What the receiver sees is the payload's own bytes and, in the headers, the job's id (the same on every
+//! attempt), the attempt's time and a signature over all three. A 2xx is a yes; a redirect is a no, for
+//! it would carry the payload to an address that nobody checked.
+//!
+//! Absent on purpose: judging a 410 or counting failures, which the engine does to switch endpoints off.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp};
+use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request};
+use recado_transport::{DataFault, Delivery, Transport, Wanted, data};
+use reqwest::header::HeaderValue;
+use serde_json::json;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::lookup::GuardedLookup;
+use crate::message::{self, To};
+use crate::sign::signatures;
+use crate::{Guard, Lookup, Secret, SystemLookup};
+
+/// Half of the route's ten seconds: whoever is not reached by then was certainly not handed anything.
+const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(2);
+/// Connections at most that are kept for the next job to the same receiver; there are many receivers.
+const POOL_IDLE_PER_HOST_MAX: usize = 4;
+const TEST_EVENT: &str = "endpoint.test";
+
+/// The route's classifier knows these two as permanent: such a job goes before a person at once.
+const ENDPOINT_UNKNOWN: &str = "ENDPOINT_UNKNOWN";
+const ENDPOINT_DISABLED: &str = "ENDPOINT_DISABLED";
+
+/// What the transport needs to know of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub url: Url,
+    /// The newest first, and at least one. A secret that is being replaced stays until every receiver
+    /// knows the new one: each signs.
+    pub secrets: Vec<Secret>,
+    pub enabled: bool,
+}
+
+/// Who knows the endpoints. Asked at every attempt, so a change holds from the next one on.
+pub trait Endpoints: Send + Sync + fmt::Debug {
+    /// The company's endpoint of that id. Another company's is none: it must not even be told apart.
+    fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target>;
+}
+
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    pub guard: Guard,
+    /// Signs for jobs that name a URL themselves. Without one they are refused.
+    pub secret: Option<Secret>,
+    /// Bounds name lookup, TCP and TLS together.
+    pub connect_timeout: Duration,
+    /// Bounds the wait for an answer's body once its status is known.
+    pub answer_wait: Duration,
+}
+
+impl Default for WebhookConfig {
+    fn default() -> Self {
+        WebhookConfig {
+            guard: Guard::default(),
+            secret: None,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            answer_wait: ANSWER_WAIT_DEFAULT,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Webhook {
+    guard: Arc<Guard>,
+    secret: Option<Secret>,
+    endpoints: Arc<dyn Endpoints>,
+    /// Two clients, because what a name may lead to depends on whether the connection is TLS.
+    secure: HttpClient,
+    plain: HttpClient,
+}
+
+/// How an endpoint took a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestResult {
+    pub status: u16,
+    pub took: Duration,
+}
+
+/// One thing to post.
+struct Post<'a> {
+    id: &'a str,
+    event: &'a str,
+    body: &'a str,
+}
+
+impl Webhook {
+    pub fn new(config: WebhookConfig, endpoints: Arc<dyn Endpoints>) -> Result<Self, reqwest::Error> {
+        Webhook::with_lookup(config, endpoints, Arc::new(SystemLookup))
+    }
+
+    /// The same with another source of addresses. Whatever it answers passes the guard.
+    pub fn with_lookup(
+        config: WebhookConfig,
+        endpoints: Arc<dyn Endpoints>,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, reqwest::Error> {
+        let guard = Arc::new(config.guard);
+        let client = |secure| {
+            let lookup = GuardedLookup { guard: Arc::clone(&guard), lookup: Arc::clone(&lookup), secure };
+            let builder = HttpClient::builder(config.connect_timeout)
+                .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
+                .dns_resolver(lookup);
+            HttpClient::new(builder, config.answer_wait)
+        };
+        let (secure, plain) = (client(true)?, client(false)?);
+        Ok(Webhook { guard, secret: config.secret, endpoints, secure, plain })
+    }
+
+    /// For whoever takes an endpoint's address in, to refuse it there and then.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Posts a signed `endpoint.test` at once, switched on or not, and gives up after `timeout`.
+    pub async fn test(
+        &self,
+        target: &Target,
+        id: &str,
+        now: Timestamp,
+        timeout: Duration,
+    ) -> Result<TestResult, Fault> {
+        let body = json!({ "type": TEST_EVENT, "timestamp": now, "data": {} }).to_string();
+        let post = Post { id, event: TEST_EVENT, body: &body };
+        let started = Instant::now();
+        let posting = self.post(target, post, Bounds { now, timeout, answer: Wanted::Receipt });
+        match tokio::time::timeout(timeout, posting).await {
+            Ok(answer) => Ok(TestResult { status: answer?.status.as_u16(), took: started.elapsed() }),
+            Err(_) => {
+                let words = format!("no answer within {}", recado_core::time::show_duration(timeout));
+                Err(Fault { uncertain: true, ..Fault::network(NetworkKind::Timeout, &words) })
+            }
+        }
+    }
+
+    async fn deliver(&self, delivery: Delivery<'_>) -> Result<Answer, Fault> {
+        let job = delivery.job;
+        let message = message::read(&job.data, &self.guard, self.secret.as_ref())
+            .map_err(|faults| data::unusable(&faults))?;
+        let target = match message.to {
+            To::Url(target) => target,
+            To::Endpoint(id) => self.endpoint(&job.company, &id)?,
+        };
+        let post = Post { id: job.id.as_str(), event: &message.event, body: message.body };
+        self.post(&target, post, delivery.into()).await
+    }
+
+    fn endpoint(&self, company: &CompanyId, id: &str) -> Result<Target, Fault> {
+        let unknown = "the company has no endpoint of this id; create it, and replay the job with its id";
+        let disabled = "the endpoint is switched off; mend the receiver, switch it on and replay the job";
+        match self.endpoints.target(company, id) {
+            None => Err(Fault::answer(ENDPOINT_UNKNOWN, unknown)),
+            Some(target) if !target.enabled => Err(Fault::answer(ENDPOINT_DISABLED, disabled)),
+            Some(target) => Ok(target),
+        }
+    }
+
+    async fn post(&self, target: &Target, post: Post<'_>, bounds: Bounds) -> Result<Answer, Fault> {
+        self.guard.check_url(&target.url)?;
+        let request = request(target, post, bounds.now)?;
+        let client = if target.url.scheme() == "https" { &self.secure } else { &self.plain };
+        client.exchange(request, bounds).await
+    }
+}
+
+#[async_trait]
+impl Transport for Webhook {
+    fn name(&self) -> &'static str {
+        "webhook"
+    }
+
+    fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
+        message::read(data, &self.guard, self.secret.as_ref()).map(drop)
+    }
+
+    async fn send(&self, delivery: Delivery<'_>) -> Outcome {
+        match self.deliver(delivery).await {
+            Ok(answer) => Outcome::Accepted { answer: answer.json },
+            Err(fault) => Outcome::Failed(fault),
+        }
+    }
+}
+
+fn request(target: &Target, post: Post<'_>, now: Timestamp) -> Result<Request, Fault> {
+    let Post { id, event, body } = post;
+    let timestamp = now.as_millis().div_euclid(1_000).to_string();
+    let signature = signatures(&target.secrets, id, &timestamp, body.as_bytes());
+    if signature.is_empty() {
+        return Err(Fault::invalid_payload("the endpoint has no secret to sign with; give it one"));
+    }
+    let headers = [
+        ("webhook-id", id),
+        ("webhook-timestamp", &timestamp),
+        ("webhook-signature", &signature),
+        ("webhook-event", event),
+        (IDEMPOTENCY_KEY, id),
+    ];
+    let mut request = Request::json(target.url.clone(), body.as_bytes().to_vec());
+    for (name, value) in headers {
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| Fault::invalid_payload("the job's id or event cannot be sent as a header"))?;
+        request.headers.insert(name, value);
+    }
+    Ok(request)
+}

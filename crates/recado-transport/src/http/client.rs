@@ -1,0 +1,157 @@
+//! One exchange over HTTP: a request goes out, and a 2xx comes back or whatever stood in its way.
+//!
+//! What every transport that speaks HTTP has in common. It does not ask where a request leads: whoever
+//! makes one answers for its address.
+
+use std::time::Duration;
+
+use recado_core::reason::clip;
+use recado_core::{Fault, Payload, Timestamp, retry_after};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Response, StatusCode};
+
+use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Request, failure};
+use crate::{Delivery, Wanted};
+
+/// A hundred years: what asks for more is garbage.
+const RETRY_AFTER_MAX_MS: f64 = 3.2e12;
+const POOL_IDLE_MAX: usize = 64;
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const USER_AGENT: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
+
+/// A pool of connections, and how long an answer's body is waited for.
+#[derive(Debug)]
+pub struct HttpClient {
+    client: Client,
+    answer_wait: Duration,
+}
+
+/// What one exchange may take, and what is wanted of its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// When it started.
+    pub now: Timestamp,
+    /// How long it may take before the caller gives up on it.
+    pub timeout: Duration,
+    pub answer: Wanted,
+}
+
+impl From<Delivery<'_>> for Bounds {
+    fn from(delivery: Delivery<'_>) -> Self {
+        Bounds { now: delivery.now, timeout: delivery.timeout, answer: delivery.answer }
+    }
+}
+
+/// A yes, and what came with it.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    /// Only if it is JSON, whole and small.
+    pub json: Option<Payload>,
+    pub retry_after: Option<Duration>,
+}
+
+impl HttpClient {
+    /// No redirects, no retries, no proxies. `connect_timeout` bounds name lookup, TCP and TLS together.
+    pub fn builder(connect_timeout: Duration) -> ClientBuilder {
+        Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .connect_timeout(connect_timeout)
+            .pool_max_idle_per_host(POOL_IDLE_MAX)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+    }
+
+    /// `answer_wait` bounds the wait for an answer's body once its status is known.
+    pub fn new(builder: ClientBuilder, answer_wait: Duration) -> Result<Self, reqwest::Error> {
+        Ok(HttpClient { client: builder.build()?, answer_wait })
+    }
+
+    /// Sends one request and brings back a 2xx answer, or whatever stood in its way.
+    pub async fn exchange(&self, request: Request, bounds: Bounds) -> Result<Answer, Fault> {
+        let Request { method, url, headers, body } = request;
+        let started = tokio::time::Instant::now();
+        let sending = self.client.request(method, url).headers(headers).body(body).send();
+        let response = sending.await.map_err(|error| failure::fault_of(&error))?;
+
+        let status = response.status();
+        let retry_after = retry_after(response.headers(), bounds.now);
+        // The status has settled it: a body that dawdles must not turn a yes into a timeout.
+        let left = bounds.timeout.saturating_sub(started.elapsed());
+        let wait = self.answer_wait.min(left / 2);
+        if status.is_success() {
+            let body = match bounds.answer {
+                Wanted::Receipt => Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await,
+                Wanted::Answer => Body::read(response, ANSWER_WANTED_MAX_BYTES, left).await,
+            };
+            return Ok(Answer { status, json: body.json(), retry_after });
+        }
+        let body = Body::read(response, FAULT_TEXT_MAX_BYTES, wait).await;
+        Err(Fault { retry_after, ..refusal(status, &body.text()) })
+    }
+}
+
+/// A no with this status. A redirect often comes without a word, so it gets one.
+pub(crate) fn refusal(status: StatusCode, text: &str) -> Fault {
+    let text = if text.trim().is_empty() && status.is_redirection() {
+        "redirects are not followed; configure the address that it leads to"
+    } else {
+        text
+    };
+    let text = clip(text, FAULT_TEXT_MAX_BYTES);
+    Fault { status: Some(status.as_u16()), ..Fault::answer(status.as_str(), text) }
+}
+
+/// Milliseconds where the provider gives them, as OpenAI does, for they are the finer wish.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let value = |name: &str| headers.get(name)?.to_str().ok();
+    let millis = value("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
+    match millis.filter(|millis| (0.0..=RETRY_AFTER_MAX_MS).contains(millis)) {
+        Some(millis) => Some(Duration::from_millis(millis.ceil() as u64)),
+        None => retry_after::parse(value(RETRY_AFTER.as_str())?, now),
+    }
+}
+
+/// What could be read of a body within its bounds.
+struct Body {
+    bytes: Vec<u8>,
+    whole: bool,
+}
+
+impl Body {
+    async fn read(mut response: Response, max_bytes: usize, wait: Duration) -> Body {
+        let mut bytes = Vec::new();
+        let reading = async {
+            loop {
+                match response.chunk().await {
+                    Ok(Some(chunk)) => {
+                        let room = max_bytes - bytes.len();
+                        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                        if chunk.len() > room {
+                            return false;
+                        }
+                    }
+                    Ok(None) => return true,
+                    Err(_) => return false,
+                }
+            }
+        };
+        let whole = tokio::time::timeout(wait, reading).await.unwrap_or(false);
+        Body { bytes, whole }
+    }
+
+    fn json(&self) -> Option<Payload> {
+        let text = str::from_utf8(&self.bytes).ok().filter(|_| self.whole)?;
+        Payload::new(text).ok()
+    }
+
+    fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        // The cut may have gone through a character.
+        let end = if self.whole { &*text } else { text.trim_end_matches(char::REPLACEMENT_CHARACTER) };
+        end.trim().to_owned()
+    }
+}

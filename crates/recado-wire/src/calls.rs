@@ -1,0 +1,124 @@
+//! Calls: a provider asked while the caller waits.
+
+use recado_core::{Class, JobId, Payload};
+use serde::{Deserialize, Serialize};
+
+use crate::read::{Body, Faults, Fields};
+
+/// Longest that a caller may wait.
+pub const TIMEOUT_MAX_MS: u64 = 300_000;
+
+/// Characters at most of a cache key.
+pub const CACHE_KEY_LEN_MAX: usize = 256;
+
+const TIMEOUT_BOUNDS: &str = "whole milliseconds, 1 to 300000";
+
+/// Body of `POST /v1/calls`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CallRequest {
+    #[cfg_attr(feature = "openapi", schema(example = "openai"))]
+    pub route: String,
+    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    pub company_id: String,
+    /// What to ask, as the route's transport wants it.
+    #[serde(deserialize_with = "crate::read::payload")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub data: Payload,
+    /// The route's own timeout when absent, and never longer than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 300000))]
+    pub timeout_ms: Option<u64>,
+    /// Remembers the answer under this key, within the company and the route, for when the provider fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 256))]
+    pub cache_key: Option<String>,
+}
+
+impl CallRequest {
+    pub fn new(route: impl Into<String>, company_id: impl Into<String>, data: Payload) -> Self {
+        CallRequest {
+            route: route.into(),
+            company_id: company_id.into(),
+            data,
+            timeout_ms: None,
+            cache_key: None,
+        }
+    }
+}
+
+impl Body for CallRequest {
+    const FIELDS: &'static [&'static str] = &["route", "companyId", "data", "timeoutMs", "cacheKey"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        CallRequest {
+            route: fields.required_text("route"),
+            company_id: fields.required_text("companyId"),
+            data: fields.required_json("data"),
+            timeout_ms: fields.integer("timeoutMs", TIMEOUT_BOUNDS),
+            cache_key: fields.text("cacheKey"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MAX_MS).contains(&timeout)) {
+            faults.note("timeoutMs", format!("is out of range; write {TIMEOUT_BOUNDS}"));
+        }
+        let length = self.cache_key.as_ref().map_or(1, |key| key.chars().count());
+        if !(1..=CACHE_KEY_LEN_MAX).contains(&length) {
+            let message = format!("has {length} characters; give 1 to {CACHE_KEY_LEN_MAX}, or leave it out");
+            faults.note("cacheKey", message);
+        }
+    }
+}
+
+/// Answer to `POST /v1/calls`: the provider's own, or what the route falls back on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CallAnswer {
+    /// `null` when the provider said yes and nothing else.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub answer: Option<Payload>,
+    /// Absent when the answer is not the provider's of this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// `null` when the provider answered.
+    pub fallback: Option<CallFallback>,
+    /// How old the answer is, when it was remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+    /// The job that asks again and renews what is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub retry_job_id: Option<JobId>,
+    /// Why the provider did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<CallError>,
+}
+
+/// What stands in for the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum CallFallback {
+    /// Its last good answer.
+    Cached,
+}
+
+/// How the provider failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CallError {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub error_code: Option<Box<str>>,
+    pub error_reason: String,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    pub error_classification: Class,
+    /// The rule that classified it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub rule: Box<str>,
+}

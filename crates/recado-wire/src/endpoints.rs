@@ -1,0 +1,196 @@
+//! Webhook endpoints: where a company wants to hear from us.
+
+use std::fmt;
+
+use recado_core::{CompanyId, EventKind, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::read::{Body, Fields, Params, Query};
+
+/// What signs a webhook, `whsec_…`. Its `Debug` keeps it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Body of `POST /v1/endpoints`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EndpointRequest {
+    #[cfg_attr(feature = "openapi", schema(required, value_type = String, example = "acme"))]
+    pub company_id: Option<String>,
+    /// Where the company listens.
+    #[cfg_attr(feature = "openapi", schema(required, value_type = String, example = "https://example.com/hooks"))]
+    pub url: Option<String>,
+    /// What it wants to hear of; everything when absent or empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    pub events: Option<Vec<String>>,
+    /// `whsec_` and 24 to 64 bytes in Base64; drawn by Recado when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub secret: Option<Secret>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl EndpointRequest {
+    pub fn new(company_id: impl Into<String>, url: impl Into<String>) -> Self {
+        EndpointRequest {
+            company_id: Some(company_id.into()),
+            url: Some(url.into()),
+            ..EndpointRequest::default()
+        }
+    }
+}
+
+/// What an endpoint is to be is judged as a whole, by the engine: here is only what JSON it is.
+impl Body for EndpointRequest {
+    const FIELDS: &'static [&'static str] = &["companyId", "url", "events", "secret", "description"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        EndpointRequest {
+            company_id: fields.text("companyId"),
+            url: fields.text("url"),
+            events: fields.texts("events"),
+            secret: fields.text("secret").map(Secret),
+            description: fields.text("description"),
+        }
+    }
+}
+
+/// Body of `PATCH /v1/endpoints/{id}`; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EndpointChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Everything when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    pub events: Option<Vec<String>>,
+    /// Signs from now on; the one before signs beside it for 24 hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub secret: Option<Secret>,
+    /// Taken away when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Switching it on forgets the failures in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+}
+
+impl Body for EndpointChange {
+    const FIELDS: &'static [&'static str] = &["url", "events", "secret", "description", "enabled"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        EndpointChange {
+            url: fields.text("url"),
+            events: fields.texts("events"),
+            secret: fields.text("secret").map(Secret),
+            description: fields.text("description"),
+            enabled: fields.boolean("enabled"),
+        }
+    }
+}
+
+/// A place that a company's events go to, signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Endpoint {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub id: Box<str>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub company_id: CompanyId,
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub url: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub description: Option<Box<str>>,
+    /// What it hears of; everything when empty.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    pub events: Vec<EventKind>,
+    pub enabled: bool,
+    /// In a row; at ten it is switched off.
+    pub consecutive_failures: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub disabled_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub disabled_reason: Option<Box<str>>,
+    /// Until then the secret before the newest one signs, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub secret_rotating_until: Option<Timestamp>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub created_at: Timestamp,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub updated_at: Timestamp,
+    /// Shown when it is new, and never again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub secret: Option<Secret>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EndpointList {
+    /// Oldest first.
+    pub items: Vec<Endpoint>,
+}
+
+/// Whose endpoints to list; everybody's when absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct EndpointQuery {
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+}
+
+impl Query for EndpointQuery {
+    const FIELDS: &'static [&'static str] = &["companyId"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        EndpointQuery { company_id: params.parsed("companyId", CompanyId::new) }
+    }
+}
+
+/// How an endpoint took a test delivery. A receiver that says no is an answer, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EndpointTested {
+    /// It answered with a 2xx.
+    pub ok: bool,
+    /// What it answered with, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_reason: Option<String>,
+}

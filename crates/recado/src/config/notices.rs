@@ -1,0 +1,108 @@
+//! Channels: how a person is told.
+
+use recado_core::RouteName;
+use recado_engine::notices::{Channel, Notices};
+use recado_engine::{Carrier, Route};
+
+use super::RouteConfig;
+use super::fault::At;
+use super::raw::RawChannel;
+use super::reader::FaultList;
+use super::routes::check_channel;
+use crate::catalogue::Kind;
+
+pub fn resolve(
+    channels: Vec<(String, RawChannel)>,
+    default: Option<&At<String>>,
+    routes: &[RouteConfig],
+    faults: &FaultList,
+) -> Notices {
+    let names: Vec<_> = channels.iter().map(|(name, _)| name.clone()).collect();
+    if let Some(said) = default {
+        check_channel(said, &names, faults);
+    }
+    let read = |(name, raw): (String, RawChannel)| Some((name.into(), channel(&raw, routes, faults)?));
+    Notices {
+        channels: channels.into_iter().filter_map(read).collect(),
+        default: default.map(|said| said.value.as_str().into()),
+    }
+}
+
+fn channel(raw: &RawChannel, routes: &[RouteConfig], faults: &FaultList) -> Option<Channel> {
+    let fault = |fault| faults.borrow_mut().push(fault);
+    match (&raw.webhook, &raw.to) {
+        (Some(url), None) => {
+            let route = carried(routes, raw.route.as_ref(), |kind| kind == Kind::Webhook);
+            let Some(route) = route else {
+                fault(raw.here.fault("no route delivers webhooks; give one transport = \"webhook\""));
+                return None;
+            };
+            let data = serde_json::json!({ "url": url.value, "event": "JobFailed", "payload": {} });
+            check(route, &data, url, "/url", faults)?;
+            Some(Channel::Webhook { route: route.name.clone(), url: url.value.as_str().into() })
+        }
+        (None, Some(to)) => {
+            let Some(from) = &raw.from else {
+                fault(raw.here.fault("an e-mail needs a sender; write from = \"recado@example.com\""));
+                return None;
+            };
+            let email = |kind| matches!(kind, Kind::Smtp | Kind::Ses);
+            let Some(route) = carried(routes, raw.route.as_ref(), email) else {
+                let here = raw.route.as_ref().map_or_else(|| raw.here.clone(), |said| said.clone().map(drop));
+                fault(here.fault(
+                    "no such route delivers e-mail yet; give one a provider, such as [providers.smtp] with url = \"smtp://…\"",
+                ));
+                return None;
+            };
+            let addresses: Vec<_> = to.value.iter().map(|said| said.value.as_str()).collect();
+            let data =
+                serde_json::json!({ "from": from.value, "to": addresses, "subject": "x", "text": "x" });
+            check(route, &data, to, "/to", faults)?;
+            Some(Channel::Email {
+                route: route.name.clone(),
+                from: from.value.as_str().into(),
+                to: addresses.into_iter().map(Into::into).collect(),
+            })
+        }
+        (Some(both), Some(_)) => {
+            fault(both.fault("a webhook stands beside `to`; make two channels of it"));
+            None
+        }
+        (None, None) => {
+            fault(raw.here.fault("the channel leads nowhere; write webhook = \"https://…\", or from and to"));
+            None
+        }
+    }
+}
+
+/// The route that was named, or the first of its kind, if this process carries it.
+fn carried<'a>(
+    routes: &'a [RouteConfig],
+    named: Option<&At<String>>,
+    fits: impl Fn(Kind) -> bool,
+) -> Option<&'a Route> {
+    let wanted = |name: &RouteName| named.is_none_or(|said| said.value == name.as_str());
+    let carried = |config: &&RouteConfig| {
+        matches!(config.route.carrier, Carrier::Transport(_)) && wanted(&config.route.name)
+    };
+    // A sandboxed route stands in for any.
+    let fits = |config: &&RouteConfig| fits(config.kind) || (named.is_some() && config.kind == Kind::Sandbox);
+    routes.iter().filter(carried).find(fits).map(|config| &config.route)
+}
+
+/// A notice that could not be delivered had better be found now.
+fn check<T: Clone>(
+    route: &Route,
+    data: &serde_json::Value,
+    said: &At<T>,
+    pointer: &str,
+    faults: &FaultList,
+) -> Option<()> {
+    let Err(found) = route.check(&recado_core::Payload::trusted(data.to_string())) else { return Some(()) };
+    for one in found {
+        let field = if one.pointer.starts_with(pointer) { "" } else { one.pointer.as_str() };
+        let message = format!("{field} {}", one.message);
+        faults.borrow_mut().push(said.clone().map(drop).fault(message.trim().to_owned()));
+    }
+    None
+}

@@ -1,0 +1,25 @@
+//! An insurer's gateway for TISS claims, which names its errors as seed 003 lists them.
+
+use serde_json::json;
+
+use super::{Act, FarEnd, Request, json};
+
+pub fn start() -> FarEnd {
+    FarEnd::start(manners)
+}
+
+pub fn provider(far_end: &FarEnd) -> String {
+    format!("[providers.tiss]\nurl = \"{}\"\n", far_end.url())
+}
+
+fn manners(request: &Request) -> Act {
+    match &*request.method {
+        "POST" => json(200, json!({ "protocol": "TISS-2026-000001" })),
+        _ => json(405, json!({ "error": "claims are posted" })),
+    }
+}
+
+/// Gateways answer 500 whatever it is; the word in the body says what.
+pub fn error(code: &str) -> Act {
+    json(500, json!({ "error": code, "message": format!("{code}: the claim was not taken") }))
+}
