@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::{CompanyId, Failure};
+use recado_core::Failure;
 use recado_engine::Submission;
 use recado_engine::calls::{Call, CallRefused, Called};
 use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
@@ -45,7 +45,7 @@ pub(crate) async fn call(State(api): State<ApiState>, request: Request) -> Resul
 fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
     let asked = read::body::<CallRequest>(json)?;
     let (request, mut faults) = (asked.value, asked.faults);
-    match CompanyId::new(request.company_id.as_str()) {
+    match recado_engine::accept::company(&request.company_id) {
         Ok(company_id) if faults.is_empty() => Ok(Call {
             route: request.route,
             company_id,

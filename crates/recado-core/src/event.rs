@@ -127,6 +127,9 @@ pub struct EventData {
     pub reason: Option<Box<str>>,
 }
 
+/// How every event's id begins, and with it the id of every job that tells of one.
+pub const ID_PREFIX: &str = "evt_";
+
 impl Event {
     /// An event whose id tells it from others of its kind by `what` it is about.
     pub fn new(
@@ -137,8 +140,20 @@ impl Event {
         data: EventData,
     ) -> Self {
         let at = timestamp.as_millis().to_string();
-        let parts: Vec<_> = what.iter().copied().chain([kind.as_str(), &at]).collect();
-        let id = format!("evt_{:032x}", digest_of(&parts)).into();
+        let what: Vec<_> = what.iter().copied().chain([&*at]).collect();
+        Event::once(kind, company_id, &what, timestamp, data)
+    }
+
+    /// The same for what happens but once: whoever finds out, and whenever, tells of the same event.
+    pub fn once(
+        kind: EventKind,
+        company_id: Option<CompanyId>,
+        what: &[&str],
+        timestamp: Timestamp,
+        data: EventData,
+    ) -> Self {
+        let parts: Vec<_> = what.iter().copied().chain([kind.as_str()]).collect();
+        let id = format!("{ID_PREFIX}{:032x}", digest_of(&parts)).into();
         Event { id, kind, timestamp, company_id, data }
     }
 

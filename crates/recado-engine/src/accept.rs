@@ -6,6 +6,7 @@ use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status,
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
+use crate::notices::NOTICES_COMPANY;
 use crate::route::Carrier;
 
 /// Jobs that go to the store in one request.
@@ -13,6 +14,21 @@ const ENQUEUE_JOBS_MAX: usize = 1_000;
 
 /// Ids under which a job could not be reached: what stands in their place in the API's paths.
 const RESERVED_IDS: [&str; 7] = [".", "..", "batch", "stats", "export", "replay", "discard"];
+
+/// How the ids of jobs begin that Recado makes itself. Nobody else may take such an id: a callback whose id
+/// is taken would not be sent.
+const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
+
+/// A company that callers may speak for: any but our own, to which nothing is told.
+pub fn company(name: &str) -> Result<CompanyId, String> {
+    match CompanyId::new(name) {
+        Ok(_) if name == NOTICES_COMPANY => {
+            Err(format!("`{NOTICES_COMPANY}` is the company of Recado's own notices; choose another"))
+        }
+        Ok(company) => Ok(company),
+        Err(error) => Err(error.to_string()),
+    }
+}
 
 /// Furthest ahead that a job may be scheduled.
 pub const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -126,11 +142,17 @@ impl Engine {
                 fault("/jobId", format!("`{id}` is a word of the API's own paths; choose another id"));
                 None
             }
+            Some(id) if RESERVED_PREFIXES.iter().any(|prefix| id.starts_with(prefix)) => {
+                let prefixes = RESERVED_PREFIXES.join("` or `");
+                fault(
+                    "/jobId",
+                    format!("begins with `{prefixes}`, which are Recado's own; choose another id"),
+                );
+                None
+            }
             Some(id) => JobId::new(id).map_err(|error| fault("/jobId", error.to_string())).ok(),
         };
-        let company = CompanyId::new(submission.company_id.as_str())
-            .map_err(|error| fault("/companyId", error.to_string()))
-            .ok();
+        let company = company(&submission.company_id).map_err(|why| fault("/companyId", why)).ok();
         for (pointer, value) in
             [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)]
         {

@@ -63,17 +63,16 @@ impl Accounts {
         !marked.is_empty() && marked.contains_key(&key(provider, company))
     }
 
-    /// Marks the account that a job was sent for; an event, unless it is marked already.
-    pub(crate) async fn mark(
+    /// The mark that a failure calls for, unless the account has it, and the event that tells of it.
+    pub(crate) fn foresee(
         &self,
-        store: &dyn Store,
         provider: &str,
         job: &Job,
         failure: &Failure,
         now: Timestamp,
-    ) -> Result<Option<Event>, StoreError> {
+    ) -> Option<(Account, Event)> {
         if self.is_marked(provider, job.company.as_str()) {
-            return Ok(None);
+            return None;
         }
         let account = Account {
             provider: provider.into(),
@@ -85,11 +84,6 @@ impl Accounts {
             route: job.route.as_str().into(),
             job_id: job.id.as_str().into(),
         };
-        let key = key(provider, job.company.as_str());
-        let value = serde_json::to_string(&account).ok().map(Payload::trusted);
-        let write = NoteWrite { shelf: SHELF, key: key.clone(), value, expect: None, expires_at: None };
-        store.write_notes(vec![write], now).await?;
-        self.marked.write().insert(key, Arc::new(account));
         let data = EventData {
             status: Some(TOKEN_EXPIRED.into()),
             provider: Some(provider.into()),
@@ -99,7 +93,21 @@ impl Accounts {
             blame: Some(failure.blame),
             ..EventData::default()
         };
-        Ok(Some(Event::about(job, EventKind::TokenExpired, now, data)))
+        Some((account, Event::about(job, EventKind::TokenExpired, now, data)))
+    }
+
+    pub(crate) async fn mark(
+        &self,
+        store: &dyn Store,
+        account: Account,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let key = key(&account.provider, account.company_id.as_str());
+        let value = serde_json::to_string(&account).ok().map(Payload::trusted);
+        let write = NoteWrite { shelf: SHELF, key: key.clone(), value, expect: None, expires_at: None };
+        store.write_notes(vec![write], now).await?;
+        self.marked.write().insert(key, Arc::new(account));
+        Ok(())
     }
 
     /// Takes the mark away; whether there was one.

@@ -3,14 +3,20 @@
 //! Two kinds, for two promises. What must not be lost (callbacks to subscribed endpoints, notices to a
 //! person) is computed before the transition is settled and goes into the store with it, as follow-up jobs:
 //! it happens exactly if the transition does. The rest (the live stream, counters on endpoints, marks on
-//! accounts) is done after, and a crash in between costs a count, never a message.
+//! accounts) is done after, and a crash in between costs a count or a mark, which the next failure makes up
+//! for, never a message.
+
+use std::borrow::Cow;
 
 use recado_core::event;
-use recado_core::{Blame, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition};
+use recado_core::{
+    AttemptResult, Blame, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition,
+};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::accounts::Account;
 use crate::endpoints::Went;
 use crate::engine::Inner;
 use crate::fallback::Act;
@@ -22,30 +28,59 @@ pub(crate) struct Aftermath {
     events: Vec<Event>,
     /// To be taken in together with the transition.
     pub follow_ups: Vec<NewJob>,
+    mark: Option<Account>,
+    count: Option<(Box<str>, Went)>,
 }
 
 impl Aftermath {
     pub fn of(engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) -> Self {
+        let mut after = Aftermath::default();
         let route = engine.routes.get(job.route.as_str());
-        let notify = matches!(transition, Transition::Bury(_)) && engine.settings.notices.has_channels();
-        if !notify && !engine.events.are_heard() && engine.endpoints.is_empty() {
-            return Aftermath::default();
+        // What becomes of a notice is told to nobody, and of a callback to no endpoint, or it would never end.
+        let own = job.company.as_str() == NOTICES_COMPANY;
+        let webhook = route.is_some_and(|route| is_webhook(route));
+        if engine.events.are_heard() || engine.may_tell() {
+            after.events = event::of_transition(job, transition, now);
         }
-        let events = event::of_transition(job, transition, now);
-        let mut follow_ups = Vec::new();
-        // What becomes of a callback or a notice is told to nobody, or it would never end.
-        if job.company.as_str() != NOTICES_COMPANY {
-            if !route.is_some_and(|route| is_webhook(route)) {
-                follow_ups.extend(events.iter().flat_map(|event| callbacks(engine, event, now)));
-            }
-            if let (true, Some(last)) = (notify, events.last()) {
-                let fallback = route.map(|route| &route.fallback).filter(|fallback| fallback.on_dead);
-                let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
-                let expires_at = now.plus(engine.settings.job_ttl);
-                follow_ups.extend(engine.settings.notices.notice(channel, last, now, expires_at));
-            }
+        if own {
+            return after;
         }
-        Aftermath { events, follow_ups }
+        if !webhook {
+            after.follow_ups.extend(after.events.iter().flat_map(|event| callbacks(engine, event, now)));
+        }
+        if let (Transition::Bury(_), Some(last)) = (transition, after.events.last()) {
+            let fallback = route.map(|route| &route.fallback).filter(|fallback| fallback.on_dead);
+            let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
+            after.follow_ups.extend(notice(engine, channel, last, now));
+        }
+        if let Some(event) = after.foresee(engine, route.map(|route| &**route), job, transition, now) {
+            warn_of(&event);
+            after.follow_ups.extend(callbacks(engine, &event, now));
+            after.follow_ups.extend(notice(engine, None, &event, now));
+            after.events.push(event);
+        }
+        after
+    }
+
+    /// What the transition means for the endpoint or the account, and the event that tells of it.
+    fn foresee(
+        &mut self,
+        engine: &Inner,
+        route: Option<&Route>,
+        job: &Job,
+        transition: &Transition,
+        now: Timestamp,
+    ) -> Option<Event> {
+        let route = route?;
+        if is_webhook(route) {
+            let (endpoint, went) = counted(engine, job, transition)?;
+            self.count = Some((endpoint.clone(), went));
+            return engine.endpoints.foresee(&endpoint, went, now);
+        }
+        let failure = attempt_failure(transition).filter(|failure| wants_mark(route, failure))?;
+        let (account, event) = engine.accounts.foresee(&route.provider, job, failure, now)?;
+        self.mark = Some(account);
+        Some(event)
     }
 
     /// The same for something that a person did.
@@ -53,7 +88,7 @@ impl Aftermath {
         let webhook = engine.routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
         let own = webhook || job.company.as_str() == NOTICES_COMPANY;
         let follow_ups = if own { Vec::new() } else { callbacks(engine, &event, now) };
-        Aftermath { events: vec![event], follow_ups }
+        Aftermath { events: vec![event], follow_ups, ..Aftermath::default() }
     }
 
     /// To the live stream.
@@ -62,24 +97,26 @@ impl Aftermath {
     }
 
     /// Once the transition has happened.
-    pub async fn happened(self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
+    pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
+        let (mark, count) = (self.mark.take(), self.count.take());
+        let foreseen: Vec<_> = self.events.iter().map(|event| event.id.clone()).collect();
         self.tell(engine);
-        let Some(route) = engine.routes.get(job.route.as_str()) else { return };
-        if is_webhook(route) {
-            return count(engine, job, transition, now).await;
+        if let Some(account) = mark
+            && let Err(error) = engine.accounts.mark(&*engine.store, account, now).await
+        {
+            tracing::warn!(%error, "cannot mark an account");
         }
-        if job.company.as_str() == NOTICES_COMPANY {
+        if let Some((endpoint, went)) = count {
+            match engine.endpoints.count(&*engine.store, &endpoint, went, now).await {
+                // Others counted as well, and it was one more than anybody knew.
+                Ok(Some(event)) if !foreseen.contains(&event.id) => tell_all(engine, event, now).await,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
+            }
             return;
         }
-        if let Some(failure) = attempt_failure(transition)
-            && wants_mark(route, &failure, transition)
+        if let (Transition::Deliver { .. }, Some(route)) = (transition, engine.routes.get(job.route.as_str()))
         {
-            match engine.accounts.mark(&*engine.store, &route.provider, job, &failure, now).await {
-                Ok(event) => tell_all(engine, event, now).await,
-                Err(error) => tracing::warn!(%error, "cannot mark an account"),
-            }
-        }
-        if matches!(transition, Transition::Deliver { .. }) {
             let cleared = engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now);
             if let Err(error) = cleared.await {
                 tracing::warn!(%error, "cannot take the mark off an account");
@@ -93,23 +130,28 @@ fn is_webhook(route: &Route) -> bool {
 }
 
 /// The failure that a transition puts on record for a try that was made.
-fn attempt_failure(transition: &Transition) -> Option<Failure> {
+fn attempt_failure(transition: &Transition) -> Option<&Failure> {
     match transition {
-        Transition::Bury(burial) if burial.attempt.is_some() => Some(burial.failure.clone()),
+        Transition::Bury(burial) if burial.attempt.is_some() => Some(&burial.failure),
         _ => None,
     }
 }
 
-fn wants_mark(route: &Route, failure: &Failure, transition: &Transition) -> bool {
+fn wants_mark(route: &Route, failure: &Failure) -> bool {
     let refused = failure.blame == Blame::Credential && failure.class == Class::Permanent;
-    let dead = matches!(transition, Transition::Bury(_));
-    refused || (dead && route.fallback.on_dead && route.fallback.act == Act::MarkAccount)
+    refused || (route.fallback.on_dead && route.fallback.act == Act::MarkAccount)
+}
+
+fn notice(engine: &Inner, channel: Option<&str>, event: &Event, now: Timestamp) -> Option<NewJob> {
+    engine.settings.notices.notice(channel, event, now, now.plus(engine.settings.job_ttl))
 }
 
 /// An event for each endpoint of the company that subscribes to it.
 fn callbacks(engine: &Inner, event: &Event, now: Timestamp) -> Vec<NewJob> {
     let (Some(route), Some(company)) = (&engine.callback_route, &event.company_id) else { return Vec::new() };
-    let subscribers = engine.endpoints.subscribers(company, event.kind);
+    let mut subscribers = engine.endpoints.subscribers(company, event.kind);
+    // It is being switched off: no use telling it so.
+    subscribers.retain(|endpoint| event.data.endpoint_id.as_ref() != Some(&endpoint.id));
     let job = |endpoint: &str| callback(route, event, endpoint, now, now.plus(engine.settings.job_ttl));
     subscribers.iter().filter_map(|endpoint| job(&endpoint.id)).collect()
 }
@@ -126,20 +168,39 @@ fn callback(
     follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)
 }
 
-/// Tells of an event that belongs to no settlement: to the stream, to endpoints and, if it calls for a
-/// person, to the default channel.
-pub(crate) async fn tell_all(engine: &Inner, event: Option<Event>, now: Timestamp) {
-    let Some(event) = event else { return };
-    tracing::warn!(
-        event = event.kind.as_str(),
-        companyId = event.company_id.as_ref().map(|company| company.as_str()),
-        endpointId = event.data.endpoint_id.as_deref(),
-        provider = event.data.provider.as_deref(),
-        reason = event.data.reason.as_deref().or(event.data.last_error.as_deref()),
-        "Needs attention"
-    );
+/// What a call tells about the account that it was made for.
+pub(crate) async fn of_call(
+    engine: &Inner,
+    route: &Route,
+    job: &Job,
+    failure: Option<&Failure>,
+    now: Timestamp,
+) {
+    let done = match failure {
+        None => {
+            engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await.map(drop)
+        }
+        Some(failure) if failure.blame == Blame::Credential && failure.class == Class::Permanent => {
+            match engine.accounts.foresee(&route.provider, job, failure, now) {
+                Some((account, event)) => {
+                    tell_all(engine, event, now).await;
+                    engine.accounts.mark(&*engine.store, account, now).await
+                }
+                None => Ok(()),
+            }
+        }
+        Some(_) => Ok(()),
+    };
+    if let Err(error) = done {
+        tracing::warn!(%error, "cannot keep the mark of an account");
+    }
+}
+
+/// Tells of an event that belongs to no settlement: to the stream, to endpoints and to the default channel.
+async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
+    warn_of(&event);
     let mut jobs = callbacks(engine, &event, now);
-    jobs.extend(engine.settings.notices.notice(None, &event, now, now.plus(engine.settings.job_ttl)));
+    jobs.extend(notice(engine, None, &event, now));
     if !jobs.is_empty()
         && let Err(error) = engine.store.enqueue(jobs).await
     {
@@ -148,10 +209,22 @@ pub(crate) async fn tell_all(engine: &Inner, event: Option<Event>, now: Timestam
     engine.events.tell(event);
 }
 
+fn warn_of(event: &Event) {
+    tracing::warn!(
+        event = event.kind.as_str(),
+        companyId = event.company_id.as_ref().map(|company| company.as_str()),
+        endpointId = event.data.endpoint_id.as_deref(),
+        provider = event.data.provider.as_deref(),
+        reason = event.data.reason.as_deref().or(event.data.last_error.as_deref()),
+        "Needs attention"
+    );
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WebhookData<'a> {
-    endpoint_id: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    endpoint_id: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "payload")]
     _payload: Option<&'a RawValue>,
 }
@@ -159,22 +232,54 @@ struct WebhookData<'a> {
 /// Failures that are not the endpoint's: it was never asked.
 const NOT_ASKED: [&str; 3] = ["ENDPOINT_UNKNOWN", "ENDPOINT_DISABLED", "INVALID_PAYLOAD"];
 
-/// Keeps the endpoint's count of failures in a row.
-async fn count(engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
-    let Ok(WebhookData { endpoint_id: Some(endpoint), .. }) = job.data.parse() else { return };
-    // Naming somebody else's endpoint must not do it any harm.
-    if engine.endpoints.get(&endpoint).is_none_or(|known| known.company_id != job.company) {
-        return;
+/// How a delivery counts for its endpoint, if it does.
+fn went(transition: &Transition) -> Option<Went> {
+    let attempt = transition.attempt()?;
+    match (transition, attempt.error_code.as_deref()) {
+        (Transition::Deliver { .. }, _) => Some(Went::Well),
+        // We went away, not the endpoint.
+        _ if attempt.result == AttemptResult::Lost => None,
+        (_, Some("410")) => Some(Went::Gone),
+        (_, Some(code)) if NOT_ASKED.contains(&code) => None,
+        _ => Some(Went::Badly),
     }
-    let Some(attempt) = transition.attempt() else { return };
-    let went = match (transition, attempt.error_code.as_deref()) {
-        (Transition::Deliver { .. }, _) => Went::Well,
-        (_, Some("410")) => Went::Gone,
-        (_, Some(code)) if NOT_ASKED.contains(&code) => return,
-        _ => Went::Badly,
-    };
-    match engine.endpoints.count(&*engine.store, &endpoint, went, now).await {
-        Ok(event) => tell_all(engine, event, now).await,
-        Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
+}
+
+/// Which endpoint a delivery went to, and how.
+fn counted(engine: &Inner, job: &Job, transition: &Transition) -> Option<(Box<str>, Went)> {
+    let went = went(transition)?;
+    let WebhookData { endpoint_id, .. } = job.data.parse().ok()?;
+    let endpoint: Box<str> = endpoint_id?.into();
+    // Naming somebody else's endpoint must not do it any harm.
+    let known = engine.endpoints.get(&endpoint)?;
+    (known.company_id == job.company).then_some((endpoint, went))
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_core::Attempt;
+
+    use super::*;
+
+    fn retried(result: AttemptResult, code: &str) -> Transition {
+        let at = Timestamp::from_millis(0);
+        let mut attempt = Attempt::ended(1, at, at, result);
+        attempt.error_code = Some(code.into());
+        match result {
+            AttemptResult::Lost => Transition::Release { at, lost: Some(attempt) },
+            _ => Transition::RetryAt { at, attempt },
+        }
+    }
+
+    #[test]
+    fn an_endpoint_answers_for_its_own_failures_only() {
+        assert_eq!(went(&retried(AttemptResult::Failed, "500")), Some(Went::Badly));
+        assert_eq!(went(&retried(AttemptResult::Uncertain, "TIMEOUT")), Some(Went::Badly));
+        assert_eq!(went(&retried(AttemptResult::Failed, "410")), Some(Went::Gone));
+        assert_eq!(went(&retried(AttemptResult::Lost, "LEASE_LOST")), None, "our own crash");
+        for code in NOT_ASKED {
+            assert_eq!(went(&retried(AttemptResult::Failed, code)), None, "{code}");
+        }
+        assert_eq!(went(&Transition::Postpone { until: Timestamp::from_millis(0) }), None);
     }
 }

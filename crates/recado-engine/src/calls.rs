@@ -11,9 +11,11 @@ use recado_core::{
     Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Timestamp, Verdict, decide,
 };
 use recado_store::{NoteWrite, Shelf};
+use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
 use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
 
+use crate::aftermath;
 use crate::deliver::send;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::fallback::Act;
@@ -30,7 +32,7 @@ pub const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
 /// What a job that renews an answer is called; the rest of its id is the answer's key.
-const REFRESH: &str = "refresh:";
+pub(crate) const REFRESH: &str = "refresh:";
 
 /// At most one such job for an answer within this.
 const REFRESH_EVERY_MS: i64 = 60_000;
@@ -110,8 +112,10 @@ impl Engine {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
                 if let (Some(key), Some(answer)) = (&call.cache_key, &answer) {
-                    remember(inner, &key_of(&call, key), answer.clone(), now);
+                    let key = key_of(&call.route, &call.company_id, key);
+                    remember(inner, &key, answer.clone(), now);
                 }
+                aftermath::of_call(inner, &route, &job, None, now).await;
                 return Ok(Ok(Called::Answered { answer, took }));
             }
             Verdict::Partly { mut refused, .. } => match refused.pop() {
@@ -130,6 +134,7 @@ impl Engine {
             rule = &*failure.rule,
             "Call failed"
         );
+        aftermath::of_call(inner, &route, &job, Some(&failure), now).await;
         Ok(Ok(self.fall_back(&route, call, failure, now).await?))
     }
 
@@ -154,7 +159,7 @@ impl Engine {
         now: Timestamp,
     ) -> Result<Called, EngineError> {
         let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
-        let key = wanted.map(|key| key_of(&call, key));
+        let key = wanted.map(|key| key_of(&call.route, &call.company_id, key));
         if let Some(key) = &key
             && let Some(note) = self.store().note(SHELF, key, now).await?
             && let Ok(Remembered { at, answer }) = note.value.parse()
@@ -183,6 +188,7 @@ impl Engine {
         let expires_at = now.plus(self.settings().job_ttl);
         let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
         let draw = self.inner.chance.draw();
+        job.correlation_id = call.cache_key.as_deref().map(Into::into);
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
         match self.store().enqueue(vec![job]).await {
@@ -198,7 +204,19 @@ impl Engine {
 /// The answer's key that this job renews, if that is what it is for.
 pub(crate) fn refreshes(job: &Job) -> Option<&str> {
     let (key, _) = job.id.as_str().strip_prefix(REFRESH)?.rsplit_once(':')?;
-    Some(key)
+    // Only the answer that its own route, company and key lead to.
+    let own = key_of(job.route.as_str(), &job.company, job.correlation_id.as_deref()?);
+    (own == key).then_some(key)
+}
+
+/// A job keeps what its provider answered only if that is short.
+pub(crate) fn as_receipt(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Delivered { answer } => Verdict::Delivered {
+            answer: answer.filter(|answer| answer.as_str().len() <= ANSWER_KEPT_MAX_BYTES),
+        },
+        other => other,
+    }
 }
 
 /// Writes an answer down. Nobody waits for it: the worst that a crash does is an older last resort.
@@ -219,8 +237,8 @@ pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Tim
     });
 }
 
-fn key_of(call: &Call, key: &str) -> String {
-    format!("{:032x}", recado_core::payload::digest_of(&[&call.route, call.company_id.as_str(), key]))
+fn key_of(route: &str, company: &CompanyId, key: &str) -> String {
+    format!("{:032x}", recado_core::payload::digest_of(&[route, company.as_str(), key]))
 }
 
 /// A call in the shape that transports know. It is never stored.

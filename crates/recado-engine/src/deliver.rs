@@ -70,6 +70,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, lease: Lease) {
     if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
         calls::remember(engine, key, answer.clone(), now);
     }
+    let verdict = calls::as_receipt(verdict);
     let (transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
 

@@ -10,10 +10,12 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
+use crate::notices::NOTICES_COMPANY;
 
 pub mod manage;
 
@@ -54,6 +56,9 @@ pub struct Endpoint {
     pub disabled_reason: Option<Box<str>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// When it was last switched on by hand; absent since it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enabled_at: Option<Timestamp>,
 }
 
 /// A secret that signs, for ever or until it has been rotated out.
@@ -128,7 +133,7 @@ impl Endpoint {
         }
         match change.enabled {
             Some(true) => {
-                (self.enabled, self.failures) = (true, 0);
+                (self.enabled, self.failures, self.enabled_at) = (true, 0, Some(now));
                 (self.disabled_at, self.disabled_reason) = (None, None);
             }
             Some(false) => self.disable("switched off by hand", now),
@@ -150,7 +155,24 @@ impl Endpoint {
             reason: self.disabled_reason.clone(),
             ..EventData::default()
         };
-        Event::new(EventKind::EndpointDisabled, Some(self.company_id.clone()), &[&self.id], now, data)
+        let since = self.enabled_at.unwrap_or(self.created_at).as_millis().to_string();
+        let company = Some(self.company_id.clone());
+        Event::once(EventKind::EndpointDisabled, company, &[&self.id, &since], now, data)
+    }
+
+    /// A delivery to it ended. Others may have failed at the same time: the first one's words stay.
+    fn count(&mut self, went: Went, now: Timestamp) {
+        if !self.enabled {
+            return;
+        }
+        self.failures = if went == Went::Well { 0 } else { self.failures.saturating_add(1) };
+        match went {
+            Went::Gone => self.disable("it answered 410 Gone", now),
+            Went::Badly if self.failures >= FAILURES_MAX => {
+                self.disable(&format!("{} deliveries in a row failed", self.failures), now);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -179,12 +201,20 @@ pub enum EndpointError {
 #[derive(Debug)]
 pub struct Book {
     endpoints: RwLock<HashMap<Box<str>, Arc<Endpoint>>>,
+    /// The operator's own, for notices: no company's job can name them.
+    fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
 }
 
 impl Book {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Book { endpoints: RwLock::default(), clock }
+        Book { endpoints: RwLock::default(), fixed: RwLock::default(), clock }
+    }
+
+    /// An endpoint that the configuration names, for notices alone.
+    pub fn fix(&self, id: &str, url: Url, secret: Secret) {
+        let target = Target { url, secrets: vec![secret], enabled: true };
+        self.fixed.write().insert(id.into(), target);
     }
 
     pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
@@ -242,6 +272,7 @@ impl Book {
             disabled_reason: None,
             created_at: now,
             updated_at: now,
+            enabled_at: None,
         };
         match write(store, &endpoint.id, Some(&endpoint), Some(0), now).await? {
             Noted::Done { .. } => Ok(self.keep(endpoint)),
@@ -288,23 +319,19 @@ impl Book {
         let mut switched_off = false;
         let endpoint = self
             .update(store, id, now, |endpoint| {
-                // Others may have failed at the same time: the first one's words stay.
-                switched_off = false;
-                if !endpoint.enabled {
-                    return;
-                }
-                endpoint.failures = if went == Went::Well { 0 } else { endpoint.failures.saturating_add(1) };
-                match went {
-                    Went::Gone => endpoint.disable("it answered 410 Gone", now),
-                    Went::Badly if endpoint.failures >= FAILURES_MAX => {
-                        endpoint.disable(&format!("{} deliveries in a row failed", endpoint.failures), now);
-                    }
-                    _ => {}
-                }
-                switched_off = !endpoint.enabled;
+                let was_enabled = endpoint.enabled;
+                endpoint.count(went, now);
+                switched_off = was_enabled && !endpoint.enabled;
             })
             .await?;
         Ok(switched_off.then(|| endpoint.disabled_event(now)))
+    }
+
+    /// The event that counting this delivery will bring about, as far as this process knows.
+    pub(crate) fn foresee(&self, id: &str, went: Went, now: Timestamp) -> Option<Event> {
+        let mut endpoint = (*self.get(id).filter(|known| known.enabled)?).clone();
+        endpoint.count(went, now);
+        (!endpoint.enabled).then(|| endpoint.disabled_event(now))
     }
 
     async fn update(
@@ -347,6 +374,9 @@ async fn write(
 
 impl Endpoints for Book {
     fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
+        if company.as_str() == NOTICES_COMPANY {
+            return self.fixed.read().get(endpoint_id).cloned();
+        }
         let endpoint = self.get(endpoint_id).filter(|one| one.company_id == *company)?;
         endpoint.target(self.clock.now())
     }

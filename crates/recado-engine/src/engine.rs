@@ -93,6 +93,11 @@ impl Inner {
         self.broken.cancel();
     }
 
+    /// Whether an event may have to be told to anybody but the live stream.
+    pub fn may_tell(&self) -> bool {
+        !self.endpoints.is_empty() || self.settings.notices.has_channels()
+    }
+
     pub fn terms_of(&self, route: &RouteName) -> Terms {
         match self.routes.get(route.as_str()) {
             Some(route) => route.terms.clone(),

@@ -15,10 +15,10 @@ pub const NOTICES_COMPANY: &str = "recado";
 /// Where a channel leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// A signed POST of the event.
+    /// A signed POST of the event, to an endpoint that only notices go to.
     Webhook {
         route: RouteName,
-        url: Box<str>,
+        endpoint: Box<str>,
     },
     Email {
         route: RouteName,
@@ -51,8 +51,8 @@ impl Notices {
         let name = channel.or(self.default.as_deref())?;
         let channel = self.channels.get(name)?;
         let (route, data) = match channel {
-            Channel::Webhook { route, url } => {
-                (route, json!({ "url": url, "event": event.kind.as_str(), "payload": event }))
+            Channel::Webhook { route, endpoint } => {
+                (route, json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }))
             }
             Channel::Email { route, from, to } => {
                 (route, json!({ "from": from, "to": to, "subject": subject(event), "text": text(event) }))

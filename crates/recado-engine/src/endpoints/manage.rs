@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{CompanyId, EventKind, Fault, Timestamp};
+use recado_core::{EventKind, Fault, Timestamp};
 use recado_transport_webhook::{Secret, TestResult, Webhook};
 
 use super::{Change, Endpoint, EndpointError, NewEndpoint};
+use crate::accept::company;
 use crate::engine::Engine;
 
 /// As long as a delivery may take.
@@ -53,9 +54,9 @@ impl Engine {
 
     pub async fn add_endpoint(&self, draft: Draft) -> Result<Arc<Endpoint>, Refused> {
         let mut faults = Faults::new();
-        let company = match draft.company_id.as_deref().map(CompanyId::new) {
+        let company = match draft.company_id.as_deref().map(company) {
             Some(Ok(company)) => Some(company),
-            Some(Err(error)) => fault(&mut faults, "/companyId", error.to_string()),
+            Some(Err(why)) => fault(&mut faults, "/companyId", why),
             None => fault(&mut faults, "/companyId", "is missing; name the company".to_owned()),
         };
         if draft.url.is_none() {

@@ -236,3 +236,33 @@ async fn marks_and_endpoints_are_there_after_a_restart() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(engine.accounts().list(None).is_empty(), "it works again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_our_own_are_refused_to_callers() {
+    let given = Given::new();
+    let engine = given.mail(&Arc::new(Scripted::default()));
+    for (id, company, pointer) in [
+        ("evt_00000000000000000000000000000000-ep_1", "acme", "/jobId"),
+        ("refresh:63d4143780c957e69ab9a68fe1d59946:1", "acme", "/jobId"),
+        ("fine", NOTICES_COMPANY, "/companyId"),
+    ] {
+        let given = recado_engine::Submission { company_id: company.to_owned(), ..submission(id) };
+        let refused = engine.submit(vec![given]).await.unwrap().remove(0).unwrap_err();
+        let recado_engine::Refusal::Invalid(faults) = refused else { panic!("{refused:?}") };
+        assert_eq!(faults.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(), [pointer], "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_what_tells_of_a_mark_or_a_switched_off_endpoint_is_settled_with_the_failure_itself() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["535"]));
+    let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
+    engine.add_endpoint(draft(&["token_expired"])).await.unwrap();
+    submit(&engine, submission("a")).await;
+    given.until("a", Status::Failed).await;
+    // The moment the failure is on record the callback is, too.
+    let callbacks = jobs_of(&given, "webhook").await;
+    assert_eq!(callbacks.len(), 1);
+    assert!(callbacks[0].job.data.as_str().contains("token_expired"));
+}

@@ -3,9 +3,12 @@
 use recado_core::RouteName;
 use recado_engine::notices::{Channel, Notices};
 use recado_engine::{Carrier, Route};
+use recado_transport::Url;
+use recado_transport_webhook::NotASecret;
 
 use super::RouteConfig;
 use super::fault::At;
+use super::providers::Given;
 use super::raw::RawChannel;
 use super::reader::FaultList;
 use super::routes::check_channel;
@@ -15,20 +18,30 @@ pub fn resolve(
     channels: Vec<(String, RawChannel)>,
     default: Option<&At<String>>,
     routes: &[RouteConfig],
+    given: &Given,
     faults: &FaultList,
 ) -> Notices {
     let names: Vec<_> = channels.iter().map(|(name, _)| name.clone()).collect();
     if let Some(said) = default {
         check_channel(said, &names, faults);
     }
-    let read = |(name, raw): (String, RawChannel)| Some((name.into(), channel(&raw, routes, faults)?));
+    let read = |(name, raw): (String, RawChannel)| {
+        let channel = channel(&name, &raw, routes, given, faults)?;
+        Some((name.into(), channel))
+    };
     Notices {
         channels: channels.into_iter().filter_map(read).collect(),
         default: default.map(|said| said.value.as_str().into()),
     }
 }
 
-fn channel(raw: &RawChannel, routes: &[RouteConfig], faults: &FaultList) -> Option<Channel> {
+fn channel(
+    name: &str,
+    raw: &RawChannel,
+    routes: &[RouteConfig],
+    given: &Given,
+    faults: &FaultList,
+) -> Option<Channel> {
     let fault = |fault| faults.borrow_mut().push(fault);
     match (&raw.webhook, &raw.to) {
         (Some(url), None) => {
@@ -37,9 +50,24 @@ fn channel(raw: &RawChannel, routes: &[RouteConfig], faults: &FaultList) -> Opti
                 fault(raw.here.fault("no route delivers webhooks; give one transport = \"webhook\""));
                 return None;
             };
-            let data = serde_json::json!({ "url": url.value, "event": "JobFailed", "payload": {} });
-            check(route, &data, url, "/url", faults)?;
-            Some(Channel::Webhook { route: route.name.clone(), url: url.value.as_str().into() })
+            let address = url.value.parse::<Url>();
+            let address = address.map_err(|_| "is not a web address; write https://…".to_owned());
+            let checked = address.and_then(|address| {
+                given.guard.check_url(&address).map(|()| address).map_err(|refusal| refusal.to_string())
+            });
+            let address = checked.map_err(|why| fault(url.fault(why))).ok()?;
+            let Some(secret) = &raw.secret else {
+                fault(raw.here.fault(
+                    "a webhook is signed, and nobody but you may know with what; write secret = \"${OPS_WEBHOOK_SECRET}\" \
+                     (`whsec_` and then 24 to 64 bytes in base64)",
+                ));
+                return None;
+            };
+            let key =
+                secret.value.parse().map_err(|error: NotASecret| fault(secret.fault(error.to_string())));
+            let endpoint = format!("notify-{name}");
+            given.endpoints.fix(&endpoint, address, key.ok()?);
+            Some(Channel::Webhook { route: route.name.clone(), endpoint: endpoint.into() })
         }
         (None, Some(to)) => {
             let Some(from) = &raw.from else {

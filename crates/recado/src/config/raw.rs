@@ -75,6 +75,7 @@ pub const OWN_KEYS: [(&str, Kind, &str); 13] = [
 pub struct RawChannel {
     pub here: At<()>,
     pub webhook: Option<At<String>>,
+    pub secret: Option<At<String>>,
     pub route: Option<At<String>>,
     pub from: Option<At<String>>,
     pub to: Option<At<Vec<At<String>>>>,
@@ -223,6 +224,7 @@ fn channel(setting: Setting<'_>) -> Option<RawChannel> {
     let raw = RawChannel {
         here: section.here(()),
         webhook: section.get("webhook", |it| it.text("\"https://example.com/hooks/ops\"")),
+        secret: section.get("secret", |it| it.text("\"${OPS_WEBHOOK_SECRET}\"")),
         route: section.get("route", |it| it.text("\"email\"")),
         from: section.get("from", |it| it.text("\"recado@example.com\"")),
         to: section.get("to", |it| it.list("[\"ops@example.com\"]", |it| it.text("\"ops@example.com\""))),

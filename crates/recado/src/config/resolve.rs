@@ -67,20 +67,16 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         allow_http: or(raw.webhooks_allow_http, false),
     };
     let endpoints = Arc::new(Book::new(Arc::new(SystemClock)));
-    let (providers, routes) = routes::resolve(
-        raw.providers,
-        raw.routes,
-        &routes::Given {
-            environment,
-            sandbox_enabled,
-            dead_letter_ttl,
-            crashes_max: engine.poison_after,
-            transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
-            channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
-        },
-        faults,
-    );
-    let notices = notices::resolve(raw.channels, raw.dlq_notify.as_ref(), &routes, faults);
+    let given = routes::Given {
+        environment,
+        sandbox_enabled,
+        dead_letter_ttl,
+        crashes_max: engine.poison_after,
+        transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
+        channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    let (providers, routes) = routes::resolve(raw.providers, raw.routes, &given, faults);
+    let notices = notices::resolve(raw.channels, raw.dlq_notify.as_ref(), &routes, &given.transports, faults);
     Config {
         environment,
         environment_by_default: false,

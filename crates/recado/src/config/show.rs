@@ -80,12 +80,16 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("allow_http", &config.webhooks.allow_http.to_string());
 
     if page.style != Style::Effective {
-        page.out.push_str("\n#[notify.ops]\n#webhook = \"https://example.com/hooks/ops\"\n");
+        page.out.push_str("\n#[notify.ops]\n#webhook = \"https://example.com/hooks/ops\"\n#secret = \"${OPS_WEBHOOK_SECRET}\"\n");
     }
     for (name, channel) in &config.notices.channels {
         page.section(&format!("notify.{}", key(name)));
         match channel {
-            Channel::Webhook { url, .. } => page.set("webhook", &text(url)),
+            // A receiver's address is often all that it asks for.
+            Channel::Webhook { .. } => {
+                page.set("webhook", &text("***"));
+                page.set("secret", &text("***"));
+            }
             Channel::Email { route, from, to } => {
                 page.set("route", &text(route.as_str()));
                 page.set("from", &text(from));

@@ -237,7 +237,7 @@ fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String
 }
 
 /// Words that say a value is not for everybody's eyes.
-const SECRET_WORDS: [&str; 6] = ["token", "key", "api_key", "secret", "password", "auth"];
+const SECRET_WORDS: [&str; 7] = ["token", "key", "api_key", "secret", "password", "auth", "webhook"];
 
 /// Also hides what is only nearly called a secret: a misspelled key is when its line is shown.
 fn sounds_secret(name: &str) -> bool {
@@ -248,8 +248,12 @@ fn sounds_secret(name: &str) -> bool {
 fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut Vec<Range<usize>>) {
     let secret = within || sounds_secret(name);
     match (&node.value, &node.place) {
-        // An address with an `@` may hold a password.
-        (Value::Text(text), Place::File { start, end }) if secret || text.text.contains('@') => {
+        // An address with an `@` may hold a password, one with a query a key.
+        (Value::Text(text), Place::File { start, end })
+            if secret
+                || text.text.contains('@')
+                || (text.text.contains("://") && text.text.contains('?')) =>
+        {
             let raw = source.text.get(*start..*end).unwrap_or_default();
             let only_a_name = text.text.starts_with("${") && text.text.find('}') == Some(text.text.len() - 1);
             let quote = raw.len() - raw.trim_start_matches(['"', '\'']).len();

@@ -87,36 +87,36 @@ fn half_of_a_key_is_no_key() {
 #[test]
 fn channels_and_fallbacks_are_checked_against_each_other() {
     assert_faults(
-        "[notify.ops]\nwebhook = \"http://127.0.0.1/x\"\n[dlq]\nnotify = \"opps\"\n[routes.sandbox]\nfallback = { do = \"reschedule\", notify = \"nobody\" }\n[webhooks]\nallow = [\"10.0.0\"]\n[providers.webhook]\nsecret = \"whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\"\n",
+        "[notify.ops]\nwebhook = \"http://127.0.0.1/x\"\nsecret = \"whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\"\n[dlq]\nnotify = \"opps\"\n[routes.sandbox]\nfallback = { do = \"reschedule\", notify = \"nobody\" }\n[webhooks]\nallow = [\"10.0.0\"]\n[providers.webhook]\nsecret = \"whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\"\n",
         "
 error: does not lead to a public address; write one that does, or have the operator add its range to `webhooks.allow`
  --> recado.toml:2:11  notify.ops.webhook
   |
-2 | webhook = \"http://127.0.0.1/x\"
+2 | webhook = \"******************\"
   |           ^^^^^^^^^^^^^^^^^^^^
 
 error: there is no channel `opps`; write [notify.opps]; did you mean `ops`?
- --> recado.toml:4:10  dlq.notify
+ --> recado.toml:5:10  dlq.notify
   |
-4 | notify = \"opps\"
+5 | notify = \"opps\"
   |          ^^^^^^
 
 error: does not say when; write after = \"15m\" beside it
- --> recado.toml:6:19  routes.sandbox.fallback.do
+ --> recado.toml:7:19  routes.sandbox.fallback.do
   |
-6 | fallback = { do = \"reschedule\", notify = \"nobody\" }
+7 | fallback = { do = \"reschedule\", notify = \"nobody\" }
   |                   ^^^^^^^^^^^^
 
 error: there is no channel `nobody`; write [notify.nobody]; known ones: ops
- --> recado.toml:6:42  routes.sandbox.fallback.notify
+ --> recado.toml:7:42  routes.sandbox.fallback.notify
   |
-6 | fallback = { do = \"reschedule\", notify = \"nobody\" }
+7 | fallback = { do = \"reschedule\", notify = \"nobody\" }
   |                                          ^^^^^^^^
 
 error: is not a range of addresses; write one such as \"10.0.0.0/8\" or \"127.0.0.1\"
- --> recado.toml:8:10  webhooks.allow[0]
+ --> recado.toml:9:10  webhooks.allow[0]
   |
-8 | allow = [\"10.0.0\"]
+9 | allow = [\"10.0.0\"]
   |          ^^^^^^^^
 ",
     );
@@ -162,7 +162,7 @@ error: the URL's scheme is `ftp`; write http:// or https://
 error: the URL has a query or a fragment; write it without, jobs bring their own query
  --> recado.toml:6:7  providers.c.url
   |
-6 | url = \"https://c.example.com?x=1\"
+6 | url = \"*************************\"
   |       ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 ",
     );

@@ -206,9 +206,10 @@ fn the_starter_file_works_with_every_line_taken_in() {
         "OPENAI_API_KEY",
         "SMTP_PASSWORD",
     ];
-    let secret = ("WEBHOOK_SECRET", "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0");
+    let secrets = ["WEBHOOK_SECRET", "OPS_WEBHOOK_SECRET"];
+    let secrets = secrets.map(|name| (name, "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"));
     let variables: Vec<_> =
-        variables.map(|name| (name, "0123456789abcdef")).into_iter().chain([secret]).collect();
+        variables.map(|name| (name, "0123456789abcdef")).into_iter().chain(secrets).collect();
     let config = Config::load(&inputs(&all, &variables)).unwrap();
     assert!(config.server.token.is_some());
     assert!(config.routes.iter().all(|route| !matches!(route.route.carrier, Carrier::Missing(_))));

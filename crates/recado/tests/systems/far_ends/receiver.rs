@@ -23,7 +23,7 @@ pub fn provider() -> String {
 
 /// A channel that posts to this receiver.
 pub fn channel(name: &str, receiver: &FarEnd) -> String {
-    format!("[notify.{name}]\nwebhook = \"{}/notices\"\n", receiver.url())
+    format!("[notify.{name}]\nwebhook = \"{}/notices\"\nsecret = \"{SECRET}\"\n", receiver.url())
 }
 
 pub fn error(status: u16) -> Act {
