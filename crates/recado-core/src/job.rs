@@ -129,6 +129,9 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_delay_ms: Option<u64>,
+    /// Which provider served it, when the route has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Box<str>>,
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
@@ -165,6 +168,7 @@ impl Attempt {
             rule: None,
             blame: None,
             next_retry_delay_ms: None,
+            provider: None,
             recipients: Vec::new(),
         }
     }

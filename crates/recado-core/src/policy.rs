@@ -20,7 +20,8 @@ impl Draw {
         Draw(if unit.is_finite() { unit.clamp(0.0, 1.0) } else { 0.5 })
     }
 
-    fn between(self, low: f64, high: f64) -> f64 {
+    /// A number from `low` to `high`.
+    pub fn between(self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0
     }
 }

@@ -37,6 +37,18 @@ pub struct Burial {
 }
 
 impl Transition {
+    /// Says on the attempt which provider served it.
+    pub fn served_by(&mut self, provider: &str) {
+        let attempt = match self {
+            Transition::Deliver { attempt, .. } | Transition::RetryAt { attempt, .. } => Some(attempt),
+            Transition::Bury(burial) => burial.attempt.as_mut(),
+            Transition::Postpone { .. } | Transition::Release { .. } => None,
+        };
+        if let Some(attempt) = attempt {
+            attempt.provider = Some(provider.into());
+        }
+    }
+
     /// The attempt that this transition puts on record, if it does.
     pub fn attempt(&self) -> Option<&Attempt> {
         match self {

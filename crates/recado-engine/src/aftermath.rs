@@ -199,14 +199,19 @@ pub(crate) async fn of_call(
 /// Tells of an event that belongs to no settlement: to the stream, to endpoints and to the default channel.
 async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
     warn_of(&event);
-    let mut jobs = callbacks(engine, &event, now);
-    jobs.extend(notice(engine, None, &event, now));
+    notify(engine, &event, now).await;
+    engine.events.tell(event);
+}
+
+/// To endpoints and to the default channel.
+pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
+    let mut jobs = callbacks(engine, event, now);
+    jobs.extend(notice(engine, None, event, now));
     if !jobs.is_empty()
         && let Err(error) = engine.store.enqueue(jobs).await
     {
         tracing::warn!(%error, "cannot enqueue the callbacks of an event");
     }
-    engine.events.tell(event);
 }
 
 fn warn_of(event: &Event) {

@@ -20,7 +20,8 @@ use crate::deliver::send;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::fallback::Act;
 use crate::notices::follow_up;
-use crate::route::{Carrier, Route};
+use crate::providers::{Grant, Held, Told};
+use crate::route::{Carrier, Leg, Route};
 
 pub const SHELF: Shelf = Shelf::new("answers");
 
@@ -33,6 +34,9 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
 /// What a job that renews an answer is called; the rest of its id is the answer's key.
 pub(crate) const REFRESH: &str = "refresh:";
+
+/// A call that waits for a free slot looks again at least this often.
+const BUSY_LOOK: Duration = Duration::from_millis(50);
 
 /// At most one such job for an answer within this.
 const REFRESH_EVERY_MS: i64 = 60_000;
@@ -98,17 +102,18 @@ impl Engine {
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
         let job = ephemeral(&route, &call, started_at, timeout);
         let delivery = Delivery { job: &job, attempt: 1, now: started_at, timeout, answer: Wanted::Answer };
-        let asking = async {
-            let _slot = inner.slots_of(&route.name).acquire_owned().await;
-            send(&transport, delivery).await
+        let way = match self.way_out(&route, timeout).await {
+            Ok(way) => way,
+            Err(failure) => return Ok(Ok(self.fall_back(&route, call, failure, inner.clock.now()).await?)),
         };
-        let outcome = match tokio::time::timeout(timeout, asking).await {
-            Ok(outcome) => outcome,
-            Err(_) => crate::deliver::timed_out(timeout),
-        };
+        let left = timeout.saturating_sub(inner.clock.now().since(started_at));
+        let outcome = send(&way.transport, Delivery { timeout: left, ..delivery }).await;
         let now = inner.clock.now();
+        let verdict = route.classifier.verdict(outcome);
+        let swing = way.provider.ended(&call.company_id, Told::by(&verdict), now.since(started_at), now);
+        inner.swung(&way.provider, swing, now);
         let took = now.since(started_at);
-        let failure = match route.classifier.verdict(outcome) {
+        let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
                 if let (Some(key), Some(answer)) = (&call.cache_key, &answer) {
@@ -148,6 +153,34 @@ impl Engine {
             _ => Err(format!(
                 "route `{name}` is delivered by workers; enqueue a job instead, or call your worker"
             )),
+        }
+    }
+
+    /// The first provider that admits the call. A busy one is waited for as long as the caller waits; one that
+    /// is closed off is not.
+    async fn way_out(&self, route: &Route, timeout: Duration) -> Result<Leg, Failure> {
+        let inner = &self.inner;
+        let deadline = tokio::time::Instant::now() + timeout;
+        loop {
+            let mut held: Option<(Held, Option<Timestamp>, Leg)> = None;
+            for leg in inner.legs(route) {
+                let now = inner.clock.now();
+                let (grant, swing) = leg.provider.admit(1, now);
+                inner.swung(&leg.provider, swing, now);
+                match grant {
+                    Grant::None { why, until } => held = held.or(Some((why, until, leg))),
+                    _ => return Ok(leg),
+                }
+            }
+            let now = inner.clock.now();
+            match held {
+                Some((Held::Busy, _, leg)) if tokio::time::Instant::now() < deadline => {
+                    let freed = tokio::time::timeout(BUSY_LOOK, leg.provider.changed.notified());
+                    let _ = tokio::time::timeout_at(deadline, freed).await;
+                }
+                Some((why, until, leg)) => return Err(held_back(&why, until, &leg.provider.name, now)),
+                None => return Err(held_back(&Held::Busy, None, &route.provider, now)),
+            }
         }
     }
 
@@ -198,6 +231,28 @@ impl Engine {
                 None
             }
         }
+    }
+}
+
+/// Why a call did not even go out, in the shape of a failure.
+fn held_back(why: &Held, until: Option<Timestamp>, provider: &str, now: Timestamp) -> Failure {
+    let (code, words) = match why {
+        Held::Breaker { .. } => ("CIRCUIT_OPEN", "its circuit breaker is open"),
+        Held::Rate => ("RATE_LIMITED", "its rate is used up"),
+        Held::Quiet => ("RATE_LIMITED", "it asked for quiet"),
+        Held::Paused(_) => ("PAUSED", "it is paused"),
+        Held::Busy => ("BUSY", "all its slots are taken"),
+    };
+    Failure {
+        class: Class::Transient,
+        code: Some(code.into()),
+        reason: recado_core::Reason::or("", format_args!("provider {provider} was not asked: {words}")),
+        rule: "recado/held-back".into(),
+        blame: recado_core::Blame::Provider,
+        retry_after: until.map(|until| until.since(now)),
+        uncertain: false,
+        invalid_payload: false,
+        stack_trace: None,
     }
 }
 

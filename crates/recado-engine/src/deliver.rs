@@ -22,7 +22,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide;
-use recado_core::{Fault, Lease, NetworkKind, Outcome, Transition, Verdict};
+use recado_core::{
+    AttemptResult, CompanyId, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict,
+};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 
@@ -30,15 +32,20 @@ use crate::aftermath::Aftermath;
 use crate::calls;
 use crate::engine::Inner;
 use crate::log;
-use crate::route::Carrier;
+use crate::providers::Told;
+use crate::route::Leg;
+
+/// How long a job that stands back waits at least.
+const STAND_BACK: Duration = Duration::from_secs(1);
 
 /// First wait before a settle is tried again; it doubles up to [`SETTLE_RETRY_MAX`].
 const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers one leased job and settles the lease.
-pub(crate) async fn deliver(engine: &Arc<Inner>, lease: Lease) {
+pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, lease: Lease) {
     let started_at = engine.clock.now();
+    let mut way = Way { engine, leg, company: lease.job.company.clone(), started_at, open: true };
 
     // Resolve: who carries it, and is it still worth carrying?
     let Some(route) = engine.routes.get(lease.job.route.as_str()) else {
@@ -48,11 +55,12 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, lease: Lease) {
         let (transition, audit) = decide::expired(&lease.job, &route.terms, started_at);
         return settle(engine, &lease, transition, audit).await;
     }
-    let Carrier::Transport(transport) = &route.carrier else {
-        return release(engine, &lease).await;
-    };
 
-    // Admit: breaker, limiter and pause hold lanes back before they claim, so a leased job is admitted.
+    // Admit: breaker, rate and pause held the lane back before it claimed. What is left to ask is about
+    // this job.
+    if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
+        return settle_with(engine, &lease, Transition::Postpone { until }, None).await;
+    }
 
     let refreshes = calls::refreshes(&lease.job);
     let delivery = Delivery {
@@ -62,20 +70,67 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, lease: Lease) {
         timeout: route.timeout,
         answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
     };
-    let outcome = send(transport, delivery).await;
+    let outcome = send(&leg.transport, delivery).await;
 
     let verdict = route.classifier.verdict(outcome);
 
     let now = engine.clock.now();
+    way.told(&verdict, now);
     if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
         calls::remember(engine, key, answer.clone(), now);
     }
     let verdict = calls::as_receipt(verdict);
-    let (transition, audit) =
+    let (mut transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
+    if leg.named {
+        transition.served_by(&leg.provider.name);
+    }
 
     log::attempt(&lease, &route.terms.policy, &transition);
     settle(engine, &lease, transition, audit).await;
+}
+
+/// A delivery's place at its provider. However the delivery ends, the place is free again.
+struct Way<'a> {
+    engine: &'a Arc<Inner>,
+    leg: &'a Leg,
+    company: CompanyId,
+    started_at: Timestamp,
+    open: bool,
+}
+
+impl Way<'_> {
+    fn told(&mut self, verdict: &Verdict, now: Timestamp) {
+        self.end(Told::by(verdict), now);
+    }
+
+    fn end(&mut self, told: Told<'_>, now: Timestamp) {
+        self.open = false;
+        let took = now.since(self.started_at);
+        let swing = self.leg.provider.ended(&self.company, told, took, now);
+        self.engine.swung(&self.leg.provider, swing, now);
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.end(Told::Nothing, self.engine.clock.now());
+        }
+    }
+}
+
+/// Until when this job waits although its lane may go on, if it does.
+///
+/// Retries stand back while a provider is in trouble, so that they do not drown first tries. And a job whose
+/// last answer was lost goes back to the provider that may have it, not to another one.
+fn postponed(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
+    let last = job.attempts.last()?;
+    let elsewhere = leg.named
+        && matches!(last.result, AttemptResult::Uncertain | AttemptResult::Lost)
+        && last.provider.as_deref().is_some_and(|provider| *provider != *leg.provider.name);
+    let held = elsewhere || (job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now));
+    held.then(|| now.plus(STAND_BACK.mul_f64(engine.chance.draw().between(1.0, 2.0))))
 }
 
 /// Hands the job over, within the route's timeout, whatever the transport does.

@@ -1,14 +1,14 @@
 //! Wiring, start and graceful stop.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_store::{Pick, Retention, Store, StoreError};
+use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,8 +18,10 @@ use crate::endpoints::Book;
 use crate::events::Events;
 use crate::heartbeat::{self, Beats};
 use crate::notices::Notices;
-use crate::route::{Carrier, Routes};
-use crate::{claimer, janitor, sweeper};
+use crate::providers::{Provider, ProviderTerms};
+use crate::route::{Carrier, Leg, Route, Routes};
+use crate::tenants::Tenants;
+use crate::{claimer, janitor, protect, sweeper};
 
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct Settings {
     pub dead_letter_ttl: Duration,
     pub crashes_max: u32,
     pub notices: Notices,
+    /// Consecutive jobs of one company before the next one's turn.
+    pub turn_jobs: u32,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +62,9 @@ pub struct Engine {
 pub(crate) struct Inner {
     pub store: Arc<dyn Store>,
     pub routes: Routes,
-    /// Deliveries that may run at the same time, by route.
-    slots: HashMap<RouteName, Arc<Semaphore>>,
+    /// By name.
+    pub providers: BTreeMap<Box<str>, Arc<Provider>>,
+    pub tenants: Tenants,
     pub settings: Settings,
     pub events: Events,
     pub endpoints: Arc<Book>,
@@ -110,8 +115,16 @@ impl Inner {
         }
     }
 
-    pub fn slots_of(&self, route: &RouteName) -> Arc<Semaphore> {
-        self.slots.get(route).cloned().unwrap_or_else(|| Arc::new(Semaphore::new(1)))
+    /// The ways out of a route, in the order to try them.
+    pub fn legs(&self, route: &Route) -> Vec<Leg> {
+        let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
+        let others = route.others.iter().map(|(name, transport)| (name, transport));
+        let ways = [(&route.provider, first)].into_iter().chain(others);
+        let named = !route.others.is_empty();
+        let leg = |(name, transport): (&Box<str>, &Arc<dyn Transport>)| {
+            Some(Leg { provider: self.providers.get(name)?.clone(), transport: transport.clone(), named })
+        };
+        ways.filter_map(leg).collect()
     }
 }
 
@@ -126,6 +139,11 @@ pub struct Parts {
     /// That transport, if there is one.
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
+    pub tenants: Tenants,
+    /// How providers are protected; one that is not here has its routes' concurrency and nothing else.
+    pub providers: BTreeMap<Box<str>, ProviderTerms>,
+    /// What the last process knew of them.
+    kept: Vec<(Box<str>, protect::Kept)>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -146,28 +164,46 @@ impl Parts {
             endpoints,
             webhook: None,
             accounts: Accounts::default(),
+            tenants: Tenants::default(),
+            providers: BTreeMap::new(),
+            kept: Vec::new(),
             clock,
             chance,
         }
     }
 
-    /// Reads endpoints and marks on accounts back from the store. Before the start: no callback must be
-    /// missed because the process is young.
-    pub async fn read_back(&self) -> Result<(), StoreError> {
+    /// Reads endpoints, marks on accounts, tenants' terms and breakers back from the store. Before the start:
+    /// no callback must be missed and no broken provider asked because the process is young.
+    pub async fn read_back(&mut self) -> Result<(), StoreError> {
+        self.kept = protect::kept(&*self.store, self.clock.now()).await?;
         self.endpoints.load(&*self.store, self.clock.now()).await?;
-        self.accounts.load(&*self.store, self.clock.now()).await
+        self.accounts.load(&*self.store, self.clock.now()).await?;
+        self.tenants.load(&*self.store, self.clock.now()).await
     }
 }
 
 impl Engine {
     /// Starts the duties: a claimer per route that this process carries, sweepers, heartbeat, janitor.
     pub fn start(parts: Parts) -> Engine {
-        let Parts { store, routes, settings, endpoints, accounts, webhook, clock, chance } = parts;
-        let slots =
-            routes.iter().map(|route| (route.name.clone(), Arc::new(Semaphore::new(route.concurrency))));
+        let Parts {
+            store,
+            routes,
+            settings,
+            endpoints,
+            accounts,
+            tenants,
+            providers,
+            kept,
+            webhook,
+            clock,
+            chance,
+        } = parts;
+        let providers = providers_of(&routes, &providers);
+        protect::restore(&providers, kept);
         let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
         let inner = Arc::new(Inner {
-            slots: slots.collect(),
+            providers,
+            tenants,
             callback_route: webhooks
                 .min_by_key(|route| route.name.as_str() != "webhook")
                 .map(|route| route.name.clone()),
@@ -262,6 +298,25 @@ impl Engine {
     pub fn now(&self) -> recado_core::Timestamp {
         self.inner.clock.now()
     }
+}
+
+/// One guard for each provider that a route names, however many do.
+fn providers_of(
+    routes: &Routes,
+    terms: &BTreeMap<Box<str>, ProviderTerms>,
+) -> BTreeMap<Box<str>, Arc<Provider>> {
+    let mut concurrency: BTreeMap<&str, usize> = BTreeMap::new();
+    for route in routes.iter() {
+        for name in [&route.provider].into_iter().chain(route.others.iter().map(|(name, _)| name)) {
+            let known = concurrency.entry(name).or_default();
+            *known = (*known).max(route.concurrency);
+        }
+    }
+    let provider = |(name, concurrency): (&str, usize)| {
+        let terms = terms.get(name).copied().unwrap_or(ProviderTerms::plain(concurrency));
+        (name.into(), Arc::new(Provider::new(name, terms)))
+    };
+    concurrency.into_iter().map(provider).collect()
 }
 
 /// Jobs that were taken in when their route could still deliver wait in vain now: that must not pass unseen.

@@ -42,8 +42,11 @@ mod janitor;
 mod log;
 pub mod notices;
 pub mod operate;
+mod protect;
+pub mod providers;
 pub mod route;
 mod sweeper;
+pub mod tenants;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};

@@ -9,6 +9,7 @@ use recado_core::{Classifier, Payload, RouteName};
 use recado_transport::{DataFault, Transport};
 
 use crate::fallback::Fallback;
+use crate::providers::Provider;
 
 /// Who carries a route's jobs out.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Route {
     pub carrier: Carrier,
     /// What its breaker and limits guard.
     pub provider: Box<str>,
+    /// Providers that take over, in order, when the ones before them are closed off.
+    pub others: Vec<(Box<str>, Arc<dyn Transport>)>,
     pub classifier: Classifier,
     pub terms: Terms,
     /// How long one attempt may take.
@@ -53,6 +56,15 @@ impl Route {
             Carrier::Missing(_) => "none",
         }
     }
+}
+
+/// One way out of a route: a provider and the transport that reaches it.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    pub provider: Arc<Provider>,
+    pub transport: Arc<dyn Transport>,
+    /// The route has others, so an attempt says which one it took.
+    pub named: bool,
 }
 
 /// All routes of a process, by name.

@@ -3,19 +3,22 @@
 //! Same steps as [`crate::deliver`], cut at the wire: the worker leases, sends on its own, and says how it
 //! went; classification, policy and settling stay here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide;
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
-use recado_store::{Claim, Extended, Pick, Settled, Settlement, Turns};
+use recado_store::{Claim, Extended, Pick, Settled, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::aftermath::Aftermath;
+use crate::claimer::turns;
 use crate::clock::until;
 use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
 use crate::log;
+use crate::providers::{Grant, Provider, Told};
 use crate::route::Carrier;
 
 /// Leases that one request may ask for.
@@ -136,14 +139,28 @@ impl Engine {
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             let now = inner.clock.now();
+            // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
+            let wanted = request.max.min(LEASES_MAX) - leases.len();
+            let provider = self.provider_of(route);
+            let grant = provider.map_or(Grant::Some(wanted), |provider| {
+                let (grant, swing) = provider.admit_elsewhere(wanted, now);
+                inner.swung(provider, swing, now);
+                grant
+            });
+            if let Grant::None { until, .. } = grant {
+                next_at = [next_at, until].into_iter().flatten().min();
+                continue;
+            }
+            let (turns, free_at) = turns(inner, provider, wanted);
+            next_at = [next_at, free_at].into_iter().flatten().min();
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
-                max: request.max.min(LEASES_MAX) - leases.len(),
+                max: grant.count(),
                 now,
                 lease_until: now.plus(request.lease),
                 worker: request.worker_id.clone(),
                 outlives_process: true,
-                turns: Turns::default(),
+                turns,
             };
             let claimed = match inner.store.claim(claim).await {
                 Ok(claimed) => claimed,
@@ -152,7 +169,11 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             };
             next_at = [next_at, claimed.next_at].into_iter().flatten().min();
+            if let Some(provider) = provider {
+                provider.unused_elsewhere(&grant, grant.count() - claimed.leases.len(), now);
+            }
             for lease in claimed.leases {
+                inner.tenants.started(&lease.job.company, now);
                 if lease.job.expires_at <= now {
                     self.give_up_expired(lease, now).await?;
                 } else {
@@ -164,6 +185,10 @@ impl Engine {
             }
         }
         Ok((leases, next_at))
+    }
+
+    fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
+        self.inner.providers.get(&self.routes().get(route.as_str())?.provider)
     }
 
     async fn give_up_expired(&self, lease: Lease, now: Timestamp) -> Result<(), EngineError> {
@@ -203,6 +228,11 @@ impl Engine {
                 Some(route) => route.classifier.verdict(outcome(report)),
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
+            if let Some(provider) = self.provider_of(&lease.job.route) {
+                let took = now.since(lease.claimed_at);
+                let swing = provider.learned(&lease.job.company, Told::by(&verdict), took, now);
+                inner.swung(provider, swing, now);
+            }
             let (transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
             log::attempt(&lease, &terms.policy, &transition);

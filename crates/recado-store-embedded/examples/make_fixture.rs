@@ -173,6 +173,7 @@ fn attempt(lease: &Lease, result: AttemptResult) -> Done<Attempt> {
         rule: failed.then(|| "smtp/4xx".into()),
         blame: failed.then_some(Blame::Provider),
         next_retry_delay_ms: failed.then_some(3_600_000),
+        provider: None,
         recipients: Vec::new(),
     })
 }

@@ -43,6 +43,7 @@ fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route 
         name: RouteName::new(name).unwrap(),
         carrier,
         provider: name.into(),
+        others: Vec::new(),
         classifier: rules::named(rule_set).unwrap(),
         terms: terms(policy),
         timeout: Duration::from_secs(5),
@@ -111,6 +112,7 @@ fn settings() -> Settings {
         dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
         crashes_max: 3,
         notices: recado_engine::notices::Notices::default(),
+        turn_jobs: recado_core::fair::TURN_JOBS,
     }
 }
 

@@ -227,7 +227,7 @@ async fn marks_and_endpoints_are_there_after_a_restart() {
     engine.stop().await.unwrap();
     let routes = Routes::new([route("mail", Carrier::Transport(Arc::new(Scripted::default())))]);
     let chance = recado_engine::Chance::seeded(7);
-    let parts = Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), chance);
+    let mut parts = Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), chance);
     parts.read_back().await.unwrap();
     let engine = Engine::start(parts);
     assert_eq!(engine.accounts().list(None).len(), 1);

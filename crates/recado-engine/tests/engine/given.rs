@@ -93,6 +93,7 @@ pub fn settings() -> Settings {
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
         notices: recado_engine::notices::Notices::default(),
+        turn_jobs: recado_core::fair::TURN_JOBS,
     }
 }
 
@@ -101,6 +102,7 @@ pub fn route(name: &str, carrier: Carrier) -> Route {
         name: RouteName::new(name).unwrap(),
         carrier,
         provider: name.into(),
+        others: Vec::new(),
         classifier: rules::named("smtp").unwrap(),
         terms: Terms {
             policy: Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),

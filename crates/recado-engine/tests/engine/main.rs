@@ -7,6 +7,7 @@ mod calls;
 mod claims;
 mod crashes;
 mod given;
+mod lanes;
 mod lives;
 mod shaky;
 mod stops;

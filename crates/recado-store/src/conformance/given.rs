@@ -84,6 +84,7 @@ pub fn attempt(number: u32, result: AttemptResult, now: Timestamp) -> Attempt {
         rule: failed.then(|| "smtp/4xx".into()),
         blame: failed.then_some(Blame::Provider),
         next_retry_delay_ms: None,
+        provider: None,
         recipients: Vec::new(),
     }
 }

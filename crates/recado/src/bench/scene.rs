@@ -46,6 +46,7 @@ pub fn route(name: &str, carrier: Carrier) -> Result<Route, Failed> {
         name: RouteName::new(name)?,
         carrier,
         provider: name.into(),
+        others: Vec::new(),
         classifier: rules::named("general").unwrap_or_default(),
         terms: Terms {
             policy: recado_core::Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
@@ -87,6 +88,7 @@ impl Scene {
             dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
             crashes_max: 5,
             notices: recado_engine::notices::Notices::default(),
+        turn_jobs: recado_core::fair::TURN_JOBS,
         };
         Engine::start(Parts::new(
             self.store.clone(),
