@@ -20,6 +20,7 @@ use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Id};
 use crate::openapi::{ReadProblems, WriteProblems};
+use crate::providers::waiting_for;
 use crate::state::ApiState;
 
 /// How long one page of a list looks for matches.
@@ -127,22 +128,35 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
     Ok(answer::ok(&JobView { data, ..view(&api, found, now) }))
 }
 
+/// Why jobs that are due are not on their way.
+pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) -> WaitingFor {
+    if let Some(why) = api.engine().why_undeliverable(route) {
+        return WaitingFor::Route { why };
+    }
+    api.engine().hold(route, company).map_or(WaitingFor::Turn, waiting_for)
+}
+
 /// How a job looks in a list.
 fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView {
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let stuck = || api.engine().why_undeliverable(job.route.as_str());
     let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
         (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
         (true, _) => WaitingFor::Delay { until: job.due_at },
-        (false, _) => stuck().map_or(WaitingFor::Turn, |why| WaitingFor::Route { why }),
+        (false, _) => why_due_and_waiting(api, job.route.as_str(), job.company.as_str()),
     });
+    let status = match &waiting_for {
+        Some(WaitingFor::Breaker { .. } | WaitingFor::Limit { .. } | WaitingFor::Pause { .. }) => {
+            Status::Parked
+        }
+        _ => found.status,
+    };
     JobView {
         job_id: job.id,
         route: job.route,
         company_id: job.company,
-        status: found.status,
+        status,
         priority: job.priority.level(),
         user_id: job.user_id,
         correlation_id: job.correlation_id,
@@ -173,7 +187,8 @@ pub(crate) async fn list(
     let now = api.engine().now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let filter = JobFilter {
-        status: query.status,
+        // What is parked is nothing that a store knows: it is queued or retrying while something is held.
+        status: query.status.filter(|status| *status != Status::Parked),
         company: query.company_id,
         route: query.route,
         correlation_id: query.correlation_id.map(Into::into),
@@ -185,7 +200,8 @@ pub(crate) async fn list(
         let wanted = CHUNK_JOBS.min(limit - items.len());
         let page =
             api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
-        items.extend(page.items.into_iter().map(|found| view(&api, found, now)));
+        let shown = page.items.into_iter().map(|found| view(&api, found, now));
+        items.extend(shown.filter(|job| query.status.is_none_or(|wanted| job.status == wanted)));
         before = page.next;
         // Rare matches in a long list: after a while the caller decides whether to go on.
         if before.is_none() || items.len() >= limit || started.elapsed() > SEARCH_MAX {

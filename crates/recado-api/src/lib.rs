@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`tenants`] [`probes`] | the resources |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] | the document that describes all of it, written from the code |
@@ -33,8 +33,10 @@ mod jobs;
 mod leases;
 mod openapi;
 mod probes;
+mod providers;
 mod serve;
 mod state;
+mod tenants;
 
 use axum::Router;
 use axum::http::{Method, Uri};
@@ -74,6 +76,16 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(calls::call))
         .routes(routes!(accounts::list))
         .routes(routes!(accounts::clear))
+        .routes(routes!(providers::list))
+        .routes(routes!(providers::show))
+        .routes(routes!(providers::turn))
+        .routes(routes!(providers::pause))
+        .routes(routes!(providers::resume))
+        .routes(routes!(providers::permit))
+        .routes(routes!(providers::success))
+        .routes(routes!(providers::failure))
+        .routes(routes!(tenants::list))
+        .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(probes::healthz))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::openapi_json))

@@ -29,6 +29,8 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
         (name = "events", description = "What happens, as it happens."),
         (name = "calls", description = "A provider asked while the caller waits."),
         (name = "accounts", description = "Companies whose credential a provider no longer takes."),
+        (name = "providers", description = "Breakers, limits and pauses, and the breaker for callers' own code."),
+        (name = "tenants", description = "How each company fares, and how it is treated."),
         (name = "probes", description = "Alive, ready, and documents."),
     )
 )]

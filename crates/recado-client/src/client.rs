@@ -21,6 +21,10 @@ use recado_wire::leases::{
     ExtendRequest, FailRequest, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
     SettleRequest, SucceedRequest,
 };
+use recado_wire::providers::{
+    BreakerRequest, FailureReport, PauseRequest, Permit, Provider, ProviderList, SuccessReport,
+};
+use recado_wire::tenants::{Tenant, TenantChange, TenantList, TenantQuery};
 use recado_wire::{ACTOR_HEADER, NDJSON};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
@@ -238,6 +242,58 @@ impl Client {
     pub async fn clear_account(&self, provider: &str, company_id: &str) -> Result<(), ClientError> {
         self.done(self.call(Method::DELETE, &["v1", "accounts", provider, company_id], Repeat::IfUnsent))
             .await
+    }
+
+    /// Every provider: its breaker, its limits, what waits for it.
+    pub async fn providers(&self) -> Result<ProviderList, ClientError> {
+        self.answer(self.get(&["v1", "providers"])).await
+    }
+
+    pub async fn provider(&self, name: &str) -> Result<Provider, ClientError> {
+        self.answer(self.get(&["v1", "providers", name])).await
+    }
+
+    /// Opens or closes a provider's breaker by hand.
+    pub async fn turn_breaker(&self, name: &str, request: &BreakerRequest) -> Result<Provider, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "breaker"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    pub async fn pause_provider(&self, name: &str, request: &PauseRequest) -> Result<Provider, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "pause"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    pub async fn resume_provider(&self, name: &str) -> Result<Provider, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "resume"], Repeat::IfUnsent)).await
+    }
+
+    /// Whether the caller's own code may ask a provider now; that it may not is an answer, too. Whoever may
+    /// says how it went, by [`Client::report_success`] or [`Client::report_failure`].
+    pub async fn permit(&self, name: &str) -> Result<Permit, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "permit"], Repeat::IfUnsent)).await
+    }
+
+    pub async fn report_success(&self, name: &str, report: &SuccessReport) -> Result<Provider, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "success"], Repeat::IfUnsent).json(report)?).await
+    }
+
+    /// Only what the provider is to blame for is worth reporting.
+    pub async fn report_failure(&self, name: &str, report: &FailureReport) -> Result<Provider, ClientError> {
+        self.answer(self.post(&["v1", "providers", name, "failure"], Repeat::IfUnsent).json(report)?).await
+    }
+
+    /// Every tenant: how it fares, what it may, why it waits.
+    pub async fn tenants(&self, query: &TenantQuery) -> Result<TenantList, ClientError> {
+        self.answer(self.get(&["v1", "tenants"]).query(&self.http, query)?).await
+    }
+
+    pub async fn tenant(&self, company_id: &str) -> Result<Tenant, ClientError> {
+        self.answer(self.get(&["v1", "tenants", company_id])).await
+    }
+
+    /// Says how a tenant is treated; what is absent stays.
+    pub async fn set_tenant(&self, company_id: &str, change: &TenantChange) -> Result<Tenant, ClientError> {
+        let call = self.call(Method::PUT, &["v1", "tenants", company_id], Repeat::IfUnsent);
+        self.answer(call.json(change)?).await
     }
 
     /// Hears of events from now on, or from the query's last one on.

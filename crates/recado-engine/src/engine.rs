@@ -118,10 +118,10 @@ impl Inner {
     /// The ways out of a route, in the order to try them.
     pub fn legs(&self, route: &Route) -> Vec<Leg> {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
-        let others = route.others.iter().map(|(name, transport)| (name, transport));
-        let ways = [(&route.provider, first)].into_iter().chain(others);
+        let others = route.others.iter().map(|(name, transport)| (&**name, transport));
+        let ways = [(&*route.provider, first)].into_iter().chain(others);
         let named = !route.others.is_empty();
-        let leg = |(name, transport): (&Box<str>, &Arc<dyn Transport>)| {
+        let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
             Some(Leg { provider: self.providers.get(name)?.clone(), transport: transport.clone(), named })
         };
         ways.filter_map(leg).collect()

@@ -53,4 +53,5 @@ pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SystemClock};
 pub use engine::{Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
+pub use protect::{Hold, Holder, Permit};
 pub use route::{Carrier, Route, Routes};

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::aftermath;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::providers::{Grant, Held, Pause, Provider, ProviderView};
+use crate::route::Route;
 use crate::tenants::TenantTerms;
 
 /// What has to survive a restart of each provider.
@@ -66,6 +67,8 @@ impl Inner {
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);
+        // At once, so that the stream has them in the order they happened.
+        self.events.tell(event.clone());
         let (inner, provider) = (self.clone(), provider.clone());
         self.deliveries.spawn(async move {
             if let Err(error) = inner.write_down(&provider, now).await {
@@ -74,7 +77,6 @@ impl Inner {
             if kind == EventKind::CircuitBreakerOpened {
                 aftermath::notify(&inner, &event, now).await;
             }
-            inner.events.tell(event);
         });
     }
 
@@ -199,19 +201,85 @@ impl Engine {
         Ok(())
     }
 
-    /// Why this company's jobs of this route wait although they are due, and until when, as far as anybody knows.
-    pub fn why_waiting(&self, route: &str, company: &str) -> Option<(String, Option<Timestamp>)> {
+    /// What holds this company's jobs of this route back although they are due, if anything does.
+    pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.now();
-        if let Some((why, until)) = self.inner.tenants.held(company, now) {
-            return Some((format!("tenant {why}"), until));
+        if let Some((_, until)) = self.inner.tenants.held(company, now) {
+            let (by, why) = match self.inner.tenants.terms(company).paused {
+                true => (Holder::Pause, "tenant paused"),
+                false => (Holder::Limit, "the tenant's rate is used up"),
+            };
+            return Some(Hold { by, why: why.to_owned(), until });
         }
         let route = self.routes().get(route)?;
-        let provider = self.inner.providers.get(&route.provider)?;
-        let held = provider.view(now).held.or_else(|| {
-            let company = CompanyId::new(company).ok()?;
-            provider.company_held(&company, now)
-        });
-        held.map(|(why, until)| (words(&why), until))
+        let company = CompanyId::new(company).ok();
+        self.hold_by_providers(route, |provider| {
+            provider.view(now).held.or_else(|| provider.company_held(company.as_ref()?, now))
+        })
+    }
+
+    /// What holds a whole route back, if anything does. Its other providers have to be held, too.
+    pub fn route_hold(&self, route: &Route) -> Option<Hold> {
+        self.hold_by_providers(route, |provider| provider.view(self.now()).held)
+    }
+
+    fn hold_by_providers(
+        &self,
+        route: &Route,
+        held: impl Fn(&Provider) -> Option<(Held, Option<Timestamp>)>,
+    ) -> Option<Hold> {
+        let now = self.now();
+        let mut hold: Option<Hold> = None;
+        for name in route.providers() {
+            let (why, until) = held(self.inner.providers.get(name)?)?;
+            // A probe that is due lets one job through: it waits for its turn, not for the breaker.
+            if until.is_some_and(|until| until <= now) {
+                return None;
+            }
+            let earliest =
+                |known: Hold| Hold { until: [known.until, until].into_iter().flatten().min(), ..known };
+            hold = Some(hold.map_or_else(|| Hold::new(&why, until), earliest));
+        }
+        hold
+    }
+
+    /// Why this company's jobs of this route wait although they are due, and until when, as far as anybody knows.
+    pub fn why_waiting(&self, route: &str, company: &str) -> Option<(String, Option<Timestamp>)> {
+        self.hold(route, company).map(|hold| (hold.why, hold.until))
+    }
+}
+
+impl ProviderView {
+    /// What holds its lanes back, if anything does.
+    pub fn hold(&self) -> Option<Hold> {
+        self.held.as_ref().map(|(why, until)| Hold::new(why, *until))
+    }
+}
+
+/// What keeps jobs that are due from going out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub by: Holder,
+    pub why: String,
+    /// As far as anybody knows.
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Breaker,
+    Limit,
+    Pause,
+}
+
+impl Hold {
+    fn new(why: &Held, until: Option<Timestamp>) -> Self {
+        let by = match why {
+            Held::Breaker { .. } => Holder::Breaker,
+            Held::Paused(_) => Holder::Pause,
+            Held::Rate | Held::Quiet | Held::Busy => Holder::Limit,
+        };
+        Hold { by, why: words(why), until }
     }
 }
 

@@ -49,6 +49,12 @@ impl Route {
         }
     }
 
+    /// Its providers, in the order to try them.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        let others = self.others.iter().map(|(name, _)| &**name);
+        [&*self.provider].into_iter().chain(others)
+    }
+
     pub fn transport_name(&self) -> &str {
         match &self.carrier {
             Carrier::Transport(transport) => transport.name(),

@@ -173,7 +173,7 @@ pub struct JobView {
     pub next_attempt_at: Option<Timestamp>,
     /// Times it was held back without spending an attempt.
     pub deferrals: u32,
-    /// `null` when it does not wait.
+    /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
     pub waiting_for: Option<WaitingFor>,
     /// Times a person brought it back from the dead letter queue.
     pub replays: u32,
@@ -216,6 +216,9 @@ pub struct Attempt {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
     pub blame: Option<Blame>,
     pub next_retry_delay_ms: Option<u64>,
+    /// Which provider served it, when the route has several.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub provider: Option<Box<str>>,
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<Recipient>,
@@ -265,12 +268,13 @@ impl From<&recado_core::Attempt> for Attempt {
             rule: attempt.rule.clone(),
             blame: attempt.blame,
             next_retry_delay_ms: attempt.next_retry_delay_ms,
+            provider: attempt.provider.clone(),
             recipients: attempt.recipients.iter().map(Recipient::from).collect(),
         }
     }
 }
 
-/// Why a job waits.
+/// Why a job waits; or a tenant, or a provider's jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -287,6 +291,23 @@ pub enum WaitingFor {
     },
     /// For its route, which cannot deliver as it is configured.
     Route { why: String },
+    /// For a provider whose circuit breaker is open.
+    Breaker {
+        why: String,
+        /// When the next probe may go, unless a person has to close it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+        until: Option<Timestamp>,
+    },
+    /// For a rate that is used up, or a provider that asked for quiet.
+    Limit {
+        why: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+        until: Option<Timestamp>,
+    },
+    /// For a person who paused its tenant or its provider.
+    Pause { why: String },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
 }

@@ -20,7 +20,9 @@ pub mod health;
 pub mod jobs;
 pub mod leases;
 pub mod problem;
+pub mod providers;
 pub mod read;
+pub mod tenants;
 
 #[cfg(feature = "openapi")]
 mod schema;

@@ -2,7 +2,8 @@
 //!
 //! A body is read strictly first: one pass, no bookkeeping. Only when that fails is it walked field by
 //! field, each fault noted with where it is and what to write instead. Messages never repeat a value: the
-//! same words end up in logs, and values are personal data. An explicit `null` counts as a field left out.
+//! same words end up in logs, and values are personal data. An explicit `null` counts as a field left out,
+//! except where it takes something away.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -261,6 +262,14 @@ impl<'a> Fields<'a, '_> {
         }
     }
 
+    /// A whole number that `null` takes away: absent, taken away, or a number.
+    pub fn integer_or_null<T: TryFrom<i128>>(&mut self, name: &str, write: &str) -> Option<Option<T>> {
+        if self.members.iter().any(|(member, raw)| member == name && raw.get() == "null") {
+            return Some(None);
+        }
+        self.integer(name, write).map(Some)
+    }
+
     pub fn required_integer<T: TryFrom<i128> + Default>(&mut self, name: &str, write: &str) -> T {
         if self.get(name).is_none() {
             self.missing(name, write);
@@ -300,6 +309,23 @@ impl<'a> Fields<'a, '_> {
             self.faults.note(name, format!("is {}; write true or false", kind_of(raw)));
         }
         value
+    }
+
+    /// One of a few words; `stand_in` where there is none.
+    pub fn required_choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)], stand_in: T) -> T {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        if self.get(name).is_none() {
+            self.missing(name, &words.join(" or "));
+            return stand_in;
+        }
+        let Some(text) = self.text(name) else { return stand_in };
+        match choices.iter().find(|(word, _)| *word == text) {
+            Some((_, value)) => *value,
+            None => {
+                self.faults.note(name, format!("is not one of the choices; {}", suggest(&text, &words)));
+                stand_in
+            }
+        }
     }
 
     pub fn required_texts(&mut self, name: &str) -> Vec<String> {
@@ -483,6 +509,13 @@ impl<'a> Visitor<'a> for MembersVisitor {
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// For a field that `null` takes away: being there at all is the outer `Some`.
+pub(crate) fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
 
 /// For a field that holds any JSON: one copy, and no second look at text that the parser has just passed.
 pub(crate) fn payload<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Payload, D::Error> {

@@ -1,6 +1,7 @@
 //! Schemas of the core's own words, written from the words themselves.
 
 use recado_core::audit::AuditStep;
+use recado_core::breaker::BreakerState;
 use recado_core::{AttemptResult, Blame, Cause, Class, DeadLetterState, EventKind, Status};
 use serde::Serialize;
 use utoipa::openapi::schema::{
@@ -46,6 +47,10 @@ pub fn attempt_result() -> Object {
 
 pub fn dead_letter_state() -> Object {
     words([DeadLetterState::Dead, DeadLetterState::Replaying])
+}
+
+pub fn breaker_state() -> Object {
+    words([BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen])
 }
 
 pub fn audit_step() -> Object {

@@ -12,7 +12,9 @@ use recado_wire::endpoints::{EndpointChange, EndpointRequest};
 use recado_wire::events::{EventKind, EventQuery};
 use recado_wire::jobs::{JobQuery, JobRequest};
 use recado_wire::leases::{ExtendRequest, FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
+use recado_wire::providers::{BreakerRequest, FailureReport, PauseRequest, SuccessReport};
 use recado_wire::read::{self, Body, DEPTH_MAX, FAULTS_MAX};
+use recado_wire::tenants::TenantChange;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -56,6 +58,12 @@ fn both_ways_of_reading_agree_on_every_field() {
     agrees::<EndpointChange>(
         json!({"url": "u", "events": [], "secret": "s", "description": "", "enabled": false}),
     );
+    agrees::<BreakerRequest>(json!({"action": "close", "reason": "r"}));
+    agrees::<PauseRequest>(json!({"reason": "r"}));
+    agrees::<SuccessReport>(json!({"tookMs": 0}));
+    agrees::<FailureReport>(json!({"reason": "r", "tookMs": 18_446_744_073_709_551_615_u64}));
+    agrees::<TenantChange>(json!({"weight": 100, "maxPerMinute": 1, "paused": false}));
+    agrees::<TenantChange>(json!({"weight": 1, "maxPerMinute": null, "paused": true}));
 }
 
 #[test]

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use recado_core::breaker::BreakerTerms;
+use recado_core::limit::Rate;
 use recado_core::{CapApplies, Jitter, Policy};
 use recado_engine::Act;
 
@@ -103,6 +105,10 @@ pub struct BuiltIn {
     pub classifier: &'static str,
     pub timeout: Duration,
     pub concurrency: usize,
+    /// What opens its provider's breaker; there is none without.
+    pub breaker: Option<BreakerTerms>,
+    /// Deliveries that its provider takes at most.
+    pub rate: Option<Rate>,
     /// The lines that make its provider, for transports that need one.
     pub provider_lines: &'static str,
     /// Seed 004's table.
@@ -127,6 +133,13 @@ pub const CONCURRENCY_DEFAULT: usize = 64;
 const SANDBOX_CONCURRENCY: usize = 1024;
 const SES_CONCURRENCY: usize = 5;
 
+/// Seed 001: a hundred a minute.
+const SES_RATE: Rate = Rate { max: 100, per: minutes(1) };
+
+/// Seed 004's table, row by row; the first is also what a breaker that says nothing else is.
+pub const BREAKER_DEFAULT: BreakerTerms = BreakerTerms::new(5, seconds(60), seconds(120));
+const OPENAI_BREAKER: BreakerTerms = BreakerTerms::new(3, seconds(60), seconds(180));
+
 pub const ROUTES: [BuiltIn; 10] = [
     BuiltIn {
         name: "email",
@@ -136,6 +149,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "smtp",
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
+        breaker: None,
+        rate: None,
         provider_lines: "[providers.smtp]\nurl = \"smtp://user:${SMTP_PASSWORD}@mail.example.com:587\"\n",
         fallback: Act::MarkFailed,
         policy: email,
@@ -148,6 +163,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "ses",
         timeout: TIMEOUT_DEFAULT,
         concurrency: SES_CONCURRENCY,
+        breaker: None,
+        rate: Some(SES_RATE),
         provider_lines: "[providers.ses]\nregion = \"sa-east-1\"\n",
         fallback: Act::MarkFailed,
         policy: five_in_a_minute,
@@ -160,6 +177,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "evolution",
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
+        breaker: None,
+        rate: None,
         provider_lines: "[providers.evolution]\nurl = \"https://evolution.example.com\"\napi_key = \"${EVOLUTION_API_KEY}\"\n",
         fallback: Act::MarkFailed,
         policy: whatsapp,
@@ -172,6 +191,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "tiss",
         timeout: TIMEOUT_DEFAULT,
         concurrency: CONCURRENCY_DEFAULT,
+        breaker: None,
+        rate: None,
         provider_lines: "",
         fallback: Act::MarkFailed,
         policy: tiss_claims,
@@ -198,6 +219,7 @@ pub const ROUTES: [BuiltIn; 10] = [
         name: "openai",
         purpose: "OpenAI's API",
         classifier: "openai",
+        breaker: Some(OPENAI_BREAKER),
         fallback: Act::Unavailable,
         provider_lines: "[providers.openai]\nurl = \"https://api.openai.com\"\nheaders = { Authorization = \"Bearer ${OPENAI_API_KEY}\" }\n",
         ..social("openai", 30)
@@ -207,6 +229,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         purpose: "signed webhooks to your customers' endpoints",
         kind: Kind::Webhook,
         classifier: "http",
+        // Each endpoint has a count of its own: one customer's must not close the others off.
+        breaker: None,
         provider_lines: "[providers.webhook]\nsecret = \"${WEBHOOK_SECRET}\"\n",
         fallback: Act::DisableEndpoint,
         ..social("webhook", 10)
@@ -219,6 +243,8 @@ pub const ROUTES: [BuiltIn; 10] = [
         classifier: "general",
         timeout: TIMEOUT_DEFAULT,
         concurrency: SANDBOX_CONCURRENCY,
+        breaker: None,
+        rate: None,
         provider_lines: "",
         fallback: Act::MarkFailed,
         policy: five_in_a_minute,
@@ -235,6 +261,8 @@ const fn social(provider: &'static str, timeout_seconds: u64) -> BuiltIn {
         classifier: "social",
         timeout: Duration::from_secs(timeout_seconds),
         concurrency: CONCURRENCY_DEFAULT,
+        breaker: Some(BREAKER_DEFAULT),
+        rate: None,
         provider_lines: "",
         fallback: Act::MarkFailed,
         policy: social_media,

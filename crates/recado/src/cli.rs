@@ -17,8 +17,10 @@ mod events;
 mod jobs;
 mod plot;
 mod policy;
+mod providers;
 mod send;
 mod serve;
+mod tenants;
 mod timeline;
 
 use std::io::{self, Write};
@@ -85,6 +87,10 @@ enum Command {
     Call(call::CallArgs),
     /// Accounts whose credential a provider no longer takes.
     Accounts(accounts::AccountsArgs),
+    /// Providers: breakers, limits, what waits for them.
+    Providers(providers::ProvidersArgs),
+    /// Tenants: how each fares, how it is treated.
+    Tenants(tenants::TenantsArgs),
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -189,6 +195,8 @@ fn run(command: Command) -> Done {
         Command::Endpoints { command } => wait_for(endpoints::run(command, screen)),
         Command::Call(args) => wait_for(call::run(args, screen)),
         Command::Accounts(args) => wait_for(accounts::run(args, screen)),
+        Command::Providers(args) => wait_for(providers::run(args, screen)),
+        Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),
         Command::Doctor(args) => wait_for(doctor::run(args, screen)),

@@ -10,7 +10,9 @@
 //! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
 
 pub mod fault;
+mod legs;
 mod notices;
+mod protection;
 mod providers;
 mod raw;
 mod reader;
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 use recado_engine::endpoints::Book;
 use recado_engine::notices::Notices;
+use recado_engine::providers::ProviderTerms;
 use recado_engine::{Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
@@ -65,7 +68,11 @@ pub struct Config {
     pub webhooks: Guard,
     pub log: Log,
     pub sandbox_enabled: bool,
+    /// Consecutive jobs of one company before the next one's turn.
+    pub turn_jobs: u32,
     pub providers: BTreeMap<String, Provider>,
+    /// How each provider that is written or that a route uses is protected.
+    pub protection: BTreeMap<Box<str>, ProviderTerms>,
     pub routes: Vec<RouteConfig>,
     /// Shared by the engine and the transport that delivers to endpoints.
     pub endpoints: Arc<Book>,
@@ -160,7 +167,6 @@ pub struct Provider {
     pub kind: Kind,
     /// Its keys and values as a page may show them.
     pub shown: Vec<(&'static str, String)>,
-    pub concurrency: Option<usize>,
     /// Carries the jobs of every route that uses it; absent without an address.
     pub transport: Option<Arc<dyn Transport>>,
     /// The same, when it signs webhooks.
@@ -182,6 +188,14 @@ pub struct RouteConfig {
     pub classifier: &'static str,
     pub own_rules: Vec<OwnRule>,
     pub built_in: Option<&'static BuiltIn>,
+}
+
+impl RouteConfig {
+    /// Its provider, and those that take over.
+    pub fn provider_names(&self) -> impl Iterator<Item = &str> {
+        let Route { provider, others, .. } = &self.route;
+        [provider].into_iter().chain(others.iter().map(|(name, _)| name)).map(|name| &**name)
+    }
 }
 
 /// Where to look for settings. The caller has read files, environment and arguments.
@@ -226,6 +240,7 @@ impl Config {
             dead_letter_ttl: self.dead_letter_ttl,
             crashes_max: self.engine.poison_after,
             notices: self.notices.clone(),
+            turn_jobs: self.turn_jobs,
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
-use recado_engine::accounts::Accounts;
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
 use recado_store_embedded::EmbeddedStore;
 use tokio::net::TcpListener;
@@ -32,16 +31,11 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     let listener = bind(config).await?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let store = open(config).await?;
-    let parts = Parts {
-        store: Arc::new(store),
-        routes: config.routes(),
-        settings: config.settings(node()),
-        endpoints: config.endpoints.clone(),
-        webhook: config.webhook(),
-        accounts: Accounts::default(),
-        clock,
-        chance: Chance::from_entropy(),
-    };
+    let settings = config.settings(node());
+    let mut parts = Parts::new(Arc::new(store), config.routes(), settings, clock, Chance::from_entropy());
+    parts.endpoints = config.endpoints.clone();
+    parts.webhook = config.webhook();
+    parts.providers = config.protection.clone();
     parts.read_back().await.map_err(|error| format!("cannot read the store: {error}"))?;
     let engine = Engine::start(parts);
 

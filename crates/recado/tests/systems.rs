@@ -19,6 +19,7 @@ mod systems {
     mod email;
     mod email_ses;
     mod fallbacks;
+    mod lanes;
     mod retry_after;
     mod social;
     mod tiss;

@@ -115,15 +115,17 @@ async fn f8_only_a_refused_credential_marks_an_account_and_only_what_may_pass_is
         assert_eq!(attempts.len(), tries, "{status}: {shown}");
         assert_eq!(attempts[0]["errorClassification"], class, "{status}: {shown}");
     }
+    // The mark of another company comes after all of these: by now theirs would be there.
+    provider.says(401, "");
+    let other = server.enqueue(post_of("other")).await;
+    server.until(&other, "failed").await;
+    assert_eq!(marked(&server, 1).await[0]["companyId"], "other");
+
+    // Last, for the provider is left alone from then on. A mark would be settled with its attempt.
     provider.says_with(429, vec![("retry-after", "3600")], "");
     let job = server.enqueue(post_of("acme")).await;
     let shown = server.until(&job, "retrying").await;
     assert_eq!(shown["attempts"][0]["errorClassification"], "RATE_LIMIT");
     assert!(shown["attempts"][0]["nextRetryDelayMs"].as_u64().unwrap() >= 3_600_000, "{shown}");
-
-    // The mark of another company comes after all of these: by now theirs would be there.
-    provider.says(401, "");
-    let other = server.enqueue(post_of("other")).await;
-    server.until(&other, "failed").await;
     assert_eq!(marked(&server, 1).await[0]["companyId"], "other");
 }

@@ -94,6 +94,9 @@ async fn f12_a_provider_that_fails_is_stood_in_for_by_its_last_answer_until_a_re
 async fn f12_without_an_earlier_answer_the_caller_hears_when_to_come_back_and_why() {
     let provider = FarEnd::start().await;
     let server = server(Kind::Memory, &provider).await;
+    provider.says(500, "");
+    let answer = server.post("/v1/calls", question(json!({}))).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "the policy says 20 ms");
     provider.says_with(429, vec![("retry-after", "7")], "slow down");
     let answer = server.post("/v1/calls", question(json!({}))).await;
     answer.is_problem(503, "provider_unavailable");
@@ -106,9 +109,12 @@ async fn f12_without_an_earlier_answer_the_caller_hears_when_to_come_back_and_wh
     for part in ["429", "slow down", "RATE_LIMIT", rule] {
         assert!(detail.contains(part), "no {part}: {detail}");
     }
-    provider.says(500, "");
+    // It asked for quiet, and gets it.
+    provider.says(200, "{}");
     let answer = server.post("/v1/calls", question(json!({}))).await;
-    assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "the policy says 20 ms");
+    answer.is_problem(503, "provider_unavailable");
+    assert_eq!(answer.body["errorCode"], "RATE_LIMITED", "{}", answer.body);
+    assert!((1..=7).contains(&answer.header("retry-after").parse::<u32>().unwrap()), "{}", answer.body);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 30] = [
+const CONTRACT: [(&str, &str); 41] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -38,6 +38,17 @@ const CONTRACT: [(&str, &str); 30] = [
     ("POST", "/v1/calls"),
     ("GET", "/v1/accounts"),
     ("DELETE", "/v1/accounts/{provider}/{companyId}"),
+    ("GET", "/v1/providers"),
+    ("GET", "/v1/providers/{name}"),
+    ("POST", "/v1/providers/{name}/breaker"),
+    ("POST", "/v1/providers/{name}/pause"),
+    ("POST", "/v1/providers/{name}/resume"),
+    ("POST", "/v1/providers/{name}/permit"),
+    ("POST", "/v1/providers/{name}/success"),
+    ("POST", "/v1/providers/{name}/failure"),
+    ("GET", "/v1/tenants"),
+    ("GET", "/v1/tenants/{companyId}"),
+    ("PUT", "/v1/tenants/{companyId}"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ];

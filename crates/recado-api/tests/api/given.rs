@@ -8,6 +8,7 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, se
 use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{Jitter, Policy, RouteName, rules};
+use recado_engine::providers::ProviderTerms;
 use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{Retention, Store};
@@ -52,6 +53,11 @@ fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route 
     }
 }
 
+/// A route that reaches out to nobody, with a provider of its own name.
+pub fn sandbox_route(name: &str) -> Route {
+    route(name, Carrier::Transport(Arc::new(Sandbox)), "general", Policy::exponential(ms(20), ms(20), 3))
+}
+
 /// A route to a provider that speaks HTTP, and is judged by these rules.
 pub fn http_route(name: &str, provider_url: &str, rule_set: &str) -> Route {
     let http = Http::new(HttpConfig::new(provider_url.parse().unwrap())).unwrap();
@@ -82,12 +88,11 @@ pub fn seed_003() -> Policy {
 /// `sandbox` and `patient` deliver here (the second waits an hour before a retry), `work` and `tiss-claims`
 /// belong to workers, `email` is not configured.
 fn routes() -> Vec<Route> {
-    let sandbox = || Carrier::Transport(Arc::new(Sandbox));
     vec![
-        route("sandbox", sandbox(), "general", Policy::exponential(ms(20), ms(20), 3)),
+        sandbox_route("sandbox"),
         route(
             "patient",
-            sandbox(),
+            Carrier::Transport(Arc::new(Sandbox)),
             "general",
             Policy::exponential(Duration::from_secs(3_600), Duration::from_secs(3_600), 3),
         ),
@@ -134,6 +139,8 @@ pub struct Setup {
     pub routes: Vec<Route>,
     /// The policy of route `webhook`, if there is one.
     pub webhooks: Option<Policy>,
+    /// How providers are protected.
+    pub providers: Vec<(&'static str, ProviderTerms)>,
     /// Where an earlier server left its jobs.
     pub dir: Option<TempDir>,
 }
@@ -149,6 +156,7 @@ impl Default for Setup {
             store_max_bytes: None,
             routes: Vec::new(),
             webhooks: None,
+            providers: Vec::new(),
             dir: None,
         }
     }
@@ -177,6 +185,7 @@ impl Server {
         };
         let routes = Routes::new(routes().into_iter().chain(setup.routes));
         let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Chance::seeded(7));
+        parts.providers = setup.providers.into_iter().map(|(name, terms)| (name.into(), terms)).collect();
         if let Some(policy) = setup.webhooks {
             with_webhooks(&mut parts, policy);
         }
@@ -237,6 +246,11 @@ impl Server {
 
     pub async fn patch(&self, path: &str, change: Value) -> Answer {
         let request = self.http.patch(self.url(path)).header("content-type", "application/json");
+        Answer::of(request.body(change.to_string()).send().await.unwrap()).await
+    }
+
+    pub async fn put(&self, path: &str, change: Value) -> Answer {
+        let request = self.http.put(self.url(path)).header("content-type", "application/json");
         Answer::of(request.body(change.to_string()).send().await.unwrap()).await
     }
 

@@ -23,5 +23,7 @@ mod grouped;
 mod leases;
 mod limits;
 mod look;
+mod providers;
 mod stopping;
+mod tenants;
 mod webhooks;

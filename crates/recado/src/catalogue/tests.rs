@@ -198,6 +198,43 @@ fn f13_timeouts_are_those_of_seed_004() {
 }
 
 #[test]
+fn f2_breakers_are_those_of_seed_004() {
+    let config = config(Environment::Production);
+    let breaker = |name: &str| {
+        let terms = config.protection[name].breaker?;
+        Some((terms.failures, terms.within.as_secs(), terms.reset.as_secs()))
+    };
+    for name in ["instagram", "tiktok", "youtube"] {
+        assert_eq!(breaker(name), Some((5, 60, 120)), "{name}");
+    }
+    assert_eq!(breaker("openai"), Some((3, 60, 180)));
+    for name in ["smtp", "ses", "evolution", "tiss", "webhook", "sandbox"] {
+        assert_eq!(breaker(name), None, "{name}");
+    }
+}
+
+#[test]
+fn f2_a_probe_may_take_as_long_as_its_route_allows() {
+    let config = config(Environment::Production);
+    for (name, timeout) in [("instagram", 30), ("youtube", 60)] {
+        let probe = config.protection[name].breaker.unwrap().probe;
+        assert!(probe > seconds(timeout), "{name}: {probe:?}");
+    }
+}
+
+#[test]
+fn g16_email_ses_sends_100_a_minute_five_at_a_time() {
+    let config = config(Environment::Production);
+    let terms = config.protection["ses"];
+    assert_eq!((terms.rate, terms.concurrency), (Some(Rate { max: 100, per: minutes(1) }), 5));
+    let others = config.protection.iter().filter(|(name, _)| &***name != "ses");
+    for (name, terms) in others {
+        assert_eq!(terms.rate, None, "{name}");
+    }
+    assert_eq!(config.turn_jobs, 3, "and three of a company in a row");
+}
+
+#[test]
 fn sandbox_reaches_out_to_nobody_and_is_off_in_production() {
     let development = config(Environment::Development);
     assert_eq!(development.routes().usable_names(), ["sandbox", "tiss-claims", "webhook"]);

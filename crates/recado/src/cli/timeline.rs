@@ -49,18 +49,28 @@ pub fn show<W: Write>(screen: &mut Screen<W>, job: &JobView) -> io::Result<()> {
 fn what_next(job: &JobView) -> String {
     let held =
         job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
-    let waits = job.waiting_for.as_ref().map(|waiting| match waiting {
-        WaitingFor::Delay { until } => format!("waits for its time, {until}"),
-        WaitingFor::Retry { until } => format!("next attempt at {until}"),
-        WaitingFor::Route { why } => format!("waits in vain: {}", clean(why)),
-        WaitingFor::Turn => "waits for its turn".to_owned(),
-    });
+    let waits = job.waiting_for.as_ref().map(waits_for);
     let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));
     let status = || match job.status {
         Status::Failed => format!("failed; `recado dlq show {}` says why", job.job_id),
         status => status.to_string(),
     };
     held.or(ended).or(waits).unwrap_or_else(status)
+}
+
+/// Why something waits, in words that fit after its name.
+pub fn waits_for(waiting: &WaitingFor) -> String {
+    let known = |until: &Option<Timestamp>| until.map(|at| format!("; until {at}")).unwrap_or_default();
+    match waiting {
+        WaitingFor::Delay { until } => format!("waits for its time, {until}"),
+        WaitingFor::Retry { until } => format!("next attempt at {until}"),
+        WaitingFor::Route { why } => format!("waits in vain: {}", clean(why)),
+        WaitingFor::Breaker { why, until } | WaitingFor::Limit { why, until } => {
+            format!("waits: {}{}", clean(why), known(until))
+        }
+        WaitingFor::Pause { why } => format!("waits for a person: {}", clean(why)),
+        WaitingFor::Turn => "waits for its turn".to_owned(),
+    }
 }
 
 fn result(result: AttemptResult) -> (&'static str, Paint) {
@@ -120,6 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_held_back_says_by_what_and_until_when_if_that_is_known() {
+        let at = Timestamp::from_millis(0);
+        let breaker = WaitingFor::Breaker { why: "circuit breaker OPEN: down".to_owned(), until: Some(at) };
+        assert_eq!(waits_for(&breaker), format!("waits: circuit breaker OPEN: down; until {at}"));
+        let limit = WaitingFor::Limit { why: "rate\x1b".to_owned(), until: None };
+        assert_eq!(waits_for(&limit), "waits: rate\\u{1b}");
+        let pause = WaitingFor::Pause { why: "paused: audit".to_owned() };
+        assert_eq!(waits_for(&pause), "waits for a person: paused: audit");
+    }
+
+    #[test]
     fn recipients_that_fared_differently_stand_one_a_line_below_their_attempt() {
         let recipient = |name: &str, result, code: Option<&str>, reason: Option<&str>| Recipient {
             recipient: name.into(),
@@ -141,6 +162,7 @@ mod tests {
             rule: None,
             blame: None,
             next_retry_delay_ms: None,
+            provider: None,
             recipients: vec![
                 recipient("ana@example.com", AttemptResult::Sent, None, None),
                 recipient("bob@example.com", AttemptResult::Failed, Some("550"), Some("no such\x1b user")),

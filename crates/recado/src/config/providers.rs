@@ -50,7 +50,7 @@ pub fn resolve(name: &str, raw: &RawProvider, given: &Given, faults: &FaultList)
         }
         Kind::Worker | Kind::Sandbox => None,
     };
-    Provider { kind, shown: builder.shown(kind), concurrency, transport, webhook }
+    Provider { kind, shown: builder.shown(kind), transport, webhook }
 }
 
 /// Webhooks need nothing but endpoints, which are no matter of configuration.
@@ -60,7 +60,6 @@ pub fn webhook_by_default(given: &Given) -> Provider {
     Provider {
         kind: Kind::Webhook,
         shown: vec![("transport", text(Kind::Webhook.as_str()))],
-        concurrency: None,
         transport: webhook.clone().map(|webhook| webhook as Arc<dyn Transport>),
         webhook,
     }

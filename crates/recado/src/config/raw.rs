@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use recado_core::classify::{Blame, Class};
+use recado_core::limit::Rate;
 use recado_core::policy::DELAY_MAX;
 use recado_core::{CapApplies, Jitter, NetworkKind};
 use recado_engine::Act;
@@ -38,6 +39,7 @@ pub struct Raw {
     pub log_level: Option<At<Level>>,
     pub log_format: Option<At<LogFormat>>,
     pub sandbox: Option<At<bool>>,
+    pub turn_jobs: Option<At<u64>>,
     pub providers: Vec<(String, RawProvider)>,
     pub routes: Vec<(String, RawRoute)>,
 }
@@ -49,10 +51,26 @@ pub struct RawProvider {
     pub headers: Vec<(String, At<String>)>,
     pub connect_timeout: Option<At<Duration>>,
     pub concurrency: Option<At<u64>>,
+    pub tenant_concurrency: Option<At<u64>>,
+    pub breaker: Option<RawBreaker>,
+    pub rate: Option<Rate>,
+    pub tenant_rate: Option<Rate>,
+    pub adaptive: Option<At<bool>>,
     /// Keys that only some transports have, by name.
     pub own: BTreeMap<&'static str, At<String>>,
     pub tags: Vec<(String, At<String>)>,
     pub configuration_sets: Vec<(String, At<String>)>,
+}
+
+#[derive(Default)]
+pub struct RawBreaker {
+    /// There is to be none.
+    pub off: bool,
+    pub failures: Option<At<u64>>,
+    pub within: Option<At<Duration>>,
+    pub reset: Option<At<Duration>>,
+    pub slow: Option<At<Duration>>,
+    pub ramp: Option<At<Duration>>,
 }
 
 /// The keys that only some transports have, and which.
@@ -92,6 +110,7 @@ pub struct RawFallback {
 pub struct RawRoute {
     pub here: At<()>,
     pub provider: Option<At<String>>,
+    pub providers: Option<At<Vec<At<String>>>>,
     pub transport: Option<At<Kind>>,
     pub policy: Option<RawPolicy>,
     pub timeout: Option<At<Duration>>,
@@ -148,7 +167,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         |key: &'static str| root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults));
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
-    let webhooks = at("webhooks");
+    let (webhooks, fairness) = (at("webhooks"), at("fairness"));
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
@@ -175,10 +194,11 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         log_level: log.get("level", |it| it.choice("level", &Level::WORDS)),
         log_format: log.get("format", |it| it.choice("format", &LogFormat::WORDS)),
         sandbox: sandbox.get("enabled", Setting::switch),
+        turn_jobs: fairness.get("batch", |it| it.count(1..=1_000)),
         providers: root.named("providers", provider),
         routes: root.named("routes", route),
     };
-    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks] {
+    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness] {
         section.close();
     }
     environments(&root);
@@ -208,6 +228,11 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
         connect_timeout: section
             .get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
         concurrency: section.get("concurrency", |it| it.count(1..=100_000)),
+        tenant_concurrency: section.get("tenant_concurrency", |it| it.count(1..=100_000)),
+        breaker: section.get("breaker", breaker),
+        rate: section.get("rate", rate),
+        tenant_rate: section.get("tenant_rate", rate),
+        adaptive: section.get("adaptive", Setting::switch),
         own: OWN_KEYS
             .iter()
             .filter_map(|(key, _, example)| Some((*key, section.get(key, |it| it.text_or_number(example))?)))
@@ -217,6 +242,41 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
     };
     section.close();
     Some(raw)
+}
+
+/// Any time that a breaker may name.
+const BREAKER_TIMES: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * HOUR_SECS);
+
+fn breaker(setting: Setting<'_>) -> Option<RawBreaker> {
+    if !setting.is_table() {
+        return setting.switch().map(|on| RawBreaker { off: !on.value, ..RawBreaker::default() });
+    }
+    let section = setting.section()?;
+    let time = |key: &'static str| section.get(key, |it| it.duration(BREAKER_TIMES));
+    let raw = RawBreaker {
+        off: false,
+        failures: section.get("failures", |it| it.count(1..=10_000)),
+        within: time("within"),
+        reset: time("reset"),
+        slow: time("slow"),
+        ramp: section.get("ramp", |it| it.duration(secs(0, 24 * HOUR_SECS))),
+    };
+    section.close();
+    Some(raw)
+}
+
+fn rate(setting: Setting<'_>) -> Option<Rate> {
+    let section = setting.section()?;
+    let max = section.get("max", |it| it.count(1..=10_000_000));
+    let per =
+        section.get("per", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(24 * HOUR_SECS)));
+    if !section.has("max") || !section.has("per") {
+        let message = "does not say how many in what time; write { max = 100, per = \"60s\" }";
+        section.fault(section.here(()).fault(message));
+    }
+    section.close();
+    Some(Rate { max: u32::try_from(max?.value).ok()?, per: per?.value })
 }
 
 fn channel(setting: Setting<'_>) -> Option<RawChannel> {
@@ -255,6 +315,8 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
     let raw = RawRoute {
         here: section.here(()),
         provider: section.get("provider", |it| it.text("\"my-provider\"")),
+        providers: section
+            .get("providers", |it| it.list("[\"first\", \"second\"]", |it| it.text("\"my-provider\""))),
         transport: section.get("transport", kind),
         policy: section.get("policy", policy),
         timeout: section

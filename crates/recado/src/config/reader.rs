@@ -240,6 +240,10 @@ impl<'t> Setting<'t> {
         matches!(self.node.value, Value::List(_))
     }
 
+    pub fn is_table(&self) -> bool {
+        matches!(self.node.value, Value::Table(_))
+    }
+
     pub fn section(self) -> Option<Section<'t>> {
         match &self.node.value {
             Value::Table(table) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
+use recado_core::fair::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
 use recado_engine::SystemClock;
 use recado_engine::endpoints::Book;
@@ -16,6 +17,7 @@ use super::fault::At;
 use super::providers::Given;
 use super::raw::Raw;
 use super::reader::FaultList;
+use super::routes::Resolved;
 use super::tree::Table;
 use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, Store, notices, routes};
 use crate::catalogue::{self, Environment};
@@ -75,7 +77,8 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
         channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
     };
-    let (providers, routes) = routes::resolve(raw.providers, raw.routes, &given, faults);
+    let Resolved { providers, protection, routes } =
+        routes::resolve(raw.providers, raw.routes, &given, faults);
     let notices = notices::resolve(raw.channels, raw.dlq_notify.as_ref(), &routes, &given.transports, faults);
     Config {
         environment,
@@ -102,7 +105,9 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
         sandbox_enabled,
+        turn_jobs: raw.turn_jobs.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(TURN_JOBS),
         providers,
+        protection,
         routes,
         endpoints,
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Backoff, Policy, RouteName, rules};
+use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback, Route};
 use recado_transport::Sandbox;
 
 use super::fault::{At, closest, suggestion};
 use super::raw::{RawFallback, RawPolicy, RawProvider, RawRoute};
 use super::reader::FaultList;
-use super::{Provider, RouteConfig, providers};
+use super::{Provider, RouteConfig, legs, protection, providers};
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
 
 /// What routes share with the rest of the configuration.
@@ -26,21 +27,24 @@ pub struct Given {
     pub channels: Vec<String>,
 }
 
+/// Providers and routes, checked against each other.
+pub struct Resolved {
+    pub providers: BTreeMap<String, Provider>,
+    pub protection: BTreeMap<Box<str>, ProviderTerms>,
+    pub routes: Vec<RouteConfig>,
+}
+
 pub fn resolve(
     raw_providers: Vec<(String, RawProvider)>,
     raw_routes: Vec<(String, RawRoute)>,
     given: &Given,
     faults: &FaultList,
-) -> (BTreeMap<String, Provider>, Vec<RouteConfig>) {
-    let mut resolved = BTreeMap::new();
-    let mut written_at = Vec::new();
-    for (name, raw) in raw_providers {
-        check_name(&name, &raw.here, faults);
-        written_at.push((name.clone(), raw.here.clone()));
-        let provider = providers::resolve(&name, &raw, &given.transports, faults);
-        resolved.insert(name, provider);
+) -> Resolved {
+    let mut providers = BTreeMap::new();
+    for (name, raw) in &raw_providers {
+        check_name(name, &raw.here, faults);
+        providers.insert(name.clone(), providers::resolve(name, raw, &given.transports, faults));
     }
-    let mut providers: BTreeMap<String, Provider> = resolved;
     for row in catalogue::ROUTES.iter().filter(|row| row.kind == Kind::Webhook) {
         providers
             .entry(row.provider.to_owned())
@@ -57,10 +61,15 @@ pub fn resolve(
             routes.extend(route(&name, None, &raw, &providers, given, faults));
         }
     }
-    for (name, here) in &written_at {
-        check_use(name, here, &providers, &routes, faults);
+    for (name, raw) in &raw_providers {
+        check_use(name, &raw.here, &providers, &routes, faults);
     }
-    (providers, routes)
+    let protection = protection::resolve(&raw_providers, &routes);
+    for config in &mut routes {
+        let terms = protection.get(&config.route.provider);
+        config.route.concurrency = terms.map_or(CONCURRENCY_DEFAULT, |terms| terms.concurrency);
+    }
+    Resolved { providers, protection, routes }
 }
 
 /// A provider that nobody uses is allowed; one that is nearly called like another is a slip.
@@ -72,7 +81,7 @@ fn check_use(
     faults: &FaultList,
 ) {
     let rows = catalogue::ROUTES.iter().map(|row| row.provider);
-    let used = routes.iter().any(|config| *config.route.provider == *name)
+    let used = routes.iter().any(|config| config.provider_names().any(|used| used == name))
         || rows.clone().any(|known| known == name);
     let meant = closest(name, rows).filter(|meant| !used && !providers.contains_key(*meant));
     if let Some(meant) = meant {
@@ -104,25 +113,18 @@ fn route(
     given: &Given,
     faults: &FaultList,
 ) -> Option<RouteConfig> {
-    let fault = |fault| faults.borrow_mut().push(fault);
-    let said_provider = raw.provider.as_ref();
-    if let Some(said) = said_provider {
-        let known =
-            || providers.keys().map(String::as_str).chain(catalogue::ROUTES.iter().map(|row| row.provider));
-        if !known().any(|known| known == said.value) {
-            let known: Vec<_> = known().collect();
-            let advice = suggestion(&said.value, known, "ones");
-            fault(said.fault(format!(
-                "there is no provider `{0}`; write [providers.{0}], or {advice}",
-                said.value
-            )));
-            return None;
-        }
+    let said_providers = legs::said(raw, faults)?;
+    // All are looked at, so that every fault is told.
+    let known = said_providers.iter().filter(|said| is_known(said, providers, faults)).count();
+    if known < said_providers.len() {
+        return None;
     }
+    let first = said_providers.first();
     let provider_name =
-        said_provider.map(|said| said.value.as_str()).or(built_in.map(|row| row.provider)).unwrap_or(name);
-    let provider = providers.get(provider_name);
-    let (kind, carrier) = carrier(name, built_in, raw, provider_name, provider, given, faults)?;
+        first.map(|said| said.value.as_str()).or(built_in.map(|row| row.provider)).unwrap_or(name);
+    let chosen = Chosen { said: first, name: provider_name, provider: providers.get(provider_name) };
+    let (kind, carrier) = carrier(name, built_in, raw, &chosen, given, faults)?;
+    let legs = legs::resolve(&said_providers, raw, &carrier, kind, providers, faults)?;
 
     let default_policy = built_in.map_or_else(catalogue::default_policy, |row| row.policy(given.environment));
     let policy = match &raw.policy {
@@ -130,10 +132,9 @@ fn route(
         None => default_policy,
     };
     let said_classifier = raw.classifier.as_ref().map(|said| said.value);
-    let classifier = said_classifier.or(built_in.map(|row| row.classifier)).unwrap_or(kind.classifier());
+    let usual = built_in.map_or(kind.classifier(), |row| row.classifier);
+    let classifier = said_classifier.or(legs.classifier).unwrap_or(usual);
     let timeout = raw.timeout.as_ref().map(|said| said.value);
-    let concurrency =
-        provider.and_then(|provider| provider.concurrency).or(built_in.map(|row| row.concurrency));
 
     let fallback = fallback(raw.fallback.as_ref(), built_in, given, faults);
     let name = RouteName::trusted(name);
@@ -143,6 +144,7 @@ fn route(
     let route = Route {
         carrier,
         provider: provider_name.into(),
+        others: legs.others,
         classifier: rules::named(classifier).unwrap_or_default().preceded_by(own),
         terms: Terms {
             policy,
@@ -154,11 +156,32 @@ fn route(
             },
         },
         timeout: timeout.or(built_in.map(|row| row.timeout)).unwrap_or(TIMEOUT_DEFAULT),
-        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+        concurrency: CONCURRENCY_DEFAULT,
         fallback,
         name,
     };
     Some(RouteConfig { route, kind, classifier, own_rules, built_in })
+}
+
+fn is_known(said: &At<String>, providers: &BTreeMap<String, Provider>, faults: &FaultList) -> bool {
+    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
+    let known: Vec<_> = providers.keys().map(String::as_str).chain(rows).collect();
+    let is_known = known.contains(&said.value.as_str());
+    if !is_known {
+        let advice = suggestion(&said.value, known, "ones");
+        let message = format!("there is no provider `{0}`; write [providers.{0}], or {advice}", said.value);
+        faults.borrow_mut().push(said.fault(message));
+    }
+    is_known
+}
+
+/// The provider that a route goes out by first.
+struct Chosen<'a> {
+    /// Where the route names it, if it does.
+    said: Option<&'a At<String>>,
+    name: &'a str,
+    /// Absent when nobody wrote it.
+    provider: Option<&'a Provider>,
 }
 
 /// Who carries a route: what it says itself, else its provider if that has an address, else the row.
@@ -166,11 +189,11 @@ fn carrier(
     name: &str,
     built_in: Option<&'static BuiltIn>,
     raw: &RawRoute,
-    provider_name: &str,
-    provider: Option<&Provider>,
+    chosen: &Chosen<'_>,
     given: &Given,
     faults: &FaultList,
 ) -> Option<(Kind, Carrier)> {
+    let Chosen { said: said_provider, name: provider_name, provider } = *chosen;
     let fault = |fault| faults.borrow_mut().push(fault);
     let reachable = provider.and_then(|provider| Some((provider.kind, provider.transport.clone()?)));
     if let Some(said) = &raw.transport {
@@ -225,7 +248,7 @@ fn carrier(
         }
         Some(row) => Some((row.kind, Carrier::Missing(catalogue::missing(row, name, given.environment)))),
         None => {
-            match (&raw.provider, provider.is_some_and(|provider| !provider.says_nothing())) {
+            match (said_provider, provider.is_some_and(|provider| !provider.says_nothing())) {
                 (_, true) => {}
                 (Some(said), false) => fault(said.fault(format!(
                     "provider `{0}` has no address; write url = \"https://…\" in [providers.{0}]",

@@ -7,15 +7,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use recado_core::breaker::BreakerTerms;
 use recado_core::classify::{Blame, Class};
+use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
 use recado_engine::notices::Channel;
+use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback};
 
 use super::template::comment;
 use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
-use crate::catalogue::{CONCURRENCY_DEFAULT, Environment, ROUTES};
+use crate::catalogue::{Environment, ROUTES};
 use crate::units::show_size;
 
 /// What the page is for.
@@ -34,8 +37,8 @@ pub fn page(config: &Config, style: Style) -> String {
     let mut page = Page { out: String::new(), style, section: String::new(), explained: BTreeSet::new() };
     page.preface(config);
     sections(&mut page, config);
-    for (name, provider) in providers(config) {
-        page.provider(&name, &provider);
+    for (name, terms) in &config.protection {
+        page.provider(name, config.providers.get(&**name), terms);
     }
     for route in &config.routes {
         page.route(route);
@@ -75,6 +78,9 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("ttl", &duration(config.dead_letter_ttl));
     page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
 
+    page.section("fairness");
+    page.set("batch", &config.turn_jobs.to_string());
+
     page.section("webhooks");
     page.set("allow", &list(config.webhooks.allowed.iter().map(|network| text(&network.to_string()))));
     page.set("allow_http", &config.webhooks.allow_http.to_string());
@@ -109,32 +115,6 @@ fn sections(page: &mut Page, config: &Config) {
     } else {
         page.set("enabled", &config.sandbox_enabled.to_string());
     }
-}
-
-/// Every provider that is written or used, the used ones as they are without being written.
-fn providers(config: &Config) -> Vec<(String, Shown<'_>)> {
-    let mut names: Vec<_> = config.providers.keys().map(String::as_str).collect();
-    names.extend(config.routes.iter().map(|config| &*config.route.provider));
-    names.sort_unstable();
-    names.dedup();
-    let concurrency = |name: &str| {
-        let used = config.routes.iter().find(|config| &*config.route.provider == name);
-        used.map_or(CONCURRENCY_DEFAULT, |config| config.route.concurrency)
-    };
-    names
-        .iter()
-        .map(|name| {
-            (
-                (*name).to_owned(),
-                Shown { provider: config.providers.get(*name), concurrency: concurrency(name) },
-            )
-        })
-        .collect()
-}
-
-struct Shown<'a> {
-    provider: Option<&'a Provider>,
-    concurrency: usize,
 }
 
 struct Page {
@@ -204,9 +184,17 @@ impl Page {
         }
     }
 
-    fn provider(&mut self, name: &str, shown: &Shown<'_>) {
+    /// The same, with its example only the first time.
+    fn set_or_once(&mut self, key: &str, value: Option<String>, example: &str) {
+        let section = self.section.split('.').next().unwrap_or_default();
+        if value.is_some() || !self.explained.contains(&format!("{section}.{key}")) {
+            self.set_or(key, value, example);
+        }
+    }
+
+    fn provider(&mut self, name: &str, provider: Option<&Provider>, terms: &ProviderTerms) {
         self.section(&format!("providers.{}", key(name)));
-        if let Some(provider) = shown.provider.filter(|provider| !provider.says_nothing()) {
+        if let Some(provider) = provider.filter(|provider| !provider.says_nothing()) {
             provider.shown.iter().for_each(|(key, value)| self.set(key, value));
         }
         let row = ROUTES.iter().find(|row| row.provider == name && self.style != Style::Effective);
@@ -214,7 +202,13 @@ impl Page {
             let keys = row.provider_lines.lines().skip(1);
             keys.for_each(|line| self.out.push_str(&format!("#{line}\n")));
         }
-        self.set("concurrency", &shown.concurrency.to_string());
+        self.set("concurrency", &terms.concurrency.to_string());
+        self.set("breaker", &terms.breaker.as_ref().map_or("false".to_owned(), breaker));
+        self.set_or_once("rate", terms.rate.map(rate), "{ max = 100, per = \"1m\" }");
+        self.set_or_once("tenant_rate", terms.company_rate.map(rate), "{ max = 10, per = \"1s\" }");
+        let bound = terms.company_concurrency.map(|bound| bound.to_string());
+        self.set_or_once("tenant_concurrency", bound, "2");
+        self.set_or_once("adaptive", terms.adaptive.then(|| "true".to_owned()), "true");
     }
 
     fn route(&mut self, config: &RouteConfig) {
@@ -236,7 +230,9 @@ impl Page {
             self.set("transport", &text(config.kind.as_str()));
         }
         let implicit = config.built_in.is_none() && *route.provider == *route.name.as_str();
-        if !implicit {
+        if !route.others.is_empty() {
+            self.set("providers", &list(config.provider_names().map(text)));
+        } else if !implicit {
             self.set("provider", &text(&route.provider));
         }
         self.set("classifier", &text(config.classifier));
@@ -302,6 +298,19 @@ pub fn policy(policy: &Policy) -> String {
     parts.extend(policy.ceiling.map(|ceiling| format!("ceiling = {}", duration(ceiling))));
     parts.push(format!("max_attempts = {}", policy.max_attempts));
     format!("{{ {} }}", parts.join(", "))
+}
+
+fn breaker(terms: &BreakerTerms) -> String {
+    let BreakerTerms { failures, within, reset, slow, ramp, .. } = terms;
+    let mut parts = vec![format!("failures = {failures}")];
+    let times =
+        [("within", Some(within)), ("reset", Some(reset)), ("slow", slow.as_ref()), ("ramp", Some(ramp))];
+    parts.extend(times.iter().filter_map(|(key, time)| Some(format!("{key} = {}", duration(*(*time)?)))));
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn rate(rate: Rate) -> String {
+    format!("{{ max = {}, per = {} }}", rate.max, duration(rate.per))
 }
 
 fn fallback(fallback: &Fallback) -> String {

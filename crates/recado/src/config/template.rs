@@ -49,9 +49,10 @@ const EXAMPLE: &str = "
 # headers = { Authorization = \"Bearer ${BILLING_TOKEN}\" }
 # connect_timeout = \"10s\"
 # concurrency = 64
+# breaker = { failures = 5, within = \"60s\", reset = \"120s\" }
 #
 # [routes.invoices]
-# provider = \"billing\"
+# provider = \"billing\"             # or providers = [\"billing\", \"billing-2\"]: the next one takes over
 # timeout = \"30s\"
 # policy = { base = \"1s\", factor = 2, cap = \"1m\", jitter = \"±25%\", max_attempts = 5 }
 # classify = [
@@ -68,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 31] = [
+const COMMENTS: [(&str, &str); 38] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -105,7 +106,21 @@ const COMMENTS: [(&str, &str); 31] = [
     ("log.format", "auto (human on a terminal, json elsewhere), json or human."),
     ("sandbox", "The transport that reaches out to nobody."),
     ("sandbox.enabled", "On in development and off in production unless this says otherwise."),
-    ("providers.concurrency", "Deliveries at the same time, for each route that uses it."),
+    ("fairness", "How companies take turns."),
+    ("fairness.batch", "Consecutive jobs of one company, times its weight, before the next one's turn."),
+    ("providers.concurrency", "Deliveries at the same time, over all routes that use it."),
+    (
+        "providers.breaker",
+        "So many failures of the provider within a time close it off; after `reset` one probe goes out, and when that\n\
+         succeeds, work is let back in over `ramp`. slow = \"10s\" counts slow answers as failures. false: no breaker.",
+    ),
+    (
+        "providers.rate",
+        "So many deliveries at most in such a time; what is over waits and spends no attempt.",
+    ),
+    ("providers.tenant_rate", "The same for each company on its own."),
+    ("providers.tenant_concurrency", "Of the deliveries at the same time, so many at most for one company."),
+    ("providers.adaptive", "Concurrency rises while the provider answers well and falls when it throttles."),
     (
         "routes.classifier",
         "The built-in rules that judge a failure; `classify` puts rules of your own before them.",

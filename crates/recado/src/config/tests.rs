@@ -2,6 +2,7 @@
 
 mod environment;
 mod faults;
+mod lanes;
 mod route_faults;
 mod values;
 

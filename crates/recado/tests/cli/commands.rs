@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 48] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -42,6 +42,17 @@ const COMMANDS: [&[&str]; 37] = [
     &["accounts"],
     &["accounts", "list"],
     &["accounts", "clear"],
+    &["providers"],
+    &["providers", "list"],
+    &["providers", "show"],
+    &["providers", "open"],
+    &["providers", "close"],
+    &["providers", "pause"],
+    &["providers", "resume"],
+    &["tenants"],
+    &["tenants", "list"],
+    &["tenants", "show"],
+    &["tenants", "set"],
 ];
 
 #[test]
@@ -99,6 +110,60 @@ fn jobs_are_listed_by_page_and_by_state_and_cancelled_before_they_are_sent() {
     let audit = server.run(&place, &["jobs", "audit", "later-1"]).done();
     assert!(audit.contains("cancelled") && audit.contains("tester"), "{audit}");
     assert!(server.run(&place, &["jobs", "show", "nobody"]).failed_with(1).contains("(not_found)"));
+}
+
+#[test]
+fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
+    let place = Place::new();
+    let server = place.serve();
+    let paused = server.run(&place, &["providers", "pause", "sandbox", "--reason", "invoice open"]).done();
+    assert!(paused.contains("invoice open") && paused.contains("tester"), "{paused}");
+    server.enqueue(json!({"jobId": "held", "route": "sandbox", "companyId": "acme", "data": {}}));
+    let job = server.run(&place, &["jobs", "show", "held"]).done();
+    assert!(job.contains("parked") && job.contains("waits for a person: paused: invoice open"), "{job}");
+    let parked = server.run(&place, &["jobs", "list", "--status", "parked"]).done();
+    assert!(parked.contains("held"), "{parked}");
+    let list = server.run(&place, &["providers", "--json"]).json();
+    let items = list["items"].as_array().unwrap();
+    let sandbox = items.iter().find(|it| it["name"] == "sandbox").unwrap();
+    assert_eq!((&sandbox["state"], &sandbox["parked"]), (&json!("CLOSED"), &json!(1)));
+    let table = server.run(&place, &["providers"]).done();
+    assert!(table.contains("sandbox") && table.contains("paused"), "{table}");
+    server.run(&place, &["providers", "resume", "sandbox"]).done();
+    assert!(!server.run(&place, &["providers", "show", "sandbox"]).done().contains("invoice open"));
+    assert!(server.run(&place, &["providers", "show", "nobody"]).failed_with(1).contains("(not_found)"));
+    place.run(&["providers", "open", "sandbox"]).failed_with(2);
+}
+
+#[test]
+fn a_tenant_is_set_and_shown_and_its_jobs_say_why_they_wait() {
+    let place = Place::new();
+    let server = place.serve();
+    let set = ["tenants", "set", "acme", "--weight", "3", "--max-per-minute", "60", "--pause", "--json"];
+    let tenant = server.run(&place, &set).json();
+    assert_eq!(
+        (&tenant["weight"], &tenant["maxPerMinute"], &tenant["paused"]),
+        (&json!(3), &json!(60), &json!(true))
+    );
+    server.enqueue(json!({"jobId": "held", "route": "sandbox", "companyId": "acme", "data": {}}));
+    let shown = server.run(&place, &["tenants", "show", "acme"]).done();
+    assert!(shown.contains("waits for a person: tenant paused") && shown.contains("sandbox"), "{shown}");
+    let table = server.run(&place, &["tenants"]).done();
+    assert!(table.contains("acme") && table.contains("paused"), "{table}");
+    let tenant = server
+        .run(&place, &["tenants", "set", "acme", "--max-per-minute", "none", "--resume", "--json"])
+        .json();
+    assert_eq!(
+        (tenant.get("maxPerMinute"), &tenant["paused"], &tenant["weight"]),
+        (None, &json!(false), &json!(3))
+    );
+    for wrong in [
+        &["tenants", "set", "acme"][..],
+        &["tenants", "set", "acme", "--weight", "0"],
+        &["tenants", "set", "acme", "--max-per-minute", "0"],
+    ] {
+        server.run(&place, wrong).failed_with(2);
+    }
 }
 
 #[test]

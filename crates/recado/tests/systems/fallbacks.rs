@@ -176,7 +176,7 @@ fn f12_webhook_failures_are_on_record_and_ten_in_a_row_switch_the_endpoint_off()
 #[test]
 fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
     let openai = openai::start();
-    let scene = Scene::with(&openai::provider(&openai));
+    let scene = Scene::with(&(openai::provider(&openai) + "breaker = false\n"));
     let call = json!({
         "route": "openai", "companyId": "acme",
         "data": { "path": "v1/chat/completions", "body": { "messages": [{ "role": "user", "content": "Oi" }] } },
@@ -191,7 +191,6 @@ fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
     for (act, seconds) in [
         (openai::overloaded().with("retry-after", 20), 20..=20),
         (openai::overloaded(), 60..=72),
-        (openai::rate_limit().with("retry-after-ms", 30_000), 30..=30),
     ] {
         openai.orders("completions", [act]);
         let (status, head, problem) = scene.exchange("POST", "/v1/calls", &call);
@@ -204,6 +203,16 @@ fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
     openai.orders("completions", [Act::Hang]);
     let (status, _, problem) = scene.exchange("POST", "/v1/calls", &hasty);
     assert_eq!((status, &problem["errorCode"]), (503, &json!("TIMEOUT")), "{problem:#}");
-    assert_eq!(openai.ledger().len(), 5, "a call is never retried behind the caller's back");
+    assert_eq!(openai.ledger().len(), 4, "a call is never retried behind the caller's back");
+
+    // Whoever asks for quiet gets it: the next call is answered without asking.
+    openai.orders("completions", [openai::rate_limit().with("retry-after-ms", 30_000)]);
+    for code in ["429", "RATE_LIMITED"] {
+        let (status, head, problem) = scene.exchange("POST", "/v1/calls", &call);
+        assert_eq!((status, &problem["errorCode"]), (503, &json!(code)), "{problem:#}");
+        let after = head.lines().find_map(|line| line.strip_prefix("retry-after: ")).expect("Retry-After");
+        assert!((1..=30).contains(&after.trim().parse::<u64>().unwrap()), "{after}");
+    }
+    assert_eq!(openai.ledger().len(), 5);
     assert_eq!(scene.get("/v1/dlq")["items"], json!([]));
 }

@@ -26,8 +26,9 @@ fn next_after_ms(scene: &Scene, id: &str) -> i64 {
 
 #[test]
 fn f8_seconds_are_obeyed_whether_longer_or_shorter_than_the_policy() {
-    let (instagram, _, scene) = scene();
     for (id, seconds) in [("longer", 600), ("shorter", 30)] {
+        // The provider is left alone meanwhile, so each has its own.
+        let (instagram, _, scene) = scene();
         instagram.always(id, page(429).with("retry-after", seconds));
         scene.send("instagram", "acme", id, &post(id));
         assert_eq!(next_after_ms(&scene, id), seconds * 1_000);
@@ -38,10 +39,7 @@ fn f8_seconds_are_obeyed_whether_longer_or_shorter_than_the_policy() {
 #[test]
 fn f8_a_date_is_obeyed() {
     let (instagram, _, scene) = scene();
-    instagram.always("first", page(429).with("retry-after", 600));
-    scene.send("instagram", "acme", "first", &post("first"));
-    let now = scene.retrying("first", 1)["attempts"][0]["endedAt"].as_str().unwrap().to_owned();
-    let date = now.parse::<jiff::Timestamp>().unwrap() + jiff::SignedDuration::from_mins(17);
+    let date = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(17);
 
     let written = date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     instagram.always("dated", page(429).with("retry-after", written));

@@ -70,7 +70,7 @@ fn a_variable_reaches_every_kind_of_key() {
     assert_eq!(config.route("whatsapp").unwrap().route.terms.policy.max_attempts, 2);
     assert_eq!(config.route("email").unwrap().route.terms.policy.max_attempts, 9);
     assert_eq!(config.route("openai").unwrap().route.transport_name(), "http");
-    assert_eq!(config.providers["my-own"].concurrency, Some(5));
+    assert_eq!(config.protection["my-own"].concurrency, 5);
     assert_eq!(config.server.token.as_ref().unwrap().reveal(), "0123456789abcdef");
     assert_eq!(config.store.data_dir, PathBuf::from("/var/lib/recado"));
     assert_eq!(config.log.level, Level::Debug);

@@ -339,3 +339,46 @@ error: no route uses provider `instgram`; did you mean [providers.instagram]?
     );
     assert!(try_load("[providers.spare]\nurl = \"https://spare.example.com\"\n").is_ok());
 }
+
+#[test]
+fn f14_each_anti_pattern_of_seed_004_is_refused() {
+    let patterns = [
+        (
+            "retries without end",
+            "[routes.email]\npolicy = { max_attempts = 0 }\n",
+            "write a whole number from 1 to 100",
+        ),
+        (
+            "retries without back-off",
+            "[routes.email]\npolicy = { base = \"0s\" }\n",
+            "retries would not back off",
+        ),
+        (
+            "retries of permanent errors",
+            "[routes.email]\npolicy = { retry_permanent = true }\n",
+            "there is no key `retry_permanent`",
+        ),
+        ("a breaker for everything", "[breaker]\nfailures = 5\n", "there is no key `breaker`"),
+        ("a breaker for all providers", "[providers.breaker]\nfailures = 5\n", "there is no key `failures`"),
+        ("a breaker of a route", "[routes.email]\nbreaker = true\n", "there is no key `breaker`"),
+        ("silent failures", "[log]\nlevel = \"off\"\n", "there is no level `off`"),
+        (
+            "a fallback that hides failures",
+            "[routes.email]\nfallback = { do = \"ignore\" }\n",
+            "no fallback `ignore`",
+        ),
+        ("a fallback on no occasion", "[routes.email]\nfallback = { on = [] }\n", "names no occasion"),
+        ("no dead letter queue", "[dlq]\nenabled = false\n", "there is no key `enabled`"),
+        ("dead letters that nobody can replay", "[dlq]\nttl = \"0s\"\n", "`0s` is out of bounds"),
+        (
+            "deafness to Retry-After",
+            "[routes.email]\npolicy = { ignore_retry_after = true }\n",
+            "there is no key `ignore_retry_after`",
+        ),
+    ];
+    for (pattern, file, refusal) in patterns {
+        let said = faults_of(file);
+        assert!(said.contains(refusal), "{pattern}: {said}");
+        assert!(said.contains(" --> recado.toml:"), "{pattern}: {said}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Providers: how they fare, their breaker and pause by hand, and the breaker for callers' own code.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_core::RouteName;
+use recado_core::limit::Rate;
+use recado_core::reason::clip;
+use recado_engine::providers::{Pause, ProviderTerms, ProviderView};
+use recado_engine::{Hold, Holder};
+use recado_store::TenantFilter;
+use recado_wire::jobs::WaitingFor;
+use recado_wire::providers::{
+    BreakerAction, BreakerLimits, BreakerRequest, FailureReport, PauseRequest, Paused, Permit, Provider,
+    ProviderLimits, ProviderList, RateLimit, SuccessReport,
+};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::extract::{Actor, Segment};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Bytes at most that a message repeats of a name.
+const NAME_SHOWN_MAX_BYTES: usize = 128;
+
+fn no_such_provider(name: &str) -> Refused {
+    let name = clip(name, NAME_SHOWN_MAX_BYTES);
+    Refused::new(
+        Code::NotFound,
+        format!("there is no provider `{name}`; GET /v1/providers lists those there are"),
+    )
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
+    let Hold { by, why, until } = hold;
+    match by {
+        Holder::Breaker => WaitingFor::Breaker { why, until },
+        Holder::Limit => WaitingFor::Limit { why, until },
+        Holder::Pause => WaitingFor::Pause { why },
+    }
+}
+
+fn limits(terms: &ProviderTerms) -> ProviderLimits {
+    let rate = |rate: Rate| RateLimit { max: rate.max, per_ms: millis(rate.per) };
+    ProviderLimits {
+        breaker: terms.breaker.map(|breaker| BreakerLimits {
+            failures: breaker.failures,
+            within_ms: millis(breaker.within),
+            reset_ms: millis(breaker.reset),
+        }),
+        rate: terms.rate.map(rate),
+        concurrency: terms.concurrency as u64,
+        company_rate: terms.company_rate.map(rate),
+        company_concurrency: terms.company_concurrency.map(|max| max as u64),
+        adaptive: terms.adaptive,
+    }
+}
+
+/// Jobs that are due and wait, of each route that is held back as a whole.
+async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Refused> {
+    let engine = api.engine();
+    let mut parked = BTreeMap::new();
+    for route in engine.routes().iter().filter(|route| engine.route_hold(route).is_some()) {
+        let filter = TenantFilter { route: Some(route.name.clone()), company: None };
+        let tenants = engine.store().tenants(filter, engine.now()).await?;
+        parked.insert(route.name.clone(), tenants.iter().map(|tenant| tenant.queued).sum());
+    }
+    Ok(parked)
+}
+
+fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64>) -> Provider {
+    let waiting_for = view.hold().map(waiting_for);
+    let named = |name: &str| name == &*view.name;
+    let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
+    let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
+    let paused = |Pause { since, reason, actor }| Paused { since, reason, actor };
+    Provider {
+        state: view.breaker.state,
+        failures_in_window: view.failures_in_window as u64,
+        since: view.breaker.since,
+        reason: view.breaker.reason,
+        held_open: view.breaker.held_open,
+        next_probe_at: view.breaker.next_probe_at,
+        paused: view.paused.map(paused),
+        quiet_until: view.quiet_until,
+        running: view.running as u64,
+        concurrency: view.bound as u64,
+        limits: limits(&view.terms),
+        parked: routes.iter().filter_map(|route| parked.get(route)).sum(),
+        waiting_for,
+        routes,
+        name: view.name,
+    }
+}
+
+async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> {
+    Ok(answer::ok(&show_one(api, view, &parked_by_route(api).await?)))
+}
+
+/// Every provider: its breaker, its limits, what waits for it.
+#[utoipa::path(
+    get, path = "/v1/providers", tag = "providers",
+    responses((status = 200, body = ProviderList), ReadProblems)
+)]
+pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+    let parked = parked_by_route(&api).await?;
+    let views = api.engine().providers().into_iter();
+    Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
+}
+
+/// One provider.
+#[utoipa::path(
+    get, path = "/v1/providers/{name}", tag = "providers", params(("name" = String, Path)),
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
+    match api.engine().provider(&name) {
+        Some(view) => shown(&api, view).await,
+        None => Err(no_such_provider(&name)),
+    }
+}
+
+/// Open or close a provider's breaker by hand. Opened by hand it stays open until it is closed by hand.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/breaker", tag = "providers",
+    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = BreakerRequest,
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has no breaker.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn turn(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: BreakerRequest = body::json(&api, request).await?.read()?;
+    let known = api.engine().provider(&name).ok_or_else(|| no_such_provider(&name))?;
+    if known.terms.breaker.is_none() {
+        let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
+        return Err(Refused::new(Code::Conflict, detail));
+    }
+    let open = asked.action == BreakerAction::Open;
+    match api.engine().turn_breaker(&name, open, asked.reason.trim(), Some(&actor)).await? {
+        Some(view) => shown(&api, view).await,
+        None => Err(no_such_provider(&name)),
+    }
+}
+
+/// Pause a provider: its jobs wait and spend no attempt.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/pause", tag = "providers",
+    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn pause(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: PauseRequest = body::optional_json(&api, request).await?.read_or_default()?;
+    let reason = asked.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    match api.engine().pause_provider(&name, true, reason, Some(&actor)).await? {
+        Some(view) => shown(&api, view).await,
+        None => Err(no_such_provider(&name)),
+    }
+}
+
+/// Let a paused provider go on.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/resume", tag = "providers",
+    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn resume(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
+    match api.engine().pause_provider(&name, false, None, Some(&actor)).await? {
+        Some(view) => shown(&api, view).await,
+        None => Err(no_such_provider(&name)),
+    }
+}
+
+/// May the caller's own code ask this provider now? Whoever may says how it went, by success or failure.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/permit", tag = "providers", params(("name" = String, Path)),
+    responses(
+        (status = 200, description = "Yes or no.", body = Permit),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
+    let permit = api.engine().permit(&name).ok_or_else(|| no_such_provider(&name))?;
+    Ok(answer::ok(&Permit {
+        permitted: permit.permitted,
+        state: permit.state,
+        reason: permit.reason,
+        retry_after_ms: permit.retry_after.map(millis),
+    }))
+}
+
+/// A permitted call went well.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/success", tag = "providers", params(("name" = String, Path)),
+    request_body = Option<SuccessReport>,
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn success(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    request: Request,
+) -> Result<Response, Refused> {
+    let report: SuccessReport = body::optional_json(&api, request).await?.read_or_default()?;
+    tell(&api, &name, None, report.took_ms).await
+}
+
+/// A permitted call failed, and the provider is to blame.
+#[utoipa::path(
+    post, path = "/v1/providers/{name}/failure", tag = "providers", params(("name" = String, Path)),
+    request_body = Option<FailureReport>,
+    responses(
+        (status = 200, body = Provider),
+        (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn failure(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    request: Request,
+) -> Result<Response, Refused> {
+    let report: FailureReport = body::optional_json(&api, request).await?.read_or_default()?;
+    let reason = report.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    tell(&api, &name, Some(reason.unwrap_or("a call reported to have failed")), report.took_ms).await
+}
+
+async fn tell(
+    api: &ApiState,
+    name: &str,
+    failed: Option<&str>,
+    took_ms: Option<u64>,
+) -> Result<Response, Refused> {
+    let took = Duration::from_millis(took_ms.unwrap_or(0));
+    match api.engine().tell_provider(name, failed.is_none(), failed.unwrap_or_default(), took) {
+        Some(view) => shown(api, view).await,
+        None => Err(no_such_provider(name)),
+    }
+}

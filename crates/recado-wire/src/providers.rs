@@ -1,0 +1,242 @@
+//! Providers: how they fare, what holds them back, and their breaker for the caller's own code.
+
+use recado_core::breaker::BreakerState;
+use recado_core::{RouteName, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::dlq::WORDS_LEN_MAX;
+use crate::jobs::WaitingFor;
+use crate::read::{Body, Faults, Fields};
+
+/// What a circuit breaker and limits guard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Provider {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "instagram"))]
+    pub name: Box<str>,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::breaker_state))]
+    pub state: BreakerState,
+    /// That it is to blame for, and that count now.
+    pub failures_in_window: u64,
+    /// When it came into this state; absent when it never left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    /// Why it is in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub reason: Option<Box<str>>,
+    /// Opened by hand: it stays open until it is closed by hand.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_open: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub next_probe_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    /// It asked to be left alone until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub quiet_until: Option<Timestamp>,
+    /// Deliveries on their way.
+    pub running: u64,
+    /// Deliveries that may be on their way at the same time right now.
+    pub concurrency: u64,
+    pub limits: ProviderLimits,
+    /// Jobs of its routes that are due and wait because it is held back.
+    pub parked: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+    /// Routes that deliver to it.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub routes: Vec<RouteName>,
+}
+
+/// Somebody stopped it by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Paused {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub since: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub actor: Option<Box<str>>,
+}
+
+/// How a provider is protected, as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProviderLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerLimits>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateLimit>,
+    pub concurrency: u64,
+    /// For each company on its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company_rate: Option<RateLimit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company_concurrency: Option<u64>,
+    /// Concurrency follows the provider's answers.
+    pub adaptive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BreakerLimits {
+    /// This many failures …
+    pub failures: u32,
+    /// … within this long open it.
+    pub within_ms: u64,
+    /// How long it stays open before a probe.
+    pub reset_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RateLimit {
+    pub max: u32,
+    pub per_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProviderList {
+    /// By name.
+    pub items: Vec<Provider>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BreakerAction {
+    Open,
+    Close,
+}
+
+/// Body of `POST /v1/providers/{name}/breaker`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BreakerRequest {
+    /// Opened by hand it stays open until it is closed by hand.
+    pub action: BreakerAction,
+    /// Why, for whoever comes next.
+    pub reason: String,
+}
+
+impl Body for BreakerRequest {
+    const FIELDS: &'static [&'static str] = &["action", "reason"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        let actions = [("open", BreakerAction::Open), ("close", BreakerAction::Close)];
+        BreakerRequest {
+            action: fields.required_choice("action", &actions, BreakerAction::Close),
+            reason: fields.required_text("reason"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.reason.trim().is_empty() {
+            faults.note("reason", "is blank; say in words why");
+        }
+        check_length("reason", &self.reason, faults);
+    }
+}
+
+/// Body of `POST /v1/providers/{name}/pause`; may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PauseRequest {
+    /// Why, for whoever comes next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Body for PauseRequest {
+    const FIELDS: &'static [&'static str] = &["reason"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        PauseRequest { reason: fields.text("reason") }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+    }
+}
+
+/// Whether the caller's own code may ask the provider now. Whoever may says how it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Permit {
+    pub permitted: bool,
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::breaker_state))]
+    pub state: BreakerState,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How long to wait before asking again, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Body of `POST /v1/providers/{name}/success`; may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SuccessReport {
+    /// How long the provider took: slow successes may count as failures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+impl Body for SuccessReport {
+    const FIELDS: &'static [&'static str] = &["tookMs"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        SuccessReport { took_ms: fields.integer("tookMs", MILLISECONDS) }
+    }
+}
+
+/// Body of `POST /v1/providers/{name}/failure`; may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailureReport {
+    /// What went wrong. Report only what the provider is to blame for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+impl Body for FailureReport {
+    const FIELDS: &'static [&'static str] = &["reason", "tookMs"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        FailureReport { reason: fields.text("reason"), took_ms: fields.integer("tookMs", MILLISECONDS) }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+    }
+}
+
+const MILLISECONDS: &str = "whole milliseconds from 0 on";
+
+fn check_length(name: &str, text: &str, faults: &mut Faults) {
+    if text.chars().count() > WORDS_LEN_MAX {
+        faults.note(name, format!("is too long; write at most {WORDS_LEN_MAX} characters"));
+    }
+}

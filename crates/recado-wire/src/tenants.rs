@@ -1,0 +1,163 @@
+//! Tenants: how each fares, and what an operator says about it.
+
+use recado_core::{CompanyId, RouteName, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::WaitingFor;
+use crate::read::{Body, Faults, Fields, Params, Query};
+
+pub const WEIGHT_MAX: u32 = 100;
+
+/// One company over all of its routes. What is kept for turns (rounds, priority, jobs in a row) is that of the
+/// route where it fares worst, and begins when the store was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Tenant {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "acme"))]
+    pub company_id: CompanyId,
+    /// Its turn is this many times as long.
+    pub weight: u32,
+    /// Deliveries at most that start in a minute, over all routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_per_minute: Option<u32>,
+    pub paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub paused_since: Option<Timestamp>,
+    /// Its dead letters.
+    pub dead: u64,
+    #[serde(flatten)]
+    pub fares: Fares,
+    pub routes: Vec<TenantRoute>,
+}
+
+/// The same on one route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TenantRoute {
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub route: RouteName,
+    #[serde(flatten)]
+    pub fares: Fares,
+}
+
+/// How a company fares. The last five numbers are seed 001's `TenantFairnessMetrics`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Fares {
+    /// Due, waiting.
+    pub queued: u64,
+    /// Waiting to be due.
+    pub delayed: u64,
+    /// On their way.
+    pub delivering: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub last_processed_at: Option<Timestamp>,
+    /// Turns that others got while it had a job that was due.
+    pub rounds_without_processing: u64,
+    /// 5 for whoever was just served, 1 for whoever waits longest.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 5))]
+    pub current_priority: u32,
+    pub total_processed: u64,
+    /// Jobs it has had of its turn, while no other tenant has been served since.
+    pub consecutive_batch_count: u32,
+    /// Why its jobs that are due are not on their way; absent when none is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TenantList {
+    /// By company.
+    pub items: Vec<Tenant>,
+}
+
+/// Which tenants to list; all that have jobs, dead letters or terms of their own when absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct TenantQuery {
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    /// Only what concerns this route.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+}
+
+impl Query for TenantQuery {
+    const FIELDS: &'static [&'static str] = &["companyId", "route"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        TenantQuery {
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+        }
+    }
+}
+
+/// Body of `PUT /v1/tenants/{companyId}`; what is absent stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TenantChange {
+    /// Its turn is this many times as long; 1 is the usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
+    pub weight: Option<u32>,
+    /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
+    #[serde(default, deserialize_with = "crate::read::or_null", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]
+    pub max_per_minute: Option<Option<u32>>,
+    /// While it is paused its jobs wait and spend no attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+impl Body for TenantChange {
+    const FIELDS: &'static [&'static str] = &["weight", "maxPerMinute", "paused"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        TenantChange {
+            weight: fields.integer("weight", "1 to 100"),
+            max_per_minute: fields.integer_or_null("maxPerMinute", "1 or more, or null for no bound"),
+            paused: fields.boolean("paused"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight)) {
+            faults.note("weight", format!("is out of range; write 1 to {WEIGHT_MAX}"));
+        }
+        if self.max_per_minute == Some(Some(0)) {
+            faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read;
+
+    #[test]
+    fn null_takes_a_bound_away_and_absence_keeps_it_on_both_ways_of_reading() {
+        let rows = [
+            (r#"{}"#, None),
+            (r#"{"maxPerMinute": null}"#, Some(None)),
+            (r#"{"maxPerMinute": 7}"#, Some(Some(7))),
+        ];
+        for (json, expected) in rows {
+            let strict: TenantChange = read::body(json).unwrap().sound().unwrap();
+            let walked: TenantChange = read::by_field(json).unwrap().sound().unwrap();
+            assert_eq!((strict.max_per_minute, &strict), (expected, &walked), "{json}");
+            let written = serde_json::to_string(&strict).unwrap();
+            assert_eq!(serde_json::from_str::<TenantChange>(&written).unwrap(), strict, "{written}");
+        }
+    }
+}
