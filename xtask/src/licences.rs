@@ -18,19 +18,27 @@ const ALLOWED: [&str; 14] = [
     "Zlib",
 ];
 
-/// Crates that stay out, and why: advisories that no version mends, or a better one that we chose.
-const BANNED: [(&str, &str); 5] = [
+/// Crates that stay out, however deep, and why.
+const BANNED: [(&str, &str); 3] = [
     ("rsa", "a timing side channel that no release mends"),
-    ("chrono", "time is jiff's here"),
     ("openssl", "TLS is rustls with aws-lc here"),
     ("backoff", "unmaintained; delays are recado-core's"),
-    ("time", "time is jiff's here"),
 ];
 
+/// Crates that we do not use ourselves; what others use is theirs to choose (the AWS SDK has `time`).
+const NOT_OURS: [(&str, &str); 2] = [("chrono", "time is jiff's here"), ("time", "time is jiff's here")];
+
 pub fn check(metadata: &serde_json::Value, faults: &mut Vec<String>) {
-    for package in
-        metadata["packages"].as_array().into_iter().flatten().filter(|package| !package["source"].is_null())
-    {
+    let packages = || metadata["packages"].as_array().into_iter().flatten();
+    for package in packages().filter(|package| package["source"].is_null()) {
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let name = dependency["name"].as_str().unwrap_or_default();
+            if let Some((_, why)) = NOT_OURS.iter().find(|(unwanted, _)| *unwanted == name) {
+                faults.push(format!("{} depends on {name}: {why}", package["name"]));
+            }
+        }
+    }
+    for package in packages().filter(|package| !package["source"].is_null()) {
         let name = package["name"].as_str().unwrap_or_default();
         if let Some((_, why)) = BANNED.iter().find(|(banned, _)| *banned == name) {
             faults.push(format!("{name} is banned: {why}"));

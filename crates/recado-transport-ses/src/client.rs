@@ -15,19 +15,24 @@ use aws_sdk_sesv2::config::{
 use recado_core::Fault;
 
 use crate::config::{SesConfig, SesCredentials};
+use crate::keys::KnownKeys;
 
 /// How the SDK names where credentials came from.
 const CREDENTIALS_SOURCE: &str = "recado";
 
 /// Makes a client. It looks a region up if none was given; credentials are looked up when first needed.
-pub(crate) async fn connect(config: &SesConfig) -> Result<Client, Fault> {
-    let builder = match (&config.region, &config.credentials) {
-        (Some(region), Some(credentials)) => Builder::new()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(region.clone()))
-            .credentials_provider(fixed(credentials)),
-        _ => Builder::from(&from_chain(config).await?),
+pub(crate) async fn connect(config: &SesConfig, known: &KnownKeys) -> Result<Client, Fault> {
+    let (mut builder, source) = match (&config.region, &config.credentials) {
+        (Some(region), Some(credentials)) => {
+            let builder = Builder::new().behavior_version(BehaviorVersion::latest());
+            (builder.region(Region::new(region.clone())), Some(fixed(credentials)))
+        }
+        _ => {
+            let found = from_chain(config).await?;
+            (Builder::from(&found), found.credentials_provider())
+        }
     };
+    builder.set_credentials_provider(source.map(|source| known.of(source)));
     let mut timeouts = TimeoutConfig::builder().connect_timeout(config.connect_timeout);
     timeouts.set_read_timeout(config.read_timeout);
     let mut builder = builder

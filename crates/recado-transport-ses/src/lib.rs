@@ -12,7 +12,7 @@
 //!
 //! **Yes and no.** The status line decides. A body is read within bounds of size and time, and one that
 //! never arrives changes nothing; one that arrives whole without a message id was not written by SES,
-//! and what became of the e-mail is then uncertain.
+//! and what became of the e-mail is then uncertain. The keys that sign are masked in whatever is said.
 //!
 //! Absent on purpose: the SDK's retries and its watch over slow streams (see `client`), templates,
 //! results for single recipients, which SES does not give, and a deadline for the whole exchange, which
@@ -22,6 +22,7 @@ mod answer;
 mod client;
 mod config;
 mod failure;
+mod keys;
 mod request;
 
 use std::fmt;
@@ -38,24 +39,26 @@ use tokio::time::{Instant, sleep};
 
 use answer::{Head, Heard, Stage};
 pub use config::{ConfigError, Content, SesConfig, SesCredentials};
+use keys::KnownKeys;
 
 pub struct Ses {
     config: SesConfig,
     client: OnceCell<Client>,
+    keys: KnownKeys,
 }
 
 impl Ses {
     /// Checks the configuration. Region and credentials are looked up by the first delivery.
     pub fn new(config: SesConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Ses { config, client: OnceCell::new() })
+        Ok(Ses { config, client: OnceCell::new(), keys: KnownKeys::default() })
     }
 
     async fn exchange(&self, delivery: Delivery<'_>) -> Result<Option<Payload>, Fault> {
         let started = Instant::now();
         let email = request::read(&delivery.job.data, self.config.content);
         let email = email.map_err(|faults| data::unusable(&faults))?;
-        let client = self.client.get_or_try_init(|| client::connect(&self.config)).await?;
+        let client = self.client.get_or_try_init(|| client::connect(&self.config, &self.keys)).await?;
 
         let (listener, heard) = answer::listener();
         let request = request::build(client, &self.config, &email, delivery.job)
@@ -112,8 +115,11 @@ impl Transport for Ses {
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {
         match self.exchange(delivery).await {
-            Ok(answer) => Outcome::Accepted { answer },
-            Err(fault) => Outcome::Failed(fault),
+            Ok(answer) => Outcome::Accepted { answer: answer.map(|json| self.keys.redact_json(json)) },
+            Err(mut fault) => {
+                self.keys.redact_fault(&mut fault);
+                Outcome::Failed(fault)
+            }
         }
     }
 }

@@ -9,5 +9,6 @@ mod ses {
     mod names;
     mod network;
     mod requests;
+    mod secrets;
     mod set_up;
 }

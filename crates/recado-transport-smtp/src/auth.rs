@@ -7,9 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use recado_core::{Fault, NetworkKind};
 
 use crate::config::{Credentials, Mechanism};
-use crate::open::refusal;
 use crate::reply::Reply;
-use crate::wire::{Lost, Step, Wire};
+use crate::wire::{Lost, Wire};
 
 const MORE: u16 = 334;
 
@@ -64,16 +63,6 @@ pub(crate) async fn log_in(
     }
     let sent: Vec<_> = answers.iter().chain([&first, secret]).filter(|word| !word.is_empty()).collect();
     Ok(without_echo(reply, &sent))
-}
-
-/// A login that was refused says so with one of a few codes, which blame the credential. Any other no
-/// is about the connection.
-pub(crate) fn verdict(reply: Reply) -> Result<(), Fault> {
-    match reply.code {
-        200..300 => Ok(()),
-        530 | 534 | 535 => Err(Fault { text: format!("at AUTH: {}", reply.text()).into(), ..reply.fault() }),
-        _ => Err(refusal(Step::Auth, reply)),
-    }
 }
 
 /// Some servers repeat what they were sent. It must not end up in a job's history.

@@ -27,4 +27,8 @@ impl Deadline {
     pub(crate) fn end(self) -> Instant {
         self.0
     }
+
+    pub(crate) fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
 }

@@ -2,11 +2,12 @@
 //!
 //! One [`Smtp`] speaks to one relay over a few connections that it keeps (`pool`). A delivery takes
 //! one of them, opens it if need be (`open`: greeting, EHLO, STARTTLS, AUTH), and runs one transaction
-//! on it (`transaction`: MAIL, RCPT for each recipient, DATA, the text and its final dot). Each recipient
-//! has an answer of its own: one that is refused neither fails nor repeats the others. On a later attempt
-//! only those are asked who have neither got it nor refused it for good.
+//! on it (`transaction`: MAIL, RCPT for each recipient, DATA, the text and its final dot), or several where
+//! the relay does not take that many recipients at once (`handover`). Each recipient has an answer of its
+//! own: one that is refused neither fails nor repeats the others. On a later attempt only those are asked
+//! who have neither got it nor refused it for good.
 //!
-//! What goes wrong before MAIL is about the connection or the login and never costs the message its life.
+//! What goes wrong before MAIL is about the connection or the login, and its words say at which step.
 //! What goes wrong between the final dot and its answer is uncertain. A connection goes back to the pool
 //! only after a transaction that ended in an answer; dropping the future at any point drops it.
 //!
@@ -20,6 +21,7 @@
 mod auth;
 mod config;
 mod deadline;
+mod handover;
 mod open;
 mod outcome;
 mod pool;
@@ -39,8 +41,9 @@ use recado_transport::{DataFault, Delivery, Transport, data};
 pub use config::{ConfigError, Credentials, Mechanism, Security, SmtpConfig, Timeouts};
 
 use deadline::Deadline;
+use handover::Handover;
 use open::Opener;
-use pool::Pool;
+use pool::{Pool, Slot};
 use transaction::{Envelope, Stale, Transaction};
 
 pub struct Smtp {
@@ -55,9 +58,32 @@ impl Smtp {
         Ok(Smtp { opener: Opener::new(config)?, pool })
     }
 
-    /// Runs one transaction, on a connection that is there or on a new one.
-    async fn hand_over(&self, envelope: &Envelope<'_>, deadline: Deadline) -> Result<Transaction, Fault> {
+    /// Runs as many transactions as everybody's turn takes. All of them have one slot, so that nobody else's
+    /// message comes between them and uses up their time.
+    async fn hand_over(&self, envelope: &Envelope<'_>, deadline: Deadline) -> Result<Handover, Fault> {
         let slot = self.pool.slot(deadline).await?;
+        let mut handover = Handover::default();
+        handover.add(self.transact(&slot, envelope, deadline).await?);
+        while let Some(put_off) = handover.take_next(deadline) {
+            let recipients: Vec<_> = put_off.iter().map(|one| &*one.recipient).collect();
+            let further = Envelope { recipients: &recipients, ..*envelope };
+            let Ok(transaction) = self.transact(&slot, &further, deadline).await else {
+                // No connection could be had. That says nothing of them: they are as they were.
+                handover.put_off.extend(put_off);
+                break;
+            };
+            handover.add(transaction);
+        }
+        Ok(handover)
+    }
+
+    /// Runs one transaction, on a connection that is there or on a new one.
+    async fn transact(
+        &self,
+        slot: &Slot,
+        envelope: &Envelope<'_>,
+        deadline: Deadline,
+    ) -> Result<Transaction, Fault> {
         if let Some(mut kept) = slot.kept().await {
             // It may have died unheard. That shows before the message is spoken of, so nothing is lost.
             if let Ok(transaction) = kept.transact(envelope, deadline).await {
@@ -98,7 +124,7 @@ impl Transport for Smtp {
         let envelope =
             Envelope { sender: email.sender().address(), recipients: &standing.pending, message: &message };
         match self.hand_over(&envelope, deadline).await {
-            Ok(transaction) => standing.outcome(transaction, &message_id),
+            Ok(handover) => standing.outcome(handover, &message_id),
             Err(fault) => Outcome::Failed(fault),
         }
     }

@@ -1,8 +1,8 @@
 //! From nothing to a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
 //!
-//! Nothing here is about a message, so nothing here may end one: a no that looks final becomes a network
-//! failure, which is tried again. Only a login that was refused keeps its code, for the credential is to
-//! blame and a person has to mend it.
+//! Nothing here is about a message. A no keeps its code and says in front at which step it came, so that
+//! rules can tell it from the same code at RCPT: what looks final at the greeting may pass in an hour, and
+//! a login that was refused waits for a person.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -81,7 +81,7 @@ impl Opener {
         if let Some(credentials) = &self.config.credentials {
             let mechanism = auth::choose(credentials, &offers.logins)?;
             let last_word = by(end(), auth::log_in(&mut wire, mechanism, credentials)).await;
-            auth::verdict(last_word.map_err(|lost| lost.at(Step::Auth))?)?;
+            expect_yes(Step::Auth, last_word)?;
         }
         Ok(Connection::new(wire, offers, self.config.timeouts))
     }
@@ -157,12 +157,16 @@ fn expect_yes(step: Step, answer: Result<Reply, Lost>) -> Result<Reply, Fault> {
     if reply.is_yes() { Ok(reply) } else { Err(refusal(step, reply)) }
 }
 
-/// A no before any message was spoken of. What is temporary keeps its code; what claims to be final does
-/// not, lest it be taken for the message's own end.
-pub(crate) fn refusal(step: Step, reply: Reply) -> Fault {
-    match reply.code {
-        400..500 => Fault { text: format!("at {step}: {}", reply.text()).into(), ..reply.fault() },
-        500.. => Fault::network(NetworkKind::Connect, &format!("at {step}: {}", reply.quoted())),
-        _ => Lost::OutOfPlace(reply).at(step),
+/// A no before any message was spoken of.
+fn refusal(step: Step, reply: Reply) -> Fault {
+    if !reply.is_no() {
+        return Lost::OutOfPlace(reply).at(step);
     }
+    let mut fault = reply.fault();
+    fault.text = format!("at {step}: {}", fault.text).into();
+    if reply.code < 500 {
+        // To make a temporary no final, an enhanced code has to be about a message, and there is none yet.
+        fault.enhanced.take_if(|enhanced| enhanced.starts_with('5'));
+    }
+    fault
 }

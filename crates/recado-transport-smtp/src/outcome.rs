@@ -1,14 +1,15 @@
-//! What a transaction means for a job that may have been tried before.
+//! What a handover means for a job that may have been tried before.
 
 use recado_core::outcome::enhanced_code;
 use recado_core::reason::clip;
 use recado_core::{Fault, Job, Outcome, Partly, Payload, RecipientResult, Refused};
 use serde_json::json;
 
+use crate::handover::Handover;
 use crate::reply::Reply;
-use crate::transaction::Transaction;
+use crate::transaction::refusal_of;
 
-/// Bytes at most of the server's yes that are kept with the job.
+/// Bytes at most of the server's words of acceptance that are kept with the job.
 const RESPONSE_KEPT_MAX_BYTES: usize = 1_024;
 
 /// Where a job stands with its recipients before an attempt.
@@ -53,31 +54,29 @@ impl Standing<'_> {
         }
     }
 
-    pub(crate) fn outcome(self, transaction: Transaction, message_id: &str) -> Outcome {
+    pub(crate) fn outcome(self, handover: Handover, message_id: &str) -> Outcome {
+        let Handover { accepted, answers, failed, put_off, .. } = handover;
         let mut refused = self.refused;
-        let is_other =
-            |recipient: &&&str| transaction.refused.iter().all(|one| &*one.recipient != **recipient);
-        let others: Vec<Box<str>> =
-            self.pending.iter().filter(is_other).map(|recipient| Box::from(*recipient)).collect();
-        refused.extend(transaction.refused);
-        match transaction.others {
-            Ok(yes) if refused.is_empty() => {
-                Outcome::Accepted { answer: yes.map(|yes| receipt(&yes, message_id, others.len())) }
+        refused.extend(handover.refused);
+        if let Some((recipients, fault)) = failed {
+            if accepted.is_empty() && refused.is_empty() && put_off.is_empty() {
+                return Outcome::Failed(fault);
             }
-            Err(fault) if refused.is_empty() => Outcome::Failed(fault),
-            Ok(_) if self.sole => Outcome::Failed(refused.swap_remove(0).fault),
-            Ok(_) => Outcome::Partly(Partly { accepted: others, refused }),
-            Err(fault) => {
-                let failed = |recipient| Refused { recipient, fault: fault.clone() };
-                refused.extend(others.into_iter().map(failed));
-                Outcome::Partly(Partly { accepted: Vec::new(), refused })
-            }
+            refused.extend(recipients.iter().map(|recipient| refusal_of(recipient, fault.clone())));
+        }
+        refused.extend(put_off);
+        if refused.is_empty() {
+            Outcome::Accepted { answer: Some(receipt(&answers, message_id, accepted.len())) }
+        } else if self.sole {
+            Outcome::Failed(refused.swap_remove(0).fault)
+        } else {
+            Outcome::Partly(Partly { accepted, refused })
         }
     }
 }
 
-fn receipt(yes: &Reply, message_id: &str, recipients: usize) -> Payload {
-    let response = yes.quoted();
+fn receipt(answers: &[Reply], message_id: &str, recipients: usize) -> Payload {
+    let response = answers.iter().map(Reply::quoted).collect::<Vec<_>>().join("; ");
     let response = clip(&response, RESPONSE_KEPT_MAX_BYTES);
     let receipt = json!({ "messageId": message_id, "response": response, "recipients": recipients });
     Payload::trusted(receipt.to_string())

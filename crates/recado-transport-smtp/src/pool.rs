@@ -77,7 +77,7 @@ impl Slot {
     }
 
     /// Lets the connection wait for the next message, unless it is in the midst of one.
-    pub(crate) fn give_back(self, connection: Connection) {
+    pub(crate) fn give_back(&self, connection: Connection) {
         if !connection.is_ready() {
             return;
         }

@@ -3,7 +3,10 @@
 //! MAIL and RCPT go out in batches where the server allows it, so that many recipients cost few round
 //! trips. DATA always waits for their answers: a text without a recipient is never begun.
 
+use std::time::Duration;
+
 use recado_core::{Fault, Refused};
+use tokio::time::Instant;
 
 use crate::config::Timeouts;
 use crate::deadline::Deadline;
@@ -28,8 +31,30 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct Transaction {
     /// Recipients with a no of their own.
     pub refused: Vec<Refused>,
-    /// What the server said of the message, for all the others; nothing when there are none.
-    pub others: Result<Option<Reply>, Fault>,
+    /// Recipients with a no that is not about them, but about how many came before them.
+    pub put_off: Vec<Refused>,
+    /// All the others.
+    pub others: Vec<Box<str>>,
+    /// What the server said of the message, for them; nothing when there are none.
+    pub answer: Result<Option<Reply>, Fault>,
+    pub took: Duration,
+}
+
+/// Who was told no at RCPT.
+#[derive(Default)]
+struct Noes {
+    refused: Vec<Refused>,
+    put_off: Vec<Refused>,
+}
+
+impl Noes {
+    fn len(&self) -> usize {
+        self.refused.len() + self.put_off.len()
+    }
+
+    fn concern(&self, recipient: &str) -> bool {
+        self.refused.iter().chain(&self.put_off).any(|one| &*one.recipient == recipient)
+    }
 }
 
 /// A connection that takes mail.
@@ -90,26 +115,34 @@ impl Connection {
         envelope: &Envelope<'_>,
         deadline: Deadline,
     ) -> Result<Transaction, Stale> {
-        let mut refused = Vec::new();
-        let others = match self.run(envelope, deadline, &mut refused).await {
+        let began = Instant::now();
+        let mut noes = Noes::default();
+        let answer = match self.run(envelope, deadline, &mut noes).await {
             Ok(answer) => Ok(answer),
             Err(Stopped::Failed(fault)) => Err(fault),
             Err(Stopped::Stale(fault)) => return Err(Stale(fault)),
         };
         self.used += 1;
-        Ok(Transaction { refused, others })
+        let others = envelope.recipients.iter().filter(|recipient| !noes.concern(recipient));
+        Ok(Transaction {
+            others: others.map(|recipient| Box::from(*recipient)).collect(),
+            refused: noes.refused,
+            put_off: noes.put_off,
+            answer,
+            took: began.elapsed(),
+        })
     }
 
     async fn run(
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
-        refused: &mut Vec<Refused>,
+        noes: &mut Noes,
     ) -> Result<Option<Reply>, Stopped> {
         self.ready = false;
         self.reset(deadline).await?;
-        self.address(envelope, deadline, refused).await?;
-        if refused.len() == envelope.recipients.len() {
+        self.address(envelope, deadline, noes).await?;
+        if noes.len() == envelope.recipients.len() {
             self.ready = true;
             self.to_reset = true;
             return Ok(None);
@@ -143,7 +176,7 @@ impl Connection {
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
-        refused: &mut Vec<Refused>,
+        noes: &mut Noes,
     ) -> Result<(), Stopped> {
         let batch_max = if self.offers.pipelining { BATCH_MAX } else { 1 };
         let mut recipients = envelope.recipients;
@@ -162,9 +195,11 @@ impl Connection {
                 self.mail_answer(batch.len(), deadline).await?;
                 mail_is_open = true;
             }
-            let too_many = self.recipient_answers(batch, deadline, refused).await?;
-            if let Some(fault) = too_many {
-                refused.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
+            self.recipient_answers(batch, deadline, noes).await?;
+            if let Some(last) = noes.put_off.last() {
+                // It would meet everybody who comes after, too.
+                let fault = last.fault.clone();
+                noes.put_off.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
                 return Ok(());
             }
             recipients = later;
@@ -201,26 +236,23 @@ impl Connection {
         Err(reply.fault().into())
     }
 
-    /// Notes who was refused. Brings back a no that would meet everybody who comes after, too.
+    /// Notes who was told no.
     async fn recipient_answers(
         &mut self,
         batch: &[&str],
         deadline: Deadline,
-        refused: &mut Vec<Refused>,
-    ) -> Result<Option<Fault>, Stopped> {
-        let mut too_many = None;
+        noes: &mut Noes,
+    ) -> Result<(), Stopped> {
         for recipient in batch {
             let reply = self.answer(Step::Recipient, deadline).await?;
             if reply.is_yes() {
                 continue;
             }
             let fault = self.no(reply, Step::Recipient)?;
-            if is_too_many(&fault) {
-                too_many = Some(fault.clone());
-            }
-            refused.push(refusal_of(recipient, fault));
+            let kind = if is_too_many(&fault) { &mut noes.put_off } else { &mut noes.refused };
+            kind.push(refusal_of(recipient, fault));
         }
-        Ok(too_many)
+        Ok(())
     }
 
     async fn begin_text(&mut self, deadline: Deadline) -> Result<(), Stopped> {
@@ -269,7 +301,7 @@ impl Connection {
     }
 }
 
-fn refusal_of(recipient: &str, fault: Fault) -> Refused {
+pub(crate) fn refusal_of(recipient: &str, fault: Fault) -> Refused {
     Refused { recipient: recipient.into(), fault }
 }
 

@@ -3,6 +3,7 @@
 mod smtp {
     mod codes;
     mod given;
+    mod limits;
     mod login;
     mod network;
     mod pool;

@@ -2,7 +2,8 @@
 //!
 //! One client with one pool of connections serves all jobs of a provider. Every attempt carries the
 //! job's id as `Idempotency-Key`. The status line alone decides between accepted and failed; a body is
-//! read within bounds of size and time, and whatever goes wrong with it afterwards changes nothing.
+//! read within bounds of size and time, and whatever goes wrong with it afterwards changes nothing. The
+//! values of the configured headers are masked in whatever the provider says.
 //!
 //! Absent on purpose: following redirects (a 3xx is a failure, for it would carry credentials to
 //! another host), retries of our own, cookies, decompression, proxies from the environment, and a
@@ -16,7 +17,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderValue};
 
 use crate::data;
-use crate::{DataFault, Delivery, Transport};
+use crate::{DataFault, Delivery, Secrets, Transport};
 
 mod client;
 mod config;
@@ -40,6 +41,7 @@ pub struct Http {
     client: HttpClient,
     base: Url,
     own_headers: HeaderMap,
+    secrets: Secrets,
 }
 
 impl Http {
@@ -48,7 +50,7 @@ impl Http {
         let own_headers = config.checked_headers()?;
         let builder = HttpClient::builder(config.connect_timeout).default_headers(own_headers.clone());
         let client = HttpClient::new(builder, config.answer_wait)?;
-        Ok(Http { client, base, own_headers })
+        Ok(Http { client, base, own_headers, secrets: config.secrets() })
     }
 
     pub(crate) fn base(&self) -> &Url {
@@ -64,7 +66,12 @@ impl Http {
         let key = HeaderValue::from_str(delivery.idempotency_key())
             .map_err(|_| Fault::invalid_payload("the job's id cannot be sent as a header"))?;
         request.headers.insert(IDEMPOTENCY_KEY, key);
-        self.client.exchange(request, delivery.into()).await
+        let mut answer = self.client.exchange(request, delivery.into()).await;
+        match &mut answer {
+            Ok(answer) => answer.json = answer.json.take().map(|json| self.secrets.redact_json(json)),
+            Err(fault) => self.secrets.redact_fault(fault),
+        }
+        answer
     }
 }
 

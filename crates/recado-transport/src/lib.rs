@@ -6,6 +6,7 @@
 pub mod data;
 pub mod http;
 pub mod sandbox;
+mod secrets;
 pub mod whatsapp;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use recado_core::{Job, Outcome, Payload, Timestamp};
 pub use http::{ConfigError, Http, HttpConfig};
 pub use reqwest::Url;
 pub use sandbox::Sandbox;
+pub use secrets::Secrets;
 pub use whatsapp::{Evolution, EvolutionConfig};
 
 /// One try at one job.

@@ -3,7 +3,8 @@
 //! Text, and image, video, audio or document by URL or base64. Each is one POST with the server's
 //! `apikey`, to the instance (the paired phone) that the job names or the configuration defaults to.
 //! A 201 is not yet a yes: the Cloud API channel passes Meta's refusals on under that status, so the
-//! body has the last word. A refusal that says "Timed Out" may have been delivered, and is uncertain.
+//! body has the last word. One that arrives whole and is no JSON object was not written by Evolution, and
+//! what became of the message is then uncertain. So it is after a refusal that says "Timed Out".
 //!
 //! Absent on purpose: instances and their pairing, asking whether a number exists, media types (the
 //! server derives them from the file's name), templates, buttons and the rest of its API, for which the
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use recado_core::{Fault, Outcome, Payload};
+use recado_core::{Fault, NetworkKind, Outcome, Payload};
 use reqwest::{StatusCode, Url};
 use serde::Serialize;
 use serde_json::Value;
@@ -265,6 +266,10 @@ fn file<'a>(media: &Object<'a, '_>) -> Option<Cow<'a, str>> {
 
 /// Looks for a refusal inside a 2xx answer: the server's own error body, or Meta's passed on.
 fn without_refusal(answer: Answer) -> Result<Answer, Fault> {
+    let is_object = answer.json.as_ref().is_some_and(|json| json.as_str().starts_with('{'));
+    if answer.whole && !is_object {
+        return Err(not_evolution());
+    }
     let body = answer.json.as_ref().and_then(|json| json.parse::<Value>().ok()).unwrap_or_default();
     let status = body["status"].as_u64().filter(|status| (400..=599).contains(status));
     let given = |name: &str| !matches!(body[name], Value::Null | Value::Bool(false));
@@ -284,4 +289,11 @@ fn without_refusal(answer: Answer) -> Result<Answer, Fault> {
         fault.code = Some(code.to_string().into());
     }
     Err(fault)
+}
+
+/// A yes that Evolution cannot have written.
+fn not_evolution() -> Fault {
+    let text = "the answer is a yes without a JSON object, so it is not from Evolution but from a proxy or a \
+                login page before it; check the URL";
+    Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, text) }
 }

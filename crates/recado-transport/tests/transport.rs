@@ -7,6 +7,7 @@ mod transport {
     mod http_network;
     mod http_requests;
     mod sandbox;
+    mod secrets;
     mod whatsapp;
 
     use std::time::Duration;

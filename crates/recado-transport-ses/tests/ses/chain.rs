@@ -10,7 +10,7 @@ use recado_core::{Blame, Class, Fault, Outcome};
 use recado_transport_ses::{Ses, SesConfig};
 use tempfile::TempDir;
 
-use super::far_end::{FarEnd, yes};
+use super::far_end::{FarEnd, no, yes};
 use super::given::{job, judged, plain, send};
 
 const ENDPOINT: &str = "CHAIN_ENDPOINT";
@@ -126,6 +126,20 @@ async fn a_profile_that_was_asked_for_comes_before_the_environment() {
     assert_eq!(child.outcomes().await, ["accepted"]);
     let signer = signer(&far_end);
     assert!(signer.contains("Credential=AKIDFILE/") && signer.contains("/us-west-2/ses/"), "{signer}");
+}
+
+#[tokio::test]
+async fn keys_that_the_chain_found_are_masked_where_an_error_repeats_them() {
+    let far_end = FarEnd::start([no(403, "Denied", "AKIDENV, SECRET-key and SECRET-token are no use")]).await;
+    let fault = Child::of(&far_end)
+        .env("AWS_REGION", "eu-west-1")
+        .env("AWS_ACCESS_KEY_ID", "AKIDENV")
+        .env("AWS_SECRET_ACCESS_KEY", "SECRET-key")
+        .env("AWS_SESSION_TOKEN", "SECRET-token")
+        .fault()
+        .await;
+    assert_eq!((fault.code.as_deref(), &*fault.text), (Some("Denied"), "***, *** and *** are no use"));
+    assert!(signer(&far_end).contains("Credential=AKIDENV/"));
 }
 
 #[tokio::test]

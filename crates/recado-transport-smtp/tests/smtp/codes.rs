@@ -1,8 +1,8 @@
 //! Every code of seeds 000 and 001, at every command that it may answer, as the route judges it.
 
-use recado_core::{Blame, Class};
+use recado_core::{Blame, Class, FaultKind};
 
-use super::given::{ANA, is_final, is_retried, judged, mail, plain, send};
+use super::given::{ANA, failed, is_final, is_retried, judged, mail, plain, send};
 use super::server::{Server, say};
 
 /// Where a server can say no to a message.
@@ -127,17 +127,47 @@ async fn g9_a_code_without_a_word_has_a_reason_all_the_same() {
 #[tokio::test]
 async fn a_no_before_mail_never_ends_the_message() {
     for place in ["(greeting)", "EHLO"] {
-        for words in ["554 5.7.1 go away", "550 no", "503 what?", "500 no", "421 busy", "450 4.7.1 slow down"]
-        {
+        for words in [
+            "554 5.7.1 go away",
+            "550 no",
+            "503 what?",
+            "500 no",
+            "421 busy",
+            "450 4.7.1 slow down",
+            "450 5.7.1 no",
+        ] {
             let server = Server::start().await;
             server.once(place, say(words));
             let failure = judged(send(&plain(&server), &mail(&[ANA])).await);
             assert_eq!((server.fired(), server.lines("MAIL").len()), (1, 0), "{words} at {place}");
-            assert!(failure.class.is_retryable(), "{words} at {place}: {failure:?}");
+            let rule = match &words[..3] {
+                "421" => "smtp/421",
+                "450" => "smtp/450",
+                _ => "smtp/5xx-before-mail",
+            };
+            assert_eq!((failure.class, &*failure.rule), (Class::Transient, rule), "{words} at {place}");
+            assert_eq!(failure.code.as_deref(), Some(&words[..3]), "{words} at {place}");
             let step = if place == "EHLO" { "at EHLO: " } else { "at the greeting: " };
             assert!(failure.reason.as_str().starts_with(step), "{failure:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_refusal_before_mail_keeps_its_codes_and_its_words() {
+    let server = Server::start().await;
+    server.once("(greeting)", say("554 5.7.1 go away"));
+    let outcome = send(&plain(&server), &mail(&[ANA])).await;
+    let fault = failed(outcome.clone());
+    assert_eq!((fault.kind, fault.uncertain, server.fired()), (FaultKind::Answer, false, 1));
+    assert_eq!((fault.code.as_deref(), fault.enhanced.as_deref()), (Some("554"), Some("5.7.1")));
+    assert_eq!(&*fault.text, "at the greeting: 5.7.1 go away");
+    assert_eq!(judged(outcome).blame, Blame::Provider);
+
+    let server = Server::start().await;
+    server.once("EHLO", say("554"));
+    let fault = failed(send(&plain(&server), &mail(&[ANA])).await);
+    assert_eq!((&*fault.text, server.fired()), ("at EHLO: the server gave no reason", 1));
 }
 
 #[tokio::test]

@@ -27,6 +27,15 @@ pub fn mail(to: &[&str]) -> Value {
     json!({ "from": "Acme <acme@acme.example>", "to": to, "subject": "Oi", "text": "Olá\n.\n" })
 }
 
+/// So many addresses.
+pub fn people(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("r{n}@example.com")).collect()
+}
+
+pub fn mail_to(people: &[String]) -> Value {
+    mail(&people.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 pub fn job(data: &Value) -> Job {
     let data = Payload::new(&data.to_string()).expect("JSON");
     let body_hash = BodyHash::of(&data, &[]).expect("JSON");

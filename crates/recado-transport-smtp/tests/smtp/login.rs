@@ -70,9 +70,18 @@ async fn a_refused_login_blames_the_credential_and_no_message() {
 async fn a_login_that_cannot_be_checked_now_is_tried_again() {
     let failure = judged(refused("454 4.7.0 temporary authentication failure").await);
     assert_eq!((failure.class, failure.code.as_deref()), (Class::Transient, Some("454")));
-    for words in ["550 no", "504 5.5.4 unknown mechanism", "501 malformed", "503 not now", "334 more"] {
+    let failure = judged(refused("454 5.7.0 the directory does not answer").await);
+    assert_eq!((failure.class, &*failure.rule), (Class::Transient, "smtp/4xx"));
+    is(&failed(refused("334 more").await), NetworkKind::Protocol, false);
+}
+
+#[tokio::test]
+async fn any_other_final_no_to_a_login_blames_the_credential_too() {
+    for words in ["550 no", "504 5.5.4 unknown mechanism", "501 malformed", "503 not now"] {
         let failure = judged(refused(words).await);
-        assert!(failure.class.is_retryable(), "{words}: {failure:?}");
+        assert_eq!((failure.class, failure.blame), (Class::Permanent, Blame::Credential), "{words}");
+        assert_eq!((&*failure.rule, failure.code.as_deref()), ("smtp/5xx-at-auth", Some(&words[..3])));
+        assert!(failure.reason.as_str().starts_with("at AUTH: "), "{failure:?}");
     }
 }
 

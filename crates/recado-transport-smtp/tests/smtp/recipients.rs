@@ -6,7 +6,8 @@ use recado_core::{Attempt, AttemptResult, Job, NetworkKind, Outcome, RecipientRe
 use serde_json::json;
 
 use super::given::{
-    ANA, BOB, EVA, NOW, accepted, failed, is, job, mail, partly, plain, refusals, send, send_job,
+    ANA, BOB, EVA, NOW, accepted, failed, is, job, mail, mail_to, partly, people, plain, refusals, send,
+    send_job,
 };
 use super::server::{Act, Server, cut, say};
 
@@ -144,24 +145,10 @@ async fn hundreds_of_recipients_take_a_few_round_trips() {
     // These answers come only if the next command is already there.
     server.always("MAIL", Act::SayWhenMoreCame("250 fine\r\n".into()));
     server.always("RCPT TO:<r0@", Act::SayWhenMoreCame("250 fine\r\n".into()));
-    let many: Vec<_> = (0..300).map(|n| format!("r{n}@example.com")).collect();
-    let answer =
-        accepted(send(&plain(&server), &mail(&many.iter().map(String::as_str).collect::<Vec<_>>())).await);
+    let many = people(300);
+    let answer = accepted(send(&plain(&server), &mail_to(&many)).await);
     assert_eq!((answer["recipients"].as_u64(), server.fired()), (Some(300), 2));
     assert_eq!(server.taken()[0].recipients, many);
-}
-
-#[tokio::test]
-async fn once_there_are_too_many_recipients_the_rest_waits_for_the_next_attempt() {
-    let server = Server::start().await;
-    let many: Vec<_> = (0..200).map(|n| format!("r{n}@example.com")).collect();
-    server.always("RCPT TO:<r1", say("452 4.5.3 too many recipients"));
-    let everybody: Vec<_> = many.iter().map(String::as_str).collect();
-    let partly = partly(send(&plain(&server), &mail(&everybody)).await);
-    assert!(partly.refused.iter().all(|one| one.fault.code.as_deref() == Some("452")));
-    assert_eq!(partly.accepted.len() + partly.refused.len(), 200);
-    assert_eq!(partly.accepted.len(), server.taken()[0].recipients.len());
-    assert!(server.lines("RCPT").len() < 60, "it went on asking");
 }
 
 /// Notes an attempt on the job as the engine would.

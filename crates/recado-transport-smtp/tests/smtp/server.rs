@@ -2,7 +2,8 @@
 //!
 //! Untold, it is a good server: it greets, offers what it was given to offer, takes every message. What it
 //! is told applies to the first lines that begin with given words, or to moments that have no words of the
-//! client's: `(greeting)`, `(empty)` for an empty line, `(text)` after the first line of a message's text, and `(dot)`.
+//! client's: `(greeting)`, `(empty)` for an empty line, `(too many)` for RCPT beyond the limit, `(text)` after the first
+//! line of a message's text, and `(dot)`.
 
 use std::sync::{Arc, Mutex};
 
@@ -65,6 +66,8 @@ pub struct Taken {
 #[derive(Default)]
 struct State {
     orders: Vec<Order>,
+    /// How many recipients it takes in one transaction.
+    recipients_max: Option<usize>,
     fired: usize,
     connections: usize,
     open: usize,
@@ -156,6 +159,12 @@ impl Server {
         self.times(1, at, act);
     }
 
+    /// Takes so many recipients in one transaction, and tells those who come after this.
+    pub fn limits(&self, recipients_max: usize, words: &str) {
+        self.shared.change(|state| state.recipients_max = Some(recipients_max));
+        self.always("(too many)", say(words));
+    }
+
     fn times(&self, left: usize, at: &str, act: Act) {
         self.shared.change(|state| state.orders.push(Order { at: at.to_owned(), act, left }));
     }
@@ -226,6 +235,10 @@ impl Shared {
         let result = change(&mut self.state.lock().expect("state"));
         self.changes.send_replace(());
         result
+    }
+
+    fn is_full(&self, draft: &Taken) -> bool {
+        self.change(|state| state.recipients_max.is_some_and(|max| draft.recipients.len() >= max))
     }
 
     fn order(&self, line: &str) -> Option<Act> {
@@ -300,7 +313,11 @@ async fn serve(stream: TcpStream, number: usize, shared: &Shared) {
             "QUIT" => "221 2.0.0 bye".to_owned(),
             _ => "500 5.5.2 what?".to_owned(),
         };
-        let moment = if line.is_empty() { "(empty)" } else { &line };
+        let moment = match verb {
+            "" => "(empty)",
+            "RCPT" if shared.is_full(&draft) => "(too many)",
+            _ => &line,
+        };
         match (answer(&mut stream, shared, moment, &right).await, verb) {
             (Then::End, _) | (_, "QUIT") => return,
             (Then::No, _) => {}

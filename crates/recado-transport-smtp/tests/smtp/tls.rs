@@ -1,9 +1,9 @@
 //! TLS in each of its ways, and whoever sits in between.
 
-use recado_core::{Fault, NetworkKind};
+use recado_core::{Blame, Class, Fault, NetworkKind, Outcome};
 use recado_transport_smtp::{ConfigError, Security, Smtp, SmtpConfig};
 
-use super::given::{ANA, accepted, config, failed, is, mail, send, smtp};
+use super::given::{ANA, accepted, config, failed, is, judged, mail, send, smtp};
 use super::server::{Act, Server, cut, say};
 
 async fn refused(server: &Server, config: SmtpConfig) -> Fault {
@@ -44,11 +44,16 @@ async fn a_stripped_offer_of_starttls_is_a_tls_failure_and_nothing_goes_out_plai
 #[tokio::test]
 async fn a_refused_starttls_is_no_reason_to_go_on_without() {
     for security in [Security::StartTls, Security::Opportunistic] {
-        for words in ["454 4.7.0 TLS not available", "502 not implemented"] {
+        for (words, rule) in
+            [("454 4.7.0 TLS not available", "smtp/4xx"), ("502 not implemented", "smtp/5xx-before-mail")]
+        {
             let server = Server::with_start_tls(&[]).await;
             server.once("STARTTLS", say(words));
             let fault = refused(&server, config(&server, security)).await;
             assert!(fault.text.starts_with("at STARTTLS: "), "{}", fault.text);
+            let failure = judged(Outcome::Failed(fault));
+            assert_eq!((failure.class, failure.blame), (Class::Transient, Blame::Provider), "{words}");
+            assert_eq!((&*failure.rule, failure.code.as_deref()), (rule, Some(&words[..3])));
             assert_eq!(server.fired(), 1);
         }
     }

@@ -49,6 +49,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// Only if it is JSON, whole and small.
     pub json: Option<Payload>,
+    /// Whether the body was read to its end, so that there is no more of it than is known.
+    pub whole: bool,
     pub retry_after: Option<Duration>,
 }
 
@@ -87,7 +89,7 @@ impl HttpClient {
                 Wanted::Receipt => Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await,
                 Wanted::Answer => Body::read(response, ANSWER_WANTED_MAX_BYTES, left).await,
             };
-            return Ok(Answer { status, json: body.json(), retry_after });
+            return Ok(Answer { status, json: body.json(), whole: body.whole, retry_after });
         }
         let body = Body::read(response, FAULT_TEXT_MAX_BYTES, wait).await;
         Err(Fault { retry_after, ..refusal(status, &body.text()) })

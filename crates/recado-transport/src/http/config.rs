@@ -1,12 +1,16 @@
 //! What an operator says about an HTTP provider, and what of it cannot work.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::request;
+use crate::secrets::{SECRET_LEN_MIN_BYTES, Secrets};
 
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(5);
@@ -71,6 +75,27 @@ impl HttpConfig {
         }
         Ok(headers)
     }
+
+    /// What the provider must not repeat.
+    pub(super) fn secrets(&self) -> Secrets {
+        let credentials = self.headers.iter().map(|(_, value)| credential(value.trim()));
+        let passwords = credentials.clone().filter_map(password);
+        Secrets::new(credentials.map(Cow::Borrowed).chain(passwords.map(Cow::Owned)))
+    }
+}
+
+/// The value without a scheme such as `Bearer`, which is a word that a provider may well use.
+fn credential(value: &str) -> &str {
+    match value.split_once(' ').map(|(_, rest)| rest.trim_start()) {
+        Some(rest) if rest.len() >= SECRET_LEN_MIN_BYTES && !rest.contains(' ') => rest,
+        _ => value,
+    }
+}
+
+/// What `Basic` wraps together with a user's name.
+fn password(credential: &str) -> Option<String> {
+    let pair = String::from_utf8(BASE64_STANDARD.decode(credential).ok()?).ok()?;
+    Some(pair.split_once(':')?.1.to_owned())
 }
 
 /// Shows the headers' names only: their values are credentials.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_core::{Fault, FaultKind, Outcome};
+use recado_core::{Fault, FaultKind, NetworkKind, Outcome};
 use recado_transport::{ConfigError, Evolution, EvolutionConfig};
 use serde_json::{Value, json};
 
@@ -12,10 +12,17 @@ use super::{answer, attempt, fault, message, pointers};
 const SENT: &str = r#"{"key":{"remoteJid":"5511987654321@s.whatsapp.net","fromMe":true,"id":"BAE5"},
     "message":{"conversation":"Oi"},"messageTimestamp":"1717689097","status":"PENDING","error":null}"#;
 
+fn config_of(far_end: &FarEnd) -> EvolutionConfig {
+    let config = EvolutionConfig::new(far_end.url("/evo/"), "SECRET-key");
+    EvolutionConfig { instance: Some("loja".to_owned()), ..config }
+}
+
 fn evolution_at(far_end: &FarEnd) -> Evolution {
-    let mut config = EvolutionConfig::new(far_end.url("/evo/"), "SECRET-key");
-    config.instance = Some("loja".to_owned());
-    Evolution::new(config).expect("an Evolution")
+    Evolution::new(config_of(far_end)).expect("an Evolution")
+}
+
+fn hello() -> Value {
+    json!({ "number": "5511987654321", "text": "Oi" })
 }
 
 fn evolution() -> Evolution {
@@ -33,7 +40,7 @@ async fn arrived(data: Value) -> (Seen, Value) {
 
 async fn refused(act: Act) -> Fault {
     let far_end = FarEnd::start([act]).await;
-    let fault = fault(&evolution_at(&far_end), &json!({ "number": "5511987654321", "text": "Oi" })).await;
+    let fault = fault(&evolution_at(&far_end), &hello()).await;
     far_end.only();
     assert_eq!(fault.kind, FaultKind::Answer);
     fault
@@ -130,18 +137,61 @@ async fn w1_a_201_with_an_error_inside_is_a_failure_with_the_status_and_code_ins
 }
 
 #[tokio::test]
-async fn a_2xx_without_an_error_inside_is_a_yes_even_when_its_body_cannot_be_read() {
-    for act in [
-        answering("201 Created", "", SENT),
-        answering("200 OK", "", r#"{"error":false,"status":200}"#),
-        answering("201 Created", "", "[]"),
-        answering("201 Created", "", "done"),
-        Act::Cut("HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n{\"error\":".into()),
-    ] {
-        let far_end = FarEnd::start([act]).await;
-        answer(&evolution_at(&far_end), &json!({ "number": "5511987654321", "text": "Oi" })).await;
+async fn a_2xx_with_a_json_object_without_an_error_inside_is_a_yes() {
+    for body in [SENT, r#"{"error":false,"status":200}"#, " {}\n"] {
+        let far_end = FarEnd::start([answering("201 Created", "", body)]).await;
+        assert!(answer(&evolution_at(&far_end), &hello()).await.is_some_and(|kept| kept.is_object()));
         far_end.only();
     }
+}
+
+#[tokio::test]
+async fn a_2xx_with_anything_else_was_not_written_by_evolution_and_leaves_the_message_uncertain() {
+    for body in ["<html>login</html>", "done", "", "[]", "\"{}\"", "null", "7", "{\"key\":", "{} {}"] {
+        let far_end = FarEnd::start([answering("200 OK", "", body)]).await;
+        let fault = fault(&evolution_at(&far_end), &hello()).await;
+        far_end.only();
+        assert_eq!(fault.kind, FaultKind::Network(NetworkKind::Protocol), "{body}");
+        assert!(fault.uncertain, "{body}");
+        assert!(
+            fault.text.contains("not from Evolution") && fault.text.contains("; check"),
+            "{}",
+            fault.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_2xx_whose_body_could_not_be_read_whole_is_a_yes() {
+    let head = "HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n";
+    for act in [
+        Act::Cut(format!("{head}{{\"error\":")),
+        Act::Cut(format!("{head}<html>")),
+        Act::Hang(format!("{head}<html>")),
+        Act::Hang(head.to_owned()),
+    ] {
+        let far_end = FarEnd::start([act]).await;
+        let mut config = config_of(&far_end);
+        config.http.answer_wait = Duration::from_millis(50);
+        assert_eq!(answer(&Evolution::new(config).expect("an Evolution"), &hello()).await, None);
+        far_end.only();
+    }
+}
+
+#[tokio::test]
+async fn a_2xx_with_more_than_is_kept_is_a_yes() {
+    let far_end = FarEnd::start([
+        answering("201 Created", "", &format!("{{\"x\":\"{}\"}}", "x".repeat(16 * 1_024))),
+        answering("201 Created", "", &"x".repeat(16 * 1_024 + 1)),
+        Act::Flood("HTTP/1.1 201 Created\r\n\r\n".into()),
+    ])
+    .await;
+    let evolution = evolution_at(&far_end);
+    for _ in 0..3 {
+        assert_eq!(answer(&evolution, &hello()).await, None);
+    }
+    far_end.flood_refused().await;
+    assert_eq!(far_end.seen().len(), 3);
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ fn routes_that_cannot_deliver_refuse_jobs_and_say_which_lines_to_write() {
         server.run(&place, &["send", route, "--company", "acme", "--data", "{}"]).failed_with(1)
     };
     assert!(send("whatsapp").contains("[providers.evolution]\nurl = "), "{}", send("whatsapp"));
-    assert!(send("email").contains("[routes.email]\ntransport = \"worker\""), "{}", send("email"));
+    assert!(send("email").contains("[providers.smtp]\nurl = \"smtp://"), "{}", send("email"));
     let unknown = send("emial");
     assert!(unknown.contains("there is no route `emial`") && unknown.contains("email"), "{unknown}");
 }
