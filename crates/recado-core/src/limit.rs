@@ -1,9 +1,12 @@
-//! Rate limits by the generic cell rate algorithm: one timestamp a limit, exact over every window.
+//! Rate limits that hold over every window, not only on average.
 //!
-//! A limit of `max` per `per` lets a burst of `max` through and then one every `per / max`. Its whole state
-//! is the theoretical arrival time of the next request, so it is a number in memory, in a store or in Redis
-//! alike, and never has to be swept.
+//! A limit of 100 a minute means that in no minute more than 100 go out, wherever that minute begins. So
+//! what went out is remembered for as long as the window lasts, in a few dozen steps; what falls into one
+//! step counts as if it had gone out at the step's end, which errs on the safe side by a sixty-fourth of the
+//! window. (Algorithms that keep one number let a burst and the even flow after it through, up to twice the
+//! limit in one window.)
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,53 +19,86 @@ pub struct Rate {
     pub per: Duration,
 }
 
+/// Steps that a window is remembered in.
+const STEPS: i64 = 64;
+
 impl Rate {
-    fn interval_us(self) -> i64 {
-        let per = i64::try_from(self.per.as_micros()).unwrap_or(i64::MAX);
-        (per / i64::from(self.max.max(1))).max(1)
+    fn per_us(self) -> i64 {
+        i64::try_from(self.per.as_micros()).unwrap_or(i64::MAX / 4).clamp(1, i64::MAX / 4)
     }
 
-    fn span_us(self) -> i64 {
-        self.interval_us().saturating_mul(i64::from(self.max.max(1)))
+    /// The end of the step that `now` falls into.
+    fn step_end_us(self, now_us: i64) -> i64 {
+        let width = (self.per_us() / STEPS).max(1);
+        (now_us.div_euclid(width) + 1) * width
     }
 }
 
 /// How much of a rate is used up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Gcra {
-    /// When everything let through so far would have arrived at the even rate, in microseconds since 1970.
-    next_us: i64,
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// What went out, by the end of its step, oldest first.
+    spent: VecDeque<(i64, u32)>,
     /// The provider asked for quiet until then.
-    #[serde(default)]
     quiet_until_us: i64,
 }
 
-impl Gcra {
+impl Limit {
+    fn in_window(&self, rate: Rate, now_us: i64) -> impl Iterator<Item = &(i64, u32)> {
+        self.spent.iter().filter(move |(end, _)| end.saturating_add(rate.per_us()) > now_us)
+    }
+
     /// How many may go at `now`, up to `wanted`.
     pub fn free(&self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
-        let now = us(now);
-        if self.quiet_until_us > now {
+        let now_us = us(now);
+        if self.quiet_until_us > now_us {
             return 0;
         }
-        let room = rate.span_us() - (self.next_us.max(now) - now);
-        u32::try_from((room / rate.interval_us()).max(0)).unwrap_or(u32::MAX).min(wanted).min(rate.max)
+        let spent: u64 = self.in_window(rate, now_us).map(|(_, count)| u64::from(*count)).sum();
+        let free = u64::from(rate.max).saturating_sub(spent);
+        u32::try_from(free).unwrap_or(u32::MAX).min(wanted)
     }
 
     /// Lets `count` through, whether or not they were free.
     pub fn take(&mut self, rate: Rate, count: u32, now: Timestamp) {
-        let start = self.next_us.max(us(now));
-        self.next_us = start.saturating_add(rate.interval_us().saturating_mul(i64::from(count)));
+        let now_us = us(now);
+        while self.spent.front().is_some_and(|(end, _)| end.saturating_add(rate.per_us()) <= now_us) {
+            self.spent.pop_front();
+        }
+        let end = rate.step_end_us(now_us);
+        match self.spent.back_mut() {
+            Some((last, spent)) if *last >= end => *spent = spent.saturating_add(count),
+            _ => self.spent.push_back((end, count)),
+        }
     }
 
     /// Gives back what was taken and not used.
-    pub fn give_back(&mut self, rate: Rate, count: u32) {
-        self.next_us = self.next_us.saturating_sub(rate.interval_us().saturating_mul(i64::from(count)));
+    pub fn give_back(&mut self, mut count: u32) {
+        while let Some((_, spent)) = self.spent.back_mut().filter(|_| count > 0) {
+            let back = count.min(*spent);
+            *spent -= back;
+            count -= back;
+            if *spent == 0 {
+                self.spent.pop_back();
+            }
+        }
     }
 
     /// When the next one may go, if not now.
     pub fn free_at(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         let now_us = us(now);
-        let by_rate = self.next_us - rate.span_us() + rate.interval_us();
+        let mut over = self.in_window(rate, now_us).map(|(_, count)| i64::from(*count)).sum::<i64>()
+            - i64::from(rate.max)
+            + 1;
+        let mut by_rate = now_us;
+        for (end, count) in self.in_window(rate, now_us) {
+            if over <= 0 {
+                break;
+            }
+            over -= i64::from(*count);
+            by_rate = end.saturating_add(rate.per_us());
+        }
         let at = by_rate.max(self.quiet_until_us);
         // Rounded up to the millisecond, so that whoever waits does not come too early.
         (at > now_us)

@@ -102,7 +102,7 @@ impl Engine {
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
         let job = ephemeral(&route, &call, started_at, timeout);
         let delivery = Delivery { job: &job, attempt: 1, now: started_at, timeout, answer: Wanted::Answer };
-        let way = match self.way_out(&route, timeout).await {
+        let (way, probe) = match self.way_out(&route, timeout).await {
             Ok(way) => way,
             Err(failure) => return Ok(Ok(self.fall_back(&route, call, failure, inner.clock.now()).await?)),
         };
@@ -110,9 +110,9 @@ impl Engine {
         let outcome = send(&way.transport, Delivery { timeout: left, ..delivery }).await;
         let now = inner.clock.now();
         let verdict = route.classifier.verdict(outcome);
-        let swing = way.provider.ended(&call.company_id, Told::by(&verdict), now.since(started_at), now);
-        inner.swung(&way.provider, swing, now);
         let took = now.since(started_at);
+        let swing = way.provider.ended(&call.company_id, Told::by(&verdict), took, probe, now);
+        inner.swung(&way.provider, swing, now);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
@@ -158,7 +158,7 @@ impl Engine {
 
     /// The first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
-    async fn way_out(&self, route: &Route, timeout: Duration) -> Result<Leg, Failure> {
+    async fn way_out(&self, route: &Route, timeout: Duration) -> Result<(Leg, bool), Failure> {
         let inner = &self.inner;
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
@@ -169,7 +169,7 @@ impl Engine {
                 inner.swung(&leg.provider, swing, now);
                 match grant {
                     Grant::None { why, until } => held = held.or(Some((why, until, leg))),
-                    _ => return Ok(leg),
+                    grant => return Ok((leg, grant == Grant::Probe)),
                 }
             }
             let now = inner.clock.now();

@@ -64,7 +64,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         };
         let came = claimed.leases.len();
         leg.provider.unused(&grant, granted - came, engine.clock.now());
-        start(&engine, leg, claimed.leases);
+        start(&engine, leg, grant == Grant::Probe, claimed.leases);
         if came == granted {
             continue;
         }
@@ -124,7 +124,7 @@ async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Resul
         .await
 }
 
-fn start(engine: &Arc<Inner>, leg: &Leg, leases: Vec<recado_core::Lease>) {
+fn start(engine: &Arc<Inner>, leg: &Leg, probe: bool, leases: Vec<recado_core::Lease>) {
     let now = engine.clock.now();
     for lease in leases {
         engine.beats.started(lease.token);
@@ -134,7 +134,7 @@ fn start(engine: &Arc<Inner>, leg: &Leg, leases: Vec<recado_core::Lease>) {
         deliveries.spawn(async move {
             let token = lease.token;
             tokio::select! {
-                () = deliver(&engine, &leg, lease) => {}
+                () = deliver(&engine, &leg, probe, lease) => {}
                 () = engine.stopped.cancelled() => {}
             }
             engine.beats.ended(token);

@@ -43,9 +43,9 @@ const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers one leased job and settles the lease.
-pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, lease: Lease) {
+pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, probe: bool, lease: Lease) {
     let started_at = engine.clock.now();
-    let mut way = Way { engine, leg, company: lease.job.company.clone(), started_at, open: true };
+    let mut way = Way { engine, leg, company: lease.job.company.clone(), started_at, probe, open: true };
 
     // Resolve: who carries it, and is it still worth carrying?
     let Some(route) = engine.routes.get(lease.job.route.as_str()) else {
@@ -96,6 +96,8 @@ struct Way<'a> {
     leg: &'a Leg,
     company: CompanyId,
     started_at: Timestamp,
+    /// Its outcome decides about the breaker.
+    probe: bool,
     open: bool,
 }
 
@@ -107,7 +109,7 @@ impl Way<'_> {
     fn end(&mut self, told: Told<'_>, now: Timestamp) {
         self.open = false;
         let took = now.since(self.started_at);
-        let swing = self.leg.provider.ended(&self.company, told, took, now);
+        let swing = self.leg.provider.ended(&self.company, told, took, self.probe, now);
         self.engine.swung(&self.leg.provider, swing, now);
     }
 }

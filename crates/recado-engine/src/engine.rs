@@ -312,6 +312,10 @@ fn providers_of(
             *known = (*known).max(route.concurrency);
         }
     }
+    // Some guard only calls that the product makes by itself.
+    for (name, known) in terms {
+        concurrency.entry(name).or_insert(known.concurrency);
+    }
     let provider = |(name, concurrency): (&str, usize)| {
         let terms = terms.get(name).copied().unwrap_or(ProviderTerms::plain(concurrency));
         (name.into(), Arc::new(Provider::new(name, terms)))

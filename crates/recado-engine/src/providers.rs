@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms, Swing};
-use recado_core::limit::{Gcra, Rate};
+use recado_core::limit::{Limit, Rate};
 use recado_core::{Blame, Class, CompanyId, Failure, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -95,7 +95,7 @@ pub struct Provider {
 #[derive(Debug, Default)]
 struct State {
     breaker: Breaker,
-    limit: Gcra,
+    limit: Limit,
     companies: HashMap<CompanyId, Company>,
     paused: Option<Pause>,
     running: usize,
@@ -106,7 +106,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Company {
-    limit: Gcra,
+    limit: Limit,
     running: usize,
 }
 
@@ -252,8 +252,8 @@ impl Provider {
         if counted {
             state.running = state.running.saturating_sub(count);
         }
-        if let Some(rate) = self.terms.rate {
-            state.limit.give_back(rate, u32::try_from(count).unwrap_or(u32::MAX));
+        if self.terms.rate.is_some() {
+            state.limit.give_back(u32::try_from(count).unwrap_or(u32::MAX));
         }
         if *grant == Grant::Probe {
             state.breaker.inconclusive(now);
@@ -337,6 +337,7 @@ impl Provider {
         company: &CompanyId,
         outcome: Told<'_>,
         took: Duration,
+        probe: bool,
         now: Timestamp,
     ) -> Option<Swing> {
         let mut state = self.state.lock();
@@ -344,7 +345,12 @@ impl Provider {
         if let Some(company) = state.companies.get_mut(company) {
             company.running = company.running.saturating_sub(1);
         }
-        let swing = self.learn(&mut state, company, outcome, took, now);
+        // Whoever was sent before it opened says nothing about now: while it is half open only the probe does.
+        let straggler = !probe && state.breaker.state == BreakerState::HalfOpen;
+        let swing = match straggler {
+            true => None,
+            false => self.learn(&mut state, company, outcome, took, now),
+        };
         drop(state);
         self.changed.notify_waiters();
         swing

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::limit::{Gcra, Rate};
+use recado_core::limit::{Limit, Rate};
 use recado_core::{CompanyId, Payload, Timestamp};
 use recado_store::{NoteWrite, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -50,17 +50,15 @@ pub struct Tenants {
 
 #[derive(Debug, Default)]
 struct State {
-    terms: HashMap<CompanyId, (TenantTerms, Gcra)>,
+    terms: HashMap<CompanyId, (TenantTerms, Limit)>,
     /// Ready for claims; made anew when something is said.
     weights: Arc<HashMap<CompanyId, u32>>,
 }
 
 impl State {
     fn keep(&mut self, company: CompanyId, terms: TenantTerms) {
-        let limit = self.terms.get(&company).map(|(_, limit)| *limit).unwrap_or_default();
-        if terms == TenantTerms::default() {
-            self.terms.remove(&company);
-        } else {
+        let limit = self.terms.remove(&company).map(|(_, limit)| limit).unwrap_or_default();
+        if terms != TenantTerms::default() {
             self.terms.insert(company, (terms, limit));
         }
         let weighted = self.terms.iter().filter(|(_, (terms, _))| terms.weight != 1);

@@ -216,7 +216,8 @@ fn a_second_sigterm_stops_at_once_and_the_job_comes_back() {
     let worker = Worker::usual(&place, Version::Eight, &fake, &server);
     server.signal("STOP");
     let key = fake.add(claim("CLM-1", "TIMEOUT", 0));
-    fake.until(|state| state.jobs[&key].handed_out == 1);
+    // It asks for more only once it has this one.
+    fake.until(|state| state.jobs[&key].handed_out == 1 && state.polls_waiting == 1);
     worker.terminate();
     worker.logged("Stopping: jobs at hand end first; a second signal stops at once");
     worker.terminate();

@@ -188,10 +188,9 @@ fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
         "{body:#}"
     );
 
-    for (act, seconds) in [
-        (openai::overloaded().with("retry-after", 20), 20..=20),
-        (openai::overloaded(), 60..=72),
-    ] {
+    for (act, seconds) in
+        [(openai::overloaded().with("retry-after", 20), 20..=20), (openai::overloaded(), 60..=72)]
+    {
         openai.orders("completions", [act]);
         let (status, head, problem) = scene.exchange("POST", "/v1/calls", &call);
         assert_eq!((status, &problem["code"]), (503, &json!("provider_unavailable")), "{problem:#}");

@@ -39,7 +39,11 @@ fn f8_seconds_are_obeyed_whether_longer_or_shorter_than_the_policy() {
 #[test]
 fn f8_a_date_is_obeyed() {
     let (instagram, _, scene) = scene();
-    let date = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(17);
+    // What time it is, by the server's own clock.
+    instagram.always("first", page(503));
+    scene.send("instagram", "acme", "first", &post("first"));
+    let now = scene.retrying("first", 1)["attempts"][0]["endedAt"].as_str().unwrap().to_owned();
+    let date = now.parse::<jiff::Timestamp>().unwrap() + jiff::SignedDuration::from_mins(17);
 
     let written = date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     instagram.always("dated", page(429).with("retry-after", written));
