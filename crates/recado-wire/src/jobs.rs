@@ -217,6 +217,7 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     pub next_retry_delay_ms: Option<u64>,
     /// Which provider served it, when the route has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
     /// What became of each recipient, when they fared differently.
