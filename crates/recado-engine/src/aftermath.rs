@@ -96,32 +96,31 @@ impl Aftermath {
         self.events.into_iter().for_each(|event| engine.events.tell(event));
     }
 
-    /// Once the transition has happened.
+    /// Once the transition has happened. Whoever hears of it can see what it led to.
     pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
-        let (mark, count) = (self.mark.take(), self.count.take());
-        let foreseen: Vec<_> = self.events.iter().map(|event| event.id.clone()).collect();
-        self.tell(engine);
-        if let Some(account) = mark
+        if let Some(account) = self.mark.take()
             && let Err(error) = engine.accounts.mark(&*engine.store, account, now).await
         {
             tracing::warn!(%error, "cannot mark an account");
         }
-        if let Some((endpoint, went)) = count {
+        if let Some((endpoint, went)) = self.count.take() {
             match engine.endpoints.count(&*engine.store, &endpoint, went, now).await {
                 // Others counted as well, and it was one more than anybody knew.
-                Ok(Some(event)) if !foreseen.contains(&event.id) => tell_all(engine, event, now).await,
+                Ok(Some(event)) if !self.events.iter().any(|foreseen| foreseen.id == event.id) => {
+                    tell_all(engine, event, now).await;
+                }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
             }
-            return;
-        }
-        if let (Transition::Deliver { .. }, Some(route)) = (transition, engine.routes.get(job.route.as_str()))
+        } else if let (Transition::Deliver { .. }, Some(route)) =
+            (transition, engine.routes.get(job.route.as_str()))
         {
             let cleared = engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now);
             if let Err(error) = cleared.await {
                 tracing::warn!(%error, "cannot take the mark off an account");
             }
         }
+        self.tell(engine);
     }
 }
 
