@@ -5,7 +5,8 @@
 //! and in virtual time, and every answer can be reproduced.
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
-//! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines.
+//! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines;
+//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by.
 
 pub mod audit;
 pub mod breaker;

@@ -28,10 +28,6 @@ pub const SHELF: Shelf = Shelf::new("answers");
 /// How long an answer is good for as a last resort.
 pub const ANSWER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Shortest and longest that a caller may wait.
-pub const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(300);
-
 /// What a job that renews an answer is called; the rest of its id is the answer's key.
 pub(crate) const REFRESH: &str = "refresh:";
 

@@ -32,6 +32,8 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         for change in &mut changes {
             change.as_mut().enable();
         }
+        let mut tenants_changed = std::pin::pin!(engine.tenants.changed.notified());
+        tenants_changed.as_mut().enable();
         if engine.stopping.is_cancelled() {
             return;
         }
@@ -70,7 +72,10 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         }
         // What just started may have used a tenant's share up.
         let (_, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
-        rest(&engine, &mut waker, leg, claimed.next_at, tenant_free_at).await;
+        tokio::select! {
+            () = tenants_changed => {}
+            () = rest(&engine, &mut waker, leg, claimed.next_at, tenant_free_at) => {}
+        }
     }
 }
 
@@ -161,7 +166,6 @@ async fn rest(
     tokio::select! {
         () = engine.stopping.cancelled() => {}
         () = waker.rung() => {}
-        () = engine.tenants.changed.notified() => {}
         () = tenant_change => {}
         () = sleep_until(next, engine) => {}
     }
