@@ -102,8 +102,8 @@ impl Apply<'_> {
     }
 
     /// Whether these are all here already, so that answering takes no room.
-    pub fn all_known(&self, jobs: &[NewJob]) -> bool {
-        jobs.iter().all(|job| self.index.find(self.index.digest(job.id.as_str())).is_some())
+    pub fn all_known<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
+        ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some())
     }
 
     fn known(&self, place: Place, new: &NewJob) -> Result<Enqueued> {
@@ -126,7 +126,7 @@ impl Apply<'_> {
         Ok(Enqueued::Duplicate { status })
     }
 
-    fn ring(&mut self, route: recado_core::RouteName) {
+    pub fn ring(&mut self, route: recado_core::RouteName) {
         if self.rung.last() != Some(&route) && !self.rung.contains(&route) {
             self.rung.push(route);
         }
@@ -330,36 +330,7 @@ impl Apply<'_> {
             ])?;
         self.index.dead_count -=
             self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
-        self.file
-            .prepare_cached(
-                "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
-                 lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, expiresAt, userId, correlationId, \
-                 errorClassification, stackTrace, attempts, fingerprint, cause, state) \
-                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, 'dead')",
-            )?
-            .execute(params![
-                seq,
-                entry.job_id.as_str(),
-                entry.company.as_str(),
-                entry.route.as_str(),
-                entry.original_data.as_str(),
-                entry.failed_attempts,
-                entry.last_failure_reason.as_str(),
-                entry.last_failure_code.as_deref(),
-                entry.last_failure_at.to_string(),
-                entry.enqueued_at.to_string(),
-                entry.moved_at.to_string(),
-                i64::try_from(entry.ttl.as_millis()).unwrap_or(i64::MAX),
-                entry.expires_at().as_millis(),
-                entry.user_id.as_deref(),
-                entry.correlation_id.as_deref(),
-                entry.class.as_str(),
-                entry.stack_trace.as_deref(),
-                attempts,
-                &*entry.fingerprint,
-                entry.cause.as_str(),
-            ])?;
-        self.index.dead_count += 1;
+        self.write_dead_letter(seq, &entry)?;
         self.index.retire(held.slot);
         Ok(())
     }
@@ -535,7 +506,7 @@ impl Apply<'_> {
         })
     }
 
-    fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
+    pub fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
         self.file
             .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
             .execute(params![seq, rows::json(event)?])?;

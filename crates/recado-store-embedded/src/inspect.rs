@@ -229,6 +229,14 @@ pub fn dead_letters(
     Ok(Page { items: found.into_iter().map(|(_, entry)| entry).collect(), next })
 }
 
+pub fn oldest_dead_letters(file: &Connection, limit: usize) -> rusqlite::Result<Vec<DeadLetter>> {
+    let mut select = file.prepare_cached(&format!(
+        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE state = 'dead' ORDER BY entry LIMIT ?1"
+    ))?;
+    let entries = select.query_map([limit as i64], rows::dead_letter)?;
+    entries.map(|found| found.map(|(_, entry)| entry)).collect()
+}
+
 pub fn dead_letter_groups(
     file: &Connection,
     by: GroupBy,

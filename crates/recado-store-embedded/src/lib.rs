@@ -26,6 +26,7 @@ mod index;
 mod inspect;
 mod lane;
 mod load;
+mod moving;
 mod notes;
 mod rows;
 mod schema;

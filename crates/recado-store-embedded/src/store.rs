@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability,
-    Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest, Pruned,
-    Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter,
-    TenantView, Waker, Wakes,
+    Adopted, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
+    Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
+    TenantFilter, TenantView, Transfer, Waker, Wakes,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -174,6 +174,10 @@ impl Store for EmbeddedStore {
         self.ask(|answer| Request::Prune(retention, now, answer)).await
     }
 
+    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
+        self.ask(|answer| Request::Adopt(transfers, answer)).await
+    }
+
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.ask(|answer| Request::Record(events, answer)).await
     }
@@ -224,6 +228,14 @@ impl Store for EmbeddedStore {
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         self.readers.ask(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        self.readers.ask(move |file| crate::inspect::oldest_dead_letters(file, limit)).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
+        self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {

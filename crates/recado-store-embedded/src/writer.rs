@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, StoreError,
+    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
+    Redrive, Redriven, Retention, Settled, Settlement, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -58,6 +58,7 @@ pub enum Request {
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
+    Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
     Record(Vec<AuditEvent>, Answer<()>),
     WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
     Close(Answer<()>),
@@ -174,7 +175,7 @@ impl Writer {
                 Request::Enqueue(jobs, answer) => {
                     // Who asks again about a job that is in gets to hear so, room or not.
                     if let Some(why) = refusing(&self.room, &self.file)
-                        && !apply.all_known(&jobs)
+                        && !apply.all_known(jobs.iter().map(|job| &job.id))
                     {
                         let _ = answer.send(Err(StoreError::Full(why)));
                         continue;
@@ -191,6 +192,15 @@ impl Writer {
                 Request::Discard(discard, answer) => later(apply.discard(*discard), answer, replies),
                 Request::Prune(retention, now, answer) => {
                     later(apply.prune(&retention, now), answer, replies)
+                }
+                Request::Adopt(transfers, answer) => {
+                    if let Some(why) = refusing(&self.room, &self.file)
+                        && !apply.all_known(transfers.iter().map(|transfer| &transfer.job.id))
+                    {
+                        let _ = answer.send(Err(StoreError::Full(why)));
+                        continue;
+                    }
+                    later(apply.adopt(&transfers), answer, replies)
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
                 Request::WriteNotes(writes, now, answer) => {
@@ -269,6 +279,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
     }
     match request {
         Request::Enqueue(_, answer) => refuse(answer, replies),
+        Request::Adopt(_, answer) => refuse(answer, replies),
         Request::Claim(_, answer) => refuse(answer, replies),
         Request::Extend(_, _, answer) => refuse(answer, replies),
         Request::Settle(_, answer) => refuse(answer, replies),

@@ -44,6 +44,7 @@ mod given;
 mod leasing;
 mod listing;
 mod model;
+mod moving;
 mod noting;
 mod ordering;
 mod pruning;
@@ -205,6 +206,16 @@ suite! { $ conformance_tests in checks {
         a_dead_letter_that_is_replaying_cannot_be_discarded
         a_replay_for_later_waits_for_its_time
     }
+    moving {
+        whatever_a_store_knows_of_its_jobs_can_be_given_and_taken
+        a_walk_through_all_transfers_has_no_gap_and_no_repetition
+        a_lease_does_not_travel
+        adopted_jobs_go_on_where_they_were
+        an_id_that_is_taken_is_left_alone
+        a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
+        adopted_jobs_ring_their_route
+        the_oldest_dead_letters_come_first_and_none_that_is_replaying
+    }
     pruning {
         ended_jobs_are_forgotten_at_their_age_and_not_before
         only_the_newest_ended_jobs_are_kept_when_there_are_too_many
@@ -277,6 +288,7 @@ suite! { $ durability_tests in durable_checks {
         work_goes_on_where_it_was
         a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
         follow_ups_are_there
+        adopted_jobs_are_there
         notes_are_there_with_their_versions
         no_version_is_given_again
         thousands_come_back

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{
-    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status, Timestamp,
-    Transition,
+    AuditEvent, BodyHash, DeadLetter, Job, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status,
+    Timestamp, Transition,
 };
 
 use crate::inspect::{
@@ -150,6 +150,40 @@ pub enum Discarded {
     Unknown,
 }
 
+/// A job with all that its store knows of it, on its way to another store or back from an archive.
+///
+/// A lease does not travel: whoever moves jobs takes leases over first, or they come as waiting.
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    pub job: Job,
+    pub body_hash: BodyHash,
+    pub standing: Standing,
+    /// Its entry while it is dead or replaying.
+    pub dead_letter: Option<DeadLetter>,
+    /// Its trail, oldest first.
+    pub audit: Vec<AuditEvent>,
+}
+
+/// Where a transferred job stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    Waiting,
+    /// In the dead letter queue.
+    Dead,
+    Ended {
+        status: Status,
+        at: Timestamp,
+        answer: Option<Payload>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adopted {
+    Done,
+    /// The id is taken: nothing was written.
+    Known,
+}
+
 /// How long ended jobs are remembered. Dead letters carry their own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
@@ -194,6 +228,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
+    /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
+    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place.
+    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError>;
+
     /// Appends to the audit trail.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
 
@@ -227,12 +265,18 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError>;
 
+    /// Those that have been dead longest, first of all; none that is replaying.
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError>;
+
     /// Largest group first.
     async fn dead_letter_groups(
         &self,
         by: GroupBy,
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError>;
+
+    /// Every job with all that is known of it, oldest first, beginning after an order number.
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError>;
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 

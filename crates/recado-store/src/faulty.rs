@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 
 use crate::contract::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven, Retention,
-    Settled, Settlement, Store, StoreError,
+    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
@@ -111,6 +111,10 @@ impl Store for FaultyStore {
         self.inner.prune(retention, now).await
     }
 
+    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
+        self.inner.adopt(transfers).await
+    }
+
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.inner.record(events).await
     }
@@ -159,6 +163,14 @@ impl Store for FaultyStore {
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         self.inner.dead_letter_groups(by, filter).await
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        self.inner.oldest_dead_letters(limit).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
+        self.inner.transfers(after, limit).await
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {

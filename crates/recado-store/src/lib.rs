@@ -11,8 +11,8 @@
 //!
 //! What every implementation promises, and [`conformance`] checks:
 //!
-//! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `record` or `write_notes`
-//!   answer, a crash of the process, or of the machine where the store says so, does not undo them.
+//! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `adopt`, `record` or
+//!   `write_notes` answer, a crash of the process, or of the machine where the store says so, does not undo them.
 //! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail, and takes its follow-ups
 //!   in, together or not at all. So do a redrive and a discard.
 //! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing.
@@ -20,6 +20,7 @@
 //!   first and equal ones in the order they became ready, but every tenth job is the one due longest.
 //! - **Notes.** A note is written only if it has the version that the writer expects. Versions grow and are
 //!   never given twice, and a note whose time is over is not there, whoever asks.
+//! - **Moving.** What `transfers` gives, `adopt` takes in elsewhere without a difference that can be read.
 //! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
 
 mod contract;
@@ -35,8 +36,8 @@ pub mod conformance;
 pub mod faulty;
 
 pub use contract::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Store, StoreError,
+    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer,
 };
 pub use inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,

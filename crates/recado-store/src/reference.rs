@@ -3,6 +3,7 @@
 //! It lives in memory and promises nothing about crashes.
 
 mod lanes;
+mod moving;
 #[cfg(feature = "conformance")]
 mod oracle;
 mod shelves;
@@ -18,8 +19,8 @@ use recado_core::{
 };
 
 use crate::contract::{
-    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Store, StoreError,
+    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
@@ -450,6 +451,19 @@ impl Store for ReferenceStore {
         Ok(pruned)
     }
 
+    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
+        let mut state = self.state.lock();
+        let adopt = |transfer: Transfer| {
+            let route = transfer.job.route.clone();
+            let adopted = state.adopt(transfer);
+            if adopted == Adopted::Done {
+                self.wakes.ring(&route);
+            }
+            adopted
+        };
+        Ok(transfers.into_iter().map(adopt).collect())
+    }
+
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         events.into_iter().for_each(|event| state.record(event));
@@ -516,6 +530,16 @@ impl Store for ReferenceStore {
             state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)).cloned().collect(),
             page,
         ))
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        let state = self.state.lock();
+        let dead = state.dead.iter().filter(|(_, entry)| entry.state == DeadLetterState::Dead);
+        Ok(dead.take(limit).map(|(_, entry)| entry.clone()).collect())
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
+        Ok(self.state.lock().transfers(after, limit))
     }
 
     async fn dead_letter_groups(

@@ -7,6 +7,7 @@ use super::given::{
     ACCOUNTS, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, attempt, deliver, job, jobs_of, priority, route,
     write,
 };
+use super::moving::{elsewhere, every_stage, given_by};
 use super::snapshot::Snapshot;
 use crate::{
     Cancelled, Claim, Discarded, Enqueued, Extended, NoteWrite, Pick, Redriven, Retention, Settled, Turns,
@@ -173,6 +174,15 @@ pub async fn follow_ups_are_there(home: &mut dyn Home) {
     let leases = desk.claim(Pick::Ready(route("hooks")), 10, T0).await.leases;
     assert_eq!(leases.iter().map(|lease| lease.job.id.as_str()).collect::<Vec<_>>(), ["word"]);
     assert_eq!(leases[0].job.data, job("word").data);
+}
+
+pub async fn adopted_jobs_are_there(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let origin = elsewhere();
+    every_stage(&origin).await;
+    desk.0.adopt(given_by(&origin).await).await.unwrap();
+    let desk = reopen(desk, home).await;
+    Snapshot::of(&origin, T0).await.assert_same(&Snapshot::of(&desk, T0).await, "adopted, closed and opened");
 }
 
 pub async fn notes_are_there_with_their_versions(home: &mut dyn Home) {

@@ -1,0 +1,61 @@
+//! The reference's jobs, given and taken whole.
+
+use recado_core::Status;
+
+use super::{Phase, Record, State};
+use crate::contract::{Adopted, Standing, Transfer};
+use crate::inspect::Page;
+
+impl State {
+    pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
+        let Transfer { job, body_hash, standing, dead_letter, audit } = transfer;
+        if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
+            let given_up = matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
+            if !given_up || standing != Standing::Dead {
+                return Adopted::Known;
+            }
+            self.records.remove(at);
+        }
+        self.last_seq += 1;
+        let seq = self.last_seq;
+        let phase = match standing {
+            Standing::Waiting => Phase::Waiting,
+            Standing::Dead => Phase::Dead,
+            Standing::Ended { status, at, answer } => Phase::Ended { status, at, answer },
+        };
+        self.records.push(Record { seq, job, body_hash, phase });
+        if let Some(entry) = dead_letter {
+            self.next_dead += 1;
+            self.dead.push((self.next_dead, entry));
+        }
+        self.audit.extend(audit.into_iter().map(|event| (Some(seq), event)));
+        Adopted::Done
+    }
+
+    pub fn transfers(&self, after: Option<u64>, limit: usize) -> Page<Transfer> {
+        let rest = self.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
+        let mut taken: Vec<&Record> = rest.take(limit + 1).collect();
+        let more = taken.len() > limit;
+        taken.truncate(limit);
+        let next = taken.last().map(|record| record.seq).filter(|_| more);
+        Page { items: taken.into_iter().map(|record| self.transfer(record)).collect(), next }
+    }
+
+    fn transfer(&self, record: &Record) -> Transfer {
+        let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
+        let trail = self.audit.iter().filter(|(about, _)| *about == Some(record.seq));
+        Transfer {
+            job: record.job.clone(),
+            body_hash: record.body_hash,
+            standing: match &record.phase {
+                Phase::Waiting | Phase::Leased(_) => Standing::Waiting,
+                Phase::Dead => Standing::Dead,
+                Phase::Ended { status, at, answer } => {
+                    Standing::Ended { status: *status, at: *at, answer: answer.clone() }
+                }
+            },
+            dead_letter: entry.cloned(),
+            audit: trail.map(|(_, event)| event.clone()).collect(),
+        }
+    }
+}
