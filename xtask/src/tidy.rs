@@ -7,10 +7,13 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("recado-core", &[]),
+    ("recado-audit", &["recado-core"]),
+    ("recado-observe", &["recado-core"]),
     ("recado-store", &["recado-core"]),
     ("recado-store-embedded", &["recado-core", "recado-store"]),
+    ("recado-store-redis", &["recado-core", "recado-store"]),
     ("recado-transport", &["recado-core"]),
     ("recado-email", &["recado-core", "recado-transport"]),
     ("recado-transport-smtp", &["recado-core", "recado-transport", "recado-email"]),
@@ -27,6 +30,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "recado-core",
             "recado-store",
             "recado-store-embedded",
+            "recado-store-redis",
             "recado-transport",
             "recado-transport-smtp",
             "recado-transport-ses",

@@ -1,0 +1,213 @@
+//! The directory: what is in it, and who may write.
+//!
+//! | file | |
+//! |---|---|
+//! | `2026-11.jsonl` | a segment: the records that were archived in that month |
+//! | `2026-11.index` | where to find what in it; derived |
+//! | `2021-11.summary.json` | what is left of a segment that was dropped, signed |
+//! | `head.json` | the newest signed record, so that a cut-off end shows |
+//! | `erasure.json` | an erasure that is being carried out |
+//! | `signing.pem`, `public.pem` | the key and its public half |
+//! | `writer.lock`, `reader.lock` | who writes; that nobody rewrites while readers open the files |
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, io};
+use crate::month::Month;
+
+/// How long a lock that is held is asked for before it counts as held.
+const WRITER_WAIT_MAX: Duration = Duration::from_millis(250);
+const READER_WAIT_MAX: Duration = Duration::from_secs(10);
+
+const UNFINISHED: &str = "new";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    /// Makes the directory if need be, for this user alone: trails hold personal data.
+    pub(crate) fn make(dir: &Path) -> Result<Self, Error> {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io(dir))?;
+        Ok(Folder(dir.to_owned()))
+    }
+
+    pub(crate) fn segment(&self, month: Month) -> PathBuf {
+        self.0.join(format!("{month}.jsonl"))
+    }
+
+    pub(crate) fn index(&self, month: Month) -> PathBuf {
+        self.0.join(format!("{month}.index"))
+    }
+
+    pub(crate) fn summary(&self, month: Month) -> PathBuf {
+        self.0.join(format!("{month}.summary.json"))
+    }
+
+    pub(crate) fn head(&self) -> PathBuf {
+        self.0.join("head.json")
+    }
+
+    pub(crate) fn erasure(&self) -> PathBuf {
+        self.0.join("erasure.json")
+    }
+
+    pub(crate) fn signing_key(&self) -> PathBuf {
+        self.0.join("signing.pem")
+    }
+
+    pub(crate) fn public_key(&self) -> PathBuf {
+        self.0.join("public.pem")
+    }
+
+    fn writer_lock(&self) -> PathBuf {
+        self.0.join("writer.lock")
+    }
+
+    fn reader_lock(&self) -> PathBuf {
+        self.0.join("reader.lock")
+    }
+
+    pub(crate) fn segments(&self) -> Result<Vec<Month>, Error> {
+        self.months(".jsonl")
+    }
+
+    pub(crate) fn summaries(&self) -> Result<Vec<Month>, Error> {
+        self.months(".summary.json")
+    }
+
+    /// The months that have a file with this ending, oldest first.
+    fn months(&self, ending: &str) -> Result<Vec<Month>, Error> {
+        let mut months = Vec::new();
+        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
+            let name = entry.map_err(io(&self.0))?.file_name();
+            let month = name.to_str().and_then(|name| name.strip_suffix(ending)?.parse::<Month>().ok());
+            months.extend(month);
+        }
+        months.sort_unstable();
+        Ok(months)
+    }
+
+    /// Forgets files that were being written when a process ended.
+    pub(crate) fn sweep(&self) -> Result<(), Error> {
+        for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
+            let path = entry.map_err(io(&self.0))?.path();
+            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes names that came or went durable.
+    pub(crate) fn force(&self) -> Result<(), Error> {
+        File::open(&self.0).and_then(|dir| dir.sync_all()).map_err(io(&self.0))
+    }
+
+    /// The right to write, for as long as the value lives; the system takes it back when the process ends.
+    pub(crate) fn lock_writer(&self) -> Result<File, Error> {
+        let path = self.writer_lock();
+        let mut file = private().create(true).truncate(false).open(&path).map_err(io(&path))?;
+        if !wait(WRITER_WAIT_MAX, || file.try_lock()).map_err(io(&path))? {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder = holder.trim();
+            let holder = if holder.is_empty() { "unknown" } else { holder }.to_owned();
+            return Err(Error::Held { dir: self.0.clone(), holder });
+        }
+        // Only for the message to a second process.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(file)
+    }
+
+    /// Keeps readers from opening files while some of them are replaced.
+    pub(crate) fn lock_readers_out(&self) -> Result<File, Error> {
+        let path = self.reader_lock();
+        let file = private().create(true).truncate(false).open(&path).map_err(io(&path))?;
+        let locked = wait(READER_WAIT_MAX, || file.try_lock()).map_err(io(&path))?;
+        locked.then_some(file).ok_or_else(|| Error::Busy { dir: self.0.clone() })
+    }
+
+    /// A copy of a trail may be without this file, and nobody rewrites a copy.
+    pub(crate) fn lock_reader(&self) -> Result<Option<File>, Error> {
+        let path = self.reader_lock();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(&path)(error)),
+        };
+        let locked = wait(READER_WAIT_MAX, || file.try_lock_shared()).map_err(io(&path))?;
+        locked.then_some(Some(file)).ok_or_else(|| Error::Busy { dir: self.0.clone() })
+    }
+
+    pub(crate) fn is_being_written(&self) -> bool {
+        File::open(self.writer_lock())
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+}
+
+fn wait(
+    at_most: Duration,
+    mut attempt: impl FnMut() -> Result<(), TryLockError>,
+) -> Result<bool, std::io::Error> {
+    let asked = Instant::now();
+    loop {
+        match attempt() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if asked.elapsed() >= at_most => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Files that only this user may read.
+pub(crate) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+/// Puts a whole new file in the place of an old one; `durable` means that it is on disk when this returns.
+pub(crate) fn replace(
+    path: &Path,
+    durable: bool,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(UNFINISHED);
+    let new = PathBuf::from(name);
+    let mut file = private().create(true).truncate(true).open(&new).map_err(io(&new))?;
+    write(&mut file).map_err(io(&new))?;
+    if durable {
+        file.sync_all().map_err(io(&new))?;
+    }
+    std::fs::rename(&new, path).map_err(io(path))?;
+    match path.parent() {
+        Some(dir) if durable => Folder(dir.to_owned()).force(),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The file's bytes, or nothing where there is no file.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io(path)(error)),
+    }
+}

@@ -1,0 +1,165 @@
+//! Who vouches for the trail: an ed25519 key, made at first use, and its public half for auditors.
+//!
+//! Both are PEM, so that `openssl` can read them. Absent on purpose: changing the key of a trail. A trail is
+//! one key's; whoever needs another one begins another directory.
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::digest::{encode, read_hex};
+use crate::error::{Error, io};
+use crate::files;
+
+/// What stands before the 32 bytes of an ed25519 key in a SubjectPublicKeyInfo (RFC 8410).
+const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// What a signature is for, so that none can be passed off as another.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    Checkpoint,
+    Head,
+    Erasure,
+    Summary,
+}
+
+impl Purpose {
+    fn message(self, content: &[u8]) -> Vec<u8> {
+        let name = match self {
+            Purpose::Checkpoint => "checkpoint",
+            Purpose::Head => "head",
+            Purpose::Erasure => "erasure",
+            Purpose::Summary => "summary",
+        };
+        [b"recado audit ", name.as_bytes(), b"\n", content].concat()
+    }
+}
+
+pub(crate) struct SigningKey(Ed25519KeyPair);
+
+impl SigningKey {
+    /// Reads the key, or makes it where there may be none yet.
+    pub(crate) fn load(path: &Path, may_make: bool) -> Result<Self, Error> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && may_make => {
+                return Self::make(path);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::KeyMissing { path: path.to_owned() });
+            }
+            Err(error) => return Err(io(path)(error)),
+        };
+        let refused = || Error::NotAKey { path: path.to_owned() };
+        let der = unpem("PRIVATE KEY", &text).ok_or_else(refused)?;
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(SigningKey).map_err(|_| refused())
+    }
+
+    fn make(path: &Path) -> Result<Self, Error> {
+        let failed = |_| io(path)(std::io::Error::other("no key could be drawn"));
+        let key = Ed25519KeyPair::generate().map_err(failed)?;
+        let der = key.to_pkcs8v1().map_err(failed)?;
+        let pem = pem("PRIVATE KEY", der.as_ref());
+        files::replace(path, true, |file| file.write_all(pem.as_bytes()))?;
+        Ok(SigningKey(key))
+    }
+
+    pub(crate) fn public(&self) -> PublicKey {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(self.0.public_key().as_ref());
+        PublicKey(bytes)
+    }
+
+    pub(crate) fn sign(&self, purpose: Purpose, content: &[u8]) -> Signature {
+        let mut bytes = [0; 64];
+        bytes.copy_from_slice(self.0.sign(&purpose.message(content)).as_ref());
+        Signature(bytes)
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey(…)")
+    }
+}
+
+/// What an auditor keeps, to tell who signed. Written and read as PEM.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey([u8; 32]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an ed25519 public key; give the text of the trail's public.pem")]
+pub struct NotAPublicKey;
+
+impl PublicKey {
+    pub(crate) fn vouches(&self, purpose: Purpose, content: &[u8], signature: &Signature) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(&purpose.message(content), &signature.0).is_ok()
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&pem("PUBLIC KEY", &[&PUBLIC_PREFIX[..], &self.0].concat()))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", encode(&self.0))
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = NotAPublicKey;
+
+    fn from_str(text: &str) -> Result<Self, NotAPublicKey> {
+        let der = unpem("PUBLIC KEY", text).ok_or(NotAPublicKey)?;
+        let key = der.strip_prefix(&PUBLIC_PREFIX).ok_or(NotAPublicKey)?;
+        key.try_into().map(PublicKey).map_err(|_| NotAPublicKey)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Signature(pub(crate) [u8; 64]);
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode(&self.0))
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Signature {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Signature {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_hex(deserializer).map(Signature)
+    }
+}
+
+/// Short enough for one line: no key here needs to be folded.
+fn pem(label: &str, der: &[u8]) -> String {
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", BASE64_STANDARD.encode(der))
+}
+
+fn unpem(label: &str, text: &str) -> Option<Vec<u8>> {
+    let inner = text.trim().strip_prefix(&format!("-----BEGIN {label}-----"))?;
+    let inner = inner.strip_suffix(&format!("-----END {label}-----"))?;
+    let encoded: String = inner.split_whitespace().collect();
+    BASE64_STANDARD.decode(encoded).ok()
+}

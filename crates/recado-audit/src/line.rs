@@ -1,0 +1,295 @@
+//! One record as a line: the bytes, what is hashed, and what the next line refers to.
+//!
+//! ```text
+//! {"v":1,"sequence":7,"previous":"…","archivedAt":"…","source":"…","sourceSequence":3,"event":{…},"commitment":"…"   ← body
+//!  ,"personal":{"salt":"…",…}                                                                                  ← erasable
+//!  ,"hash":"…","signature":"…"}                                                                                ← seal
+//! ```
+//!
+//! - `commitment` is the SHA-256 of the `personal` object, whose salt keeps it from being guessed afterwards.
+//! - `hash` is the SHA-256 of the body; the signature, where there is one, is over sequence and hash.
+//! - `previous` is the SHA-256 of the seal of the line before, `"hash"` and the closing brace included; in the
+//!   first line, zeros.
+//!
+//! All of it is bytes as they stand, so there is nothing to canonicalise, and no byte that nothing covers. An
+//! erasure's line has `"erasure":{…}` instead of source, event, commitment and personal part. Once erased, a
+//! personal part reads `{"erasedBy":9}`. `v` is the version of all this: lines of an older one stay as they are.
+
+use std::io::Write;
+
+use recado_core::Timestamp;
+
+use crate::digest::{Hash, decode, encode};
+use crate::erasure::Erasure;
+use crate::key::{PublicKey, Purpose, Signature, SigningKey};
+use crate::record::{Entry, split};
+
+const START: &[u8] = br#"{"v":1,"sequence":"#;
+const PREVIOUS: &[u8] = br#","previous":""#;
+const ARCHIVED_AT: &[u8] = br#"","archivedAt":""#;
+const SOURCE: &[u8] = br#"","source":""#;
+const ERASURE: &[u8] = br#"","erasure":{"#;
+const COMMITMENT: &[u8] = br#","commitment":""#;
+const PERSONAL: &str = r#","personal":{"#;
+const ERASED_BY: &[u8] = br#"{"erasedBy":"#;
+const HASH: &[u8] = br#","hash":""#;
+const SIGNATURE: &[u8] = br#"","signature":""#;
+const END: &[u8] = br#""}"#;
+
+/// `2026-11-15T12:17:52.183Z`
+const TIME_LEN: usize = 24;
+const HEX_HASH_LEN: usize = 64;
+const HEX_SIGNATURE_LEN: usize = 128;
+
+/// How much of a line's end tells whether it is signed.
+pub(crate) const SIGNED_SEAL_LEN: usize =
+    HASH.len() + HEX_HASH_LEN + SIGNATURE.len() + HEX_SIGNATURE_LEN + END.len();
+
+/// Where the chain stands: what the next line continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) sequence: u64,
+    /// The SHA-256 of the last line's seal.
+    pub(crate) seal: Hash,
+}
+
+impl Link {
+    pub(crate) const START: Link = Link { sequence: 0, seal: Hash::NONE };
+}
+
+/// The statement that a signed line makes: up to here, nothing can change any more. Auditors keep these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    pub sequence: u64,
+    pub hash: Hash,
+    pub signature: Signature,
+}
+
+impl Checkpoint {
+    fn sign(sequence: u64, hash: Hash, key: &SigningKey) -> Self {
+        let signature = key.sign(Purpose::Checkpoint, &Self::content(sequence, hash));
+        Checkpoint { sequence, hash, signature }
+    }
+
+    fn content(sequence: u64, hash: Hash) -> Vec<u8> {
+        format!("{sequence}\n{hash}\n").into_bytes()
+    }
+
+    pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
+        key.vouches(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        let seal = seal(self.hash, Some(self.signature));
+        Link { sequence: self.sequence, seal: Hash::of(&seal) }
+    }
+}
+
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("our own types are JSON")
+}
+
+/// From `"hash"` to the closing brace.
+fn seal(hash: Hash, signature: Option<Signature>) -> Vec<u8> {
+    let mut seal = format!(r#""hash":"{hash}""#);
+    if let Some(signature) = signature {
+        seal += &format!(r#","signature":"{signature}""#);
+    }
+    seal.push('}');
+    seal.into_bytes()
+}
+
+/// Writes lines one after the other, each continuing the last.
+pub(crate) struct Writer<'a> {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) link: Link,
+    key: &'a SigningKey,
+    archived_at: Timestamp,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(link: Link, key: &'a SigningKey, archived_at: Timestamp) -> Self {
+        Writer { bytes: Vec::new(), link, key, archived_at }
+    }
+
+    /// A checkpoint if `signed`.
+    pub(crate) fn event(&mut self, entry: &Entry, salt: &[u8; 16], signed: bool) -> Option<Checkpoint> {
+        let (facts, personal) = split(entry, encode(salt));
+        let personal = json(&personal);
+        let start = self.begin();
+        self.put(format_args!(
+            r#","source":{},"sourceSequence":{},"event":{},"commitment":"{}""#,
+            json(&entry.source),
+            entry.sequence,
+            json(&facts),
+            Hash::of(personal.as_bytes()),
+        ));
+        let hash = Hash::of(&self.bytes[start..]);
+        self.put(format_args!(r#","personal":{personal}"#));
+        self.end(hash, signed)
+    }
+
+    pub(crate) fn erasure(&mut self, erasure: &Erasure) -> Checkpoint {
+        let start = self.begin();
+        self.put(format_args!(r#","erasure":{}"#, json(erasure)));
+        let hash = Hash::of(&self.bytes[start..]);
+        self.end(hash, true).expect("a line that is to be signed is")
+    }
+
+    fn begin(&mut self) -> usize {
+        let start = self.bytes.len();
+        let (sequence, previous, at) = (self.link.sequence + 1, self.link.seal, self.archived_at);
+        self.put(format_args!(
+            r#"{{"v":1,"sequence":{sequence},"previous":"{previous}","archivedAt":"{at}""#
+        ));
+        start
+    }
+
+    fn end(&mut self, hash: Hash, signed: bool) -> Option<Checkpoint> {
+        let sequence = self.link.sequence + 1;
+        let checkpoint = signed.then(|| Checkpoint::sign(sequence, hash, self.key));
+        let seal = seal(hash, checkpoint.map(|checkpoint| checkpoint.signature));
+        self.bytes.push(b',');
+        self.bytes.extend_from_slice(&seal);
+        self.bytes.push(b'\n');
+        self.link = Link { sequence, seal: Hash::of(&seal) };
+        checkpoint
+    }
+
+    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+        self.bytes.write_fmt(text).expect("memory takes what is written");
+    }
+}
+
+/// A line taken apart. That it has this shape says nothing about whether it is authentic.
+#[derive(Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) sequence: u64,
+    pub(crate) previous: Hash,
+    pub(crate) archived_at: &'a str,
+    pub(crate) content: Content<'a>,
+    pub(crate) hash: Hash,
+    pub(crate) signature: Option<Signature>,
+    body: &'a [u8],
+    seal: &'a [u8],
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Content<'a> {
+    Event { commitment: Hash, personal: Personal<'a> },
+    Erasure,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Personal<'a> {
+    /// The object's bytes.
+    Kept(&'a [u8]),
+    /// By the record with this sequence.
+    Erased(u64),
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
+        let rest = line.strip_prefix(START)?;
+        let (sequence, rest) = number(rest)?;
+        let (previous, rest) = rest.strip_prefix(PREVIOUS)?.split_at_checked(HEX_HASH_LEN)?;
+        let (at, rest) = rest.strip_prefix(ARCHIVED_AT)?.split_at_checked(TIME_LEN)?;
+        let (front, hash, signature) = split_seal(line)?;
+        let seal = &line[front.len() + 1..];
+        let (body, content) = if rest.starts_with(ERASURE) {
+            (front, Content::Erasure)
+        } else if rest.starts_with(SOURCE) {
+            split_personal(front)?
+        } else {
+            return None;
+        };
+        Some(Line {
+            sequence,
+            previous: Hash::read(previous)?,
+            archived_at: std::str::from_utf8(at).ok()?,
+            content,
+            hash,
+            signature,
+            body,
+            seal,
+        })
+    }
+
+    /// Whether its hash is that of its body.
+    pub(crate) fn is_intact(&self) -> bool {
+        Hash::of(self.body) == self.hash
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        Link { sequence: self.sequence, seal: Hash::of(self.seal) }
+    }
+
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
+        let (sequence, hash) = (self.sequence, self.hash);
+        self.signature.map(|signature| Checkpoint { sequence, hash, signature })
+    }
+
+    /// The same line without its personal part, if it has one.
+    pub(crate) fn erased(&self, by: u64) -> Option<Vec<u8>> {
+        let Content::Event { personal: Personal::Kept(_), .. } = self.content else { return None };
+        let blank = format!(r#","personal":{{"erasedBy":{by}}},"#);
+        Some([self.body, blank.as_bytes(), self.seal, b"\n"].concat())
+    }
+}
+
+impl Personal<'_> {
+    pub(crate) fn fits(&self, commitment: Hash) -> bool {
+        match self {
+            Personal::Kept(object) => Hash::of(object) == commitment,
+            Personal::Erased(_) => true,
+        }
+    }
+}
+
+/// Whether this could be the end of a signed line, newline left out.
+pub(crate) fn ends_signed(line: &[u8]) -> bool {
+    split_seal(line).is_some_and(|(_, _, signature)| signature.is_some())
+}
+
+/// What stands before the seal, and what the seal holds.
+fn split_seal(line: &[u8]) -> Option<(&[u8], Hash, Option<Signature>)> {
+    let rest = line.strip_suffix(END)?;
+    let signed = rest.len().checked_sub(HEX_SIGNATURE_LEN).and_then(|at| {
+        let (rest, hex) = rest.split_at(at);
+        Some((rest.strip_suffix(SIGNATURE)?, hex))
+    });
+    let (rest, signature) = match signed {
+        Some((rest, hex)) => (rest, Some(Signature(decode(hex)?))),
+        None => (rest, None),
+    };
+    let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HEX_HASH_LEN)?)?;
+    Some((rest.strip_suffix(HASH)?, Hash::read(hash)?, signature))
+}
+
+/// An event's body, and its commitment and personal part.
+fn split_personal(front: &[u8]) -> Option<(&[u8], Content<'_>)> {
+    // Quotes inside of texts are escaped, so this can only be the key.
+    let at = std::str::from_utf8(front).ok()?.find(PERSONAL)?;
+    let (body, personal) = (&front[..at], &front[at + PERSONAL.len() - 1..]);
+    let (rest, commitment) = body.strip_suffix(b"\"")?.split_at_checked(at.checked_sub(1 + HEX_HASH_LEN)?)?;
+    rest.strip_suffix(COMMITMENT)?;
+    let personal = match personal.strip_prefix(ERASED_BY) {
+        Some(rest) => match number(rest)? {
+            (by, b"}") => Personal::Erased(by),
+            _ => return None,
+        },
+        None => Personal::Kept(personal),
+    };
+    Some((body, Content::Event { commitment: Hash::read(commitment)?, personal }))
+}
+
+/// A number as we write it: no sign, no leading zero.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = text.split_at(digits);
+    if number.first() == Some(&b'0') {
+        return None;
+    }
+    Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest))
+}

@@ -1,0 +1,239 @@
+//! What a record says, and which part of it is personal.
+//!
+//! **Erasable** are the texts and numbers that may tell who a message was for: the job's and the claim's id
+//! (callers choose them), the user, the correlation, the provider's words and the reason. **Never erased** are
+//! the bare facts (when, what kind, which route and company, how often, which rule) and who acted: an audit
+//! trail that forgets its operators is none.
+
+use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Hash;
+use crate::erasure::Erasure;
+
+/// One event on its way into the trail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which store it comes from. A store whose numbers begin anew is another source.
+    pub source: Box<str>,
+    /// Its number there, rising. An entry whose number is not above the last one of its source is a repeat.
+    pub sequence: u64,
+    pub event: AuditEvent,
+    /// Whom the job was about, if the caller said so.
+    pub user_id: Option<Box<str>>,
+    pub correlation_id: Option<Box<str>>,
+}
+
+/// One record of the trail, as searches find it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub sequence: u64,
+    pub archived_at: Timestamp,
+    pub hash: Hash,
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Content {
+    #[serde(rename_all = "camelCase")]
+    Event {
+        source: Box<str>,
+        source_sequence: u64,
+        /// Once erased, its claim is empty, and its job and its texts are absent.
+        event: AuditEvent,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_id: Option<Box<str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        correlation_id: Option<Box<str>>,
+        /// The record that says who erased the personal part, if somebody did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        erased_by: Option<u64>,
+    },
+    Erasure {
+        erasure: Erasure,
+    },
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Event(AuditKind),
+    /// Personal data was erased from other records.
+    Erasure,
+}
+
+impl Record {
+    pub fn kind(&self) -> Kind {
+        match &self.content {
+            Content::Event { event, .. } => Kind::Event(event.kind),
+            Content::Erasure { .. } => Kind::Erasure,
+        }
+    }
+
+    /// When it happened, which is before it was archived.
+    pub fn timestamp(&self) -> Timestamp {
+        match &self.content {
+            Content::Event { event, .. } => event.timestamp,
+            Content::Erasure { .. } => self.archived_at,
+        }
+    }
+
+    /// Reads a line; whether it is authentic is for `verify` to say.
+    pub(crate) fn read(line: &[u8]) -> serde_json::Result<Self> {
+        let line: Written = serde_json::from_slice(line)?;
+        let content = match (line.erasure, line.event) {
+            (Some(erasure), _) => Content::Erasure { erasure },
+            (None, Some(facts)) => {
+                let (event, user_id, correlation_id, erased_by) = join(facts, line.personal);
+                let (source, source_sequence) = (line.source, line.source_sequence);
+                Content::Event { source, source_sequence, event, user_id, correlation_id, erased_by }
+            }
+            (None, None) => return Err(serde::de::Error::custom("neither an event nor an erasure")),
+        };
+        Ok(Record { sequence: line.sequence, archived_at: line.archived_at, hash: line.hash, content })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    sequence: u64,
+    archived_at: Timestamp,
+    #[serde(default)]
+    source: Box<str>,
+    #[serde(default)]
+    source_sequence: u64,
+    event: Option<Facts>,
+    erasure: Option<Erasure>,
+    #[serde(default)]
+    personal: Personal,
+    hash: Hash,
+}
+
+/// The part of an event that is under the chain's hash.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Facts {
+    timestamp: Timestamp,
+    kind: AuditKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    company_id: Option<Box<str>>,
+    route: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff_minutes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_retry_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    should_retry: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<Box<str>>,
+}
+
+/// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Personal {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    salt: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased_by: Option<u64>,
+}
+
+/// Every field of an event is named here, so that a new one cannot come in without being put on one side.
+pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
+    let AuditEvent {
+        timestamp,
+        kind,
+        claim_id,
+        job_id,
+        company_id,
+        route,
+        provider,
+        attempt,
+        error_message,
+        retry_count,
+        error_classification,
+        backoff_minutes,
+        next_retry_time,
+        should_retry,
+        retry_reason,
+        rule,
+        actor,
+    } = entry.event.clone();
+    let facts = Facts {
+        timestamp,
+        kind,
+        company_id,
+        route,
+        provider,
+        attempt,
+        retry_count,
+        error_classification,
+        backoff_minutes,
+        next_retry_time,
+        should_retry,
+        rule,
+        actor,
+    };
+    let personal = Personal {
+        salt: Some(salt.into()),
+        claim_id: Some(claim_id),
+        job_id,
+        user_id: entry.user_id.clone(),
+        correlation_id: entry.correlation_id.clone(),
+        error_message,
+        retry_reason,
+        erased_by: None,
+    };
+    (facts, personal)
+}
+
+type Joined = (AuditEvent, Option<Box<str>>, Option<Box<str>>, Option<u64>);
+
+fn join(facts: Facts, personal: Personal) -> Joined {
+    let event = AuditEvent {
+        timestamp: facts.timestamp,
+        kind: facts.kind,
+        claim_id: personal.claim_id.unwrap_or_default(),
+        job_id: personal.job_id,
+        company_id: facts.company_id,
+        route: facts.route,
+        provider: facts.provider,
+        attempt: facts.attempt,
+        error_message: personal.error_message,
+        retry_count: facts.retry_count,
+        error_classification: facts.error_classification,
+        backoff_minutes: facts.backoff_minutes,
+        next_retry_time: facts.next_retry_time,
+        should_retry: facts.should_retry,
+        retry_reason: personal.retry_reason,
+        rule: facts.rule,
+        actor: facts.actor,
+    };
+    (event, personal.user_id, personal.correlation_id, personal.erased_by)
+}

@@ -1,0 +1,129 @@
+//! Letting go of old months: a segment is dropped whole, and a signed summary stays in its place.
+//!
+//! The summary says where the segment began and ended in the chain, so that `verify` can go on from it and
+//! accepts nothing else in its place, and what failed how often in that month, without anybody's data: error
+//! analysis is kept for good (seed 003, section 10.2).
+
+use std::collections::BTreeMap;
+
+use recado_core::{AuditKind, Class, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Hash;
+use crate::error::Error;
+use crate::files;
+use crate::key::Purpose;
+use crate::line::Checkpoint;
+use crate::month::Month;
+use crate::record::{Content, Record};
+use crate::snapshot::Segment;
+use crate::statement;
+use crate::trail::Trail;
+use crate::verify::{Watch, check_segment};
+
+/// Months that records are kept, unless told: five years.
+pub const MONTHS_KEPT: u32 = 60;
+
+/// What is left of a segment that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Summary {
+    pub segment: Month,
+    pub dropped_at: Timestamp,
+    pub first_sequence: u64,
+    /// What its first record continued.
+    pub previous: Hash,
+    /// Its last record.
+    pub end: Checkpoint,
+    pub analysis: Vec<Analysed>,
+}
+
+/// How many records of a kind a month had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Analysed {
+    pub route: Box<str>,
+    pub kind: AuditKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_classification: Option<Class>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Box<str>>,
+    pub records: u64,
+}
+
+impl Trail {
+    /// Drops the segments whose every record is older than so many months; the newest segment always stays. A
+    /// segment that is not whole is not dropped: it is evidence.
+    pub fn drop_older_than(&mut self, months: u32, now: Timestamp) -> Result<Vec<Summary>, Error> {
+        if self.broken {
+            return Err(Error::Broken);
+        }
+        let mut dropped = Vec::new();
+        let newest = self.head.as_ref().map(|head| head.segment);
+        let old = |month: &Month| Some(*month) != newest && Month::of(now).since(*month) > months;
+        for month in self.folder.segments()?.into_iter().take_while(old) {
+            let _no_reader_opens_files = self.folder.lock_readers_out()?;
+            let summary = self.summarise(month, now)?;
+            if let Some(summary) = summary {
+                statement::write(&self.folder.summary(month), Purpose::Summary, &self.key, &summary, true)?;
+                dropped.push(summary);
+            }
+            self.forget(month)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Finishes dropping segments whose summary is there already.
+    pub(crate) fn finish_dropping(&self) -> Result<(), Error> {
+        let segments = self.folder.segments()?;
+        for month in self.folder.summaries()?.into_iter().filter(|month| segments.contains(month)) {
+            let bytes = files::read(&self.folder.summary(month))?.unwrap_or_default();
+            if statement::read::<Summary>(&bytes, Purpose::Summary, &self.public_key()).is_some() {
+                let _no_reader_opens_files = self.folder.lock_readers_out()?;
+                self.forget(month)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self, month: Month) -> Result<(), Error> {
+        files::remove(&self.folder.index(month))?;
+        files::remove(&self.folder.segment(month))?;
+        self.folder.force()
+    }
+
+    /// Nothing if the segment holds nothing.
+    fn summarise(&self, month: Month, now: Timestamp) -> Result<Option<Summary>, Error> {
+        let segment = Segment::open(&self.folder, month)?;
+        let checked = check_segment(&segment, segment.bytes, &self.public_key(), &Watch::default())?;
+        if let Some(finding) = checked.findings.first() {
+            let (line, what) = (finding.line.unwrap_or(0), finding.fault.to_string());
+            return Err(Error::Damaged { segment: month, line, what });
+        }
+        let (Some((first_sequence, Some(previous))), Some(end)) = (checked.first, checked.end) else {
+            return Ok(None);
+        };
+        let analysis = analyse(&segment)?;
+        Ok(Some(Summary { segment: month, dropped_at: now, first_sequence, previous, end, analysis }))
+    }
+}
+
+fn analyse(segment: &Segment) -> Result<Vec<Analysed>, Error> {
+    let mut groups = BTreeMap::<String, Analysed>::new();
+    let mut lines = segment.lines(0, segment.bytes);
+    while let Some(raw) = lines.next()? {
+        let Ok(Record { content: Content::Event { event, .. }, .. }) = Record::read(raw.bytes) else {
+            continue;
+        };
+        let group = format!("{:?}", (&event.route, event.kind, event.error_classification, &event.rule));
+        let analysed = groups.entry(group).or_insert(Analysed {
+            route: event.route,
+            kind: event.kind,
+            error_classification: event.error_classification,
+            rule: event.rule,
+            records: 0,
+        });
+        analysed.records += 1;
+    }
+    Ok(groups.into_values().collect())
+}

@@ -1,0 +1,282 @@
+//! Finding records, without reading five years for one job.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use recado_core::Timestamp;
+
+use crate::erasure::{Identity, Subject};
+use crate::error::{Error, io};
+use crate::index::{self, Field, Run};
+use crate::line::{Line, json};
+use crate::month::Month;
+use crate::record::{Content, Kind, Record};
+use crate::snapshot::{LINE_BYTES_MAX, Segment, Snapshot};
+
+/// Records of a page, unless told.
+const PAGE_RECORDS: usize = 100;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    #[default]
+    NewestFirst,
+    OldestFirst,
+}
+
+/// What to look for; a record must fit everything that is said.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub job: Option<Box<str>>,
+    pub claim: Option<Box<str>>,
+    pub correlation: Option<Box<str>>,
+    pub company: Option<Box<str>>,
+    /// Whom the job was about.
+    pub user: Option<Box<str>>,
+    /// Who did it.
+    pub actor: Option<Box<str>>,
+    pub kind: Option<Kind>,
+    /// Happened at or after this.
+    pub since: Option<Timestamp>,
+    /// Happened before this.
+    pub until: Option<Timestamp>,
+    pub order: Order,
+    /// Go on beyond this sequence, in the order asked for.
+    pub beyond: Option<u64>,
+    pub limit: usize,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Query {
+            job: None,
+            claim: None,
+            correlation: None,
+            company: None,
+            user: None,
+            actor: None,
+            kind: None,
+            since: None,
+            until: None,
+            order: Order::default(),
+            beyond: None,
+            limit: PAGE_RECORDS,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub records: Vec<Record>,
+    /// What to ask for as `beyond`, if there is more.
+    pub next: Option<u64>,
+}
+
+/// Finds records. Readers hold nobody up, and see what was there when they began.
+pub fn search(dir: &Path, query: &Query) -> Result<Page, Error> {
+    let mut page = Page { records: Vec::new(), next: None };
+    visit(&Snapshot::open(dir)?, query, |_, record| {
+        if page.records.len() == query.limit {
+            page.next = page.records.last().map(|record| record.sequence);
+            return Ok(ControlFlow::Break(()));
+        }
+        page.records.push(record);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(page)
+}
+
+impl Query {
+    /// Everything about one person, oldest first.
+    pub fn about(subject: &Subject) -> Self {
+        let mut query =
+            Query { company: subject.company.clone(), order: Order::OldestFirst, ..Query::default() };
+        let (place, id) = match &subject.identity {
+            Identity::User(id) => (&mut query.user, id),
+            Identity::Correlation(id) => (&mut query.correlation, id),
+            Identity::Claim(id) => (&mut query.claim, id),
+            Identity::Job(id) => (&mut query.job, id),
+        };
+        *place = Some(id.clone());
+        query
+    }
+
+    fn texts(&self) -> impl Iterator<Item = (Field, &str)> {
+        let texts = [
+            (Field::Job, &self.job),
+            (Field::Claim, &self.claim),
+            (Field::Correlation, &self.correlation),
+            (Field::User, &self.user),
+            (Field::Actor, &self.actor),
+            (Field::Company, &self.company),
+        ];
+        texts.into_iter().filter_map(|(field, text)| Some((field, text.as_deref()?)))
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        let texts = self.texts().map(|(field, text)| index::key(field, text));
+        texts.chain(self.kind.map(index::kind_key)).collect()
+    }
+
+    fn fits(&self, record: &Record) -> bool {
+        fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        }
+        let texts = match &record.content {
+            Content::Event { event, user_id, correlation_id, .. } => {
+                is(&self.job, event.job_id.as_deref())
+                    && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
+                    && is(&self.correlation, correlation_id.as_deref())
+                    && is(&self.user, user_id.as_deref())
+                    && is(&self.actor, event.actor.as_deref())
+                    && is(&self.company, event.company_id.as_deref())
+            }
+            Content::Erasure { erasure } => {
+                [&self.job, &self.claim, &self.correlation, &self.user].iter().all(|wanted| wanted.is_none())
+                    && is(&self.actor, Some(&erasure.actor))
+                    && is(&self.company, erasure.company_id.as_deref())
+            }
+        };
+        texts
+            && self.kind.is_none_or(|kind| kind == record.kind())
+            && self.since.is_none_or(|since| record.timestamp() >= since)
+            && self.until.is_none_or(|until| record.timestamp() < until)
+            && self.reaches(record.sequence, record.sequence)
+    }
+
+    /// Whether any of these sequences lies beyond where the search goes on.
+    fn reaches(&self, first: u64, last: u64) -> bool {
+        self.beyond.is_none_or(|beyond| match self.order {
+            Order::NewestFirst => first < beyond,
+            Order::OldestFirst => last > beyond,
+        })
+    }
+
+    fn may_be_in(&self, run: &Run) -> bool {
+        self.reaches(run.first_sequence, run.last_sequence)
+            && self.since.is_none_or(|since| run.newest >= since)
+            && self.until.is_none_or(|until| run.oldest < until)
+    }
+}
+
+/// Shows every record that fits, in order, until told to stop.
+pub(crate) fn visit(
+    snapshot: &Snapshot,
+    query: &Query,
+    mut show: impl FnMut(Month, Record) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let newest_first = query.order == Order::NewestFirst;
+    let keys = query.keys();
+    let count = snapshot.segments.len();
+    for place in 0..count {
+        let place = if newest_first { count - 1 - place } else { place };
+        let segment = &snapshot.segments[place];
+        let next = snapshot.segments.get(place + 1);
+        if query.beyond.is_some() && !query.reaches(segment.first_sequence()?, last_before(next)?) {
+            continue;
+        }
+        let mut stretches: Vec<Stretch> = index::runs(segment).into_iter().map(Stretch::Indexed).collect();
+        stretches.push(Stretch::Rest(stretches.last().map_or(0, Stretch::end)));
+        if newest_first {
+            stretches.reverse();
+        }
+        for stretch in stretches {
+            let found = match stretch {
+                Stretch::Indexed(run) if !query.may_be_in(&run) => continue,
+                Stretch::Indexed(run) if !keys.is_empty() => pointed_at(segment, &run, &keys)?,
+                Stretch::Indexed(run) => scan(segment, run.start, run.end, query)?,
+                Stretch::Rest(from) => scan(segment, from, segment.bytes, query)?,
+            };
+            let mut found = found.into_iter();
+            while let Some(at) = if newest_first { found.next_back() } else { found.next() } {
+                let Some(record) = segment.record_at(at)?.filter(|record| query.fits(record)) else {
+                    continue;
+                };
+                if show(segment.month, record)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Stretch {
+    Indexed(Run),
+    /// From here to the segment's end.
+    Rest(u64),
+}
+
+impl Stretch {
+    fn end(&self) -> u64 {
+        match self {
+            Stretch::Indexed(run) => run.end,
+            Stretch::Rest(from) => *from,
+        }
+    }
+}
+
+/// The last sequence that can stand before a segment.
+fn last_before(next: Option<&Segment>) -> Result<u64, Error> {
+    next.map_or(Ok(u64::MAX), |next| Ok(next.first_sequence()?.saturating_sub(1)))
+}
+
+/// Where the index says that records may be: by the key that fewest have.
+fn pointed_at(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
+    let Some(index) = &segment.index else { return Ok(Vec::new()) };
+    let mut fewest: Option<Vec<u64>> = None;
+    for key in keys {
+        let found = run.find(index, *key).map_err(io(&segment.path))?;
+        if fewest.as_ref().is_none_or(|fewest| found.len() < fewest.len()) {
+            fewest = Some(found);
+        }
+        if fewest.as_ref().is_some_and(Vec::is_empty) {
+            break;
+        }
+    }
+    Ok(fewest.unwrap_or_default())
+}
+
+/// Where records that fit are, by reading the stretch. Most lines are passed over for what is not in them, which
+/// is much faster than to take each apart.
+fn scan(segment: &Segment, from: u64, to: u64, query: &Query) -> Result<Vec<u64>, Error> {
+    let texts: Vec<String> = query.texts().map(|(_, text)| json(&text)).collect();
+    let mut found = Vec::new();
+    let mut lines = segment.lines(from, to);
+    while let Some(raw) = lines.next()? {
+        let may_fit = |line: &str| texts.iter().all(|text| line.contains(text.as_str()));
+        if raw.ended
+            && std::str::from_utf8(raw.bytes).is_ok_and(may_fit)
+            && Record::read(raw.bytes).is_ok_and(|record| query.fits(&record))
+        {
+            found.push(raw.at);
+        }
+    }
+    Ok(found)
+}
+
+impl Segment {
+    fn first_sequence(&self) -> Result<u64, Error> {
+        Ok(Line::read(&self.line_at(0)?).map_or(0, |line| line.sequence))
+    }
+
+    fn record_at(&self, at: u64) -> Result<Option<Record>, Error> {
+        Ok(Record::read(&self.line_at(at)?).ok())
+    }
+
+    fn line_at(&self, at: u64) -> Result<Vec<u8>, Error> {
+        let mut window_bytes = 4 << 10;
+        loop {
+            let end = (at + window_bytes).min(self.bytes);
+            let mut window = self.read(at, end)?;
+            match window.iter().position(|byte| *byte == b'\n') {
+                Some(length) => window.truncate(length),
+                None if end < self.bytes && window_bytes <= LINE_BYTES_MAX as u64 => {
+                    window_bytes *= 16;
+                    continue;
+                }
+                None => {}
+            }
+            return Ok(window);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Small signed files beside the segments.
+//!
+//! `{"statement":{…},"signature":"…"}`: the signature is over the statement's bytes as they stand.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::Error;
+use crate::files;
+use crate::key::{PublicKey, Purpose, Signature, SigningKey};
+use crate::line::json;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    statement: &'a RawValue,
+    signature: Signature,
+}
+
+pub(crate) fn write<T: Serialize>(
+    path: &Path,
+    purpose: Purpose,
+    key: &SigningKey,
+    statement: &T,
+    durable: bool,
+) -> Result<(), Error> {
+    let statement = json(statement);
+    let signature = key.sign(purpose, statement.as_bytes());
+    files::replace(path, durable, |file| {
+        writeln!(file, r#"{{"statement":{statement},"signature":"{signature}"}}"#)
+    })
+}
+
+/// What the file states, if this key signed it for this purpose.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], purpose: Purpose, key: &PublicKey) -> Option<T> {
+    let envelope: Envelope<'_> = serde_json::from_slice(bytes).ok()?;
+    let statement = envelope.statement.get();
+    if !key.vouches(purpose, statement.as_bytes(), &envelope.signature) {
+        return None;
+    }
+    serde_json::from_str(statement).ok()
+}
