@@ -1,0 +1,231 @@
+//! When it rings, and when it stops.
+//!
+//! ```text
+//!            above the threshold            for long enough
+//!   quiet ───────────────────────▶ pending ─────────────────▶ firing
+//!     ▲  ▲                            │                         │
+//!     │  └──── below it again ────────┘                         │
+//!     └──────── well below it, or nothing to measure, for long enough
+//! ```
+//!
+//! A share is only believed when enough was measured, so that one failure at night wakes nobody. A firing
+//! alert stays firing until the figure is well below its threshold for a while; when there is nothing left to
+//! measure, for as long as its whole window, so that a restart, which forgets the window, ends nothing by
+//! itself. Each change is told once; the state is given out to be kept, and taken back after a restart.
+
+pub(crate) mod reading;
+mod rule;
+pub(crate) mod words;
+
+use std::collections::BTreeMap;
+
+use recado_core::{CompanyId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::gauges::Gauges;
+use crate::ledger::Ledger;
+
+pub use rule::{AlertConfig, Measure, NotARule, Rule, RuleChange, Severity};
+pub use words::Words;
+
+/// What an alert is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Subject {
+    All,
+    Route(Box<str>),
+    Company(CompanyId),
+    ErrorCode(Box<str>),
+    Provider(Box<str>),
+}
+
+impl Subject {
+    /// The name of whom it is about, unless it is about everybody.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Subject::All => None,
+            Subject::Route(name) | Subject::ErrorCode(name) | Subject::Provider(name) => Some(name),
+            Subject::Company(company) => Some(company.as_str()),
+        }
+    }
+}
+
+/// An alert that rings.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Firing {
+    /// The rule's name.
+    pub alert: Box<str>,
+    pub subject: Subject,
+    pub severity: Severity,
+    /// As last measured: a share from 0 to 1, a count, or seconds.
+    pub value: f64,
+    pub threshold: f64,
+    /// Since when the figure has been above its threshold.
+    pub since: Timestamp,
+    pub text: Words,
+    pub runbook: Box<str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    Fired,
+    Resolved,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AlertChange {
+    pub change: Change,
+    pub at: Timestamp,
+    pub alert: Firing,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    Pending {
+        since: Timestamp,
+    },
+    Firing {
+        alert: Firing,
+        /// Since when it would be over, if it stays so.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        calm_since: Option<Timestamp>,
+    },
+}
+
+/// All that must outlive the process, so that a restart neither rings again nor forgets to say that it is over.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AlertsState {
+    known: Vec<(Box<str>, Subject, State)>,
+}
+
+#[derive(Debug)]
+pub struct Alerts {
+    config: AlertConfig,
+    states: BTreeMap<(Box<str>, Subject), State>,
+}
+
+impl Alerts {
+    pub fn new(config: AlertConfig) -> Self {
+        Alerts::restore(config, AlertsState::default())
+    }
+
+    pub fn restore(config: AlertConfig, state: AlertsState) -> Self {
+        let states =
+            state.known.into_iter().map(|(alert, subject, state)| ((alert, subject), state)).collect();
+        Alerts { config, states }
+    }
+
+    pub fn state(&self) -> AlertsState {
+        let known = self.states.iter();
+        AlertsState {
+            known: known
+                .map(|((alert, subject), state)| (alert.clone(), subject.clone(), state.clone()))
+                .collect(),
+        }
+    }
+
+    pub fn config(&self) -> &AlertConfig {
+        &self.config
+    }
+
+    /// What rings now, by name and subject.
+    pub fn firing(&self) -> Vec<&Firing> {
+        let each = self.states.values().filter_map(|state| match state {
+            State::Firing { alert, .. } => Some(alert),
+            State::Pending { .. } => None,
+        });
+        each.collect()
+    }
+
+    /// Measures everything at `now`. Ask every few seconds; the answer is what has changed since.
+    pub fn step(&mut self, ledger: &Ledger, gauges: &Gauges, now: Timestamp) -> Vec<AlertChange> {
+        let mut changes = Vec::new();
+        let mut before = std::mem::take(&mut self.states);
+        let book = ledger.book();
+        for rule in self.config.rules.iter().filter(|rule| rule.enabled) {
+            let of_rule: Vec<_> = before.keys().filter(|(name, _)| **name == *rule.name).cloned().collect();
+            let Some(readings) = reading::read(rule, &book, ledger.routes(), gauges, now) else {
+                // It cannot be told now: all stays as it is.
+                self.states.extend(of_rule.into_iter().filter_map(|key| before.remove_entry(&key)));
+                continue;
+            };
+            let mut readings: BTreeMap<Subject, Option<f64>> =
+                readings.into_iter().filter(|(subject, _)| !rule.excepts(subject)).collect();
+            for (_, subject) in of_rule.into_iter().filter(|(_, subject)| !rule.excepts(subject)) {
+                // Whoever is no longer heard of has calmed down.
+                readings.entry(subject).or_insert(Some(0.0));
+            }
+            for (subject, value) in readings {
+                let key = (rule.name.into(), subject);
+                let state = before.remove(&key);
+                let (state, change) = advance(rule, &self.config.runbooks, &key.1, state, value, now);
+                self.states.extend(state.map(|state| (key, state)));
+                changes.extend(change);
+            }
+        }
+        // What is left belongs to rules that were switched off or no longer exist.
+        for state in before.into_values() {
+            if let State::Firing { alert, .. } = state {
+                changes.push(resolved(alert, now));
+            }
+        }
+        changes
+    }
+}
+
+fn advance(
+    rule: &Rule,
+    runbooks: &str,
+    subject: &Subject,
+    state: Option<State>,
+    value: Option<f64>,
+    now: Timestamp,
+) -> (Option<State>, Option<AlertChange>) {
+    let firing = |value, since| Firing {
+        alert: rule.name.into(),
+        subject: subject.clone(),
+        severity: rule.severity,
+        value,
+        threshold: rule.threshold,
+        since,
+        text: Words::of(rule, subject, value),
+        runbook: rule.runbook(runbooks).into(),
+    };
+    match state {
+        Some(State::Firing { alert, calm_since }) => {
+            let alert = firing(value.unwrap_or(alert.value), alert.since);
+            if value.is_some_and(|value| value > rule.threshold * rule.resolve_share) {
+                return (Some(State::Firing { alert, calm_since: None }), None);
+            }
+            let since = calm_since.unwrap_or(now);
+            let needed = if value.is_some() { rule.clear } else { rule.clear.max(rule.window) };
+            if now.since(since) >= needed {
+                return (None, Some(resolved(alert, now)));
+            }
+            (Some(State::Firing { alert, calm_since: Some(since) }), None)
+        }
+        earlier => {
+            let Some(value) = value.filter(|value| *value > rule.threshold) else { return (None, None) };
+            let since = match earlier {
+                Some(State::Pending { since }) => since,
+                _ => now,
+            };
+            if now.since(since) < rule.pending {
+                return (Some(State::Pending { since }), None);
+            }
+            let alert = firing(value, since);
+            let change = AlertChange { change: Change::Fired, at: now, alert: alert.clone() };
+            (Some(State::Firing { alert, calm_since: None }), Some(change))
+        }
+    }
+}
+
+fn resolved(mut alert: Firing, now: Timestamp) -> AlertChange {
+    alert.text = alert.text.resolved();
+    AlertChange { change: Change::Resolved, at: now, alert }
+}

@@ -1,0 +1,251 @@
+//! The rules, as data. Thresholds are the seeds'; windows, volumes and patience are ours.
+
+use std::time::Duration;
+
+use recado_core::time::show_duration;
+use serde::{Deserialize, Serialize};
+
+use crate::alerts::Subject;
+use crate::history::{DAY, HOUR, WINDOW_MAX};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Where the runbooks are unless told otherwise.
+const RUNBOOKS: &str = "docs/operating/alerts.md";
+
+/// What is measured, and of whom. Volumes count what the figure is a share or a mean of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// Of a route: attempts that failed, of all attempts.
+    FailureRate,
+    /// Of all: dead letters.
+    DeadLetters,
+    /// Of a route: jobs that became dead letters, of all that ended.
+    DeadLetterRate,
+    /// Of a company: dead letters.
+    DeadLettersOfCompany,
+    /// Of a route: how long attempts took from due to done; 19 of 20 took less.
+    ProcessingTime,
+    /// Of a route: how long the oldest job has been due that nobody took.
+    QueueAge,
+    /// Of a route: tries that met a permanent error, of all that were judged.
+    PermanentRate,
+    /// Of a route: retries at the policy's cap, of all retries.
+    AtCapRate,
+    /// Of a route: how far the jitter is from even.
+    JitterDeviation,
+    /// Of a route.
+    MeanBackoff,
+    /// Of all: share of the room that the store has.
+    StoreUse,
+    /// Of all.
+    RejectedWrites,
+    /// Of all: dead letters that went to a file because the queue was over its size.
+    ArchivedDeadLetters,
+    /// Of a provider.
+    BreakerOpen,
+    /// Of a route: its failure rate in the window, as a multiple of its own last day's.
+    FailureJump,
+    /// Of an error code: its share of all attempts in the window, as a multiple of its own last day's.
+    CodeJump,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// For the next working hour.
+    Warning,
+    /// For now.
+    Critical,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    pub name: &'static str,
+    pub measure: Measure,
+    pub enabled: bool,
+    /// It rings above this: a share from 0 to 1, a count, seconds, or a multiple.
+    pub threshold: f64,
+    /// What is looked back on; zero for what stands as it stands.
+    pub window: Duration,
+    /// Less than this in the window says nothing.
+    pub min_volume: u64,
+    /// It rings after so long above the threshold.
+    pub pending: Duration,
+    /// It is calm at or below this share of the threshold …
+    pub resolve_share: f64,
+    /// … and over after so long of that.
+    pub clear: Duration,
+    pub severity: Severity,
+    /// Routes, companies, codes or providers that it does not ring for.
+    pub except: Vec<Box<str>>,
+}
+
+impl Rule {
+    fn new(name: &'static str, measure: Measure, threshold: f64, severity: Severity) -> Self {
+        Rule {
+            name,
+            measure,
+            enabled: true,
+            threshold,
+            window: Duration::ZERO,
+            min_volume: 0,
+            pending: Duration::ZERO,
+            resolve_share: 0.9,
+            clear: 5 * MINUTE,
+            severity,
+            except: Vec::new(),
+        }
+    }
+
+    fn over(self, window: Duration, min_volume: u64) -> Self {
+        Rule { window, min_volume, ..self }
+    }
+
+    fn after(self, pending: Duration) -> Self {
+        Rule { pending, ..self }
+    }
+
+    pub(crate) fn excepts(&self, subject: &Subject) -> bool {
+        subject.name().is_some_and(|name| self.except.iter().any(|except| **except == *name))
+    }
+
+    pub(crate) fn runbook(&self, base: &str) -> String {
+        format!("{base}#{}", self.name)
+    }
+}
+
+/// What a user may say about a rule; what is absent stays.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct RuleChange {
+    pub enabled: Option<bool>,
+    pub threshold: Option<f64>,
+    pub window: Option<Duration>,
+    pub min_volume: Option<u64>,
+    pub pending: Option<Duration>,
+    pub resolve_share: Option<f64>,
+    pub clear: Option<Duration>,
+    pub severity: Option<Severity>,
+    pub except: Option<Vec<Box<str>>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is not an alert; write one of {known}")]
+pub struct NotARule {
+    name: String,
+    known: String,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlertConfig {
+    pub rules: Vec<Rule>,
+    /// Where the page with a section for each rule is.
+    pub runbooks: Box<str>,
+}
+
+impl Default for AlertConfig {
+    fn default() -> Self {
+        use Measure::*;
+        use Severity::{Critical, Warning};
+        let rules = vec![
+            Rule::new("failure_rate", FailureRate, 0.1, Critical).over(10 * MINUTE, 20).after(2 * MINUTE),
+            Rule::new("dlq_size", DeadLetters, 100.0, Warning),
+            Rule::new("dlq_rate", DeadLetterRate, 0.02, Warning).over(HOUR, 50).after(2 * MINUTE),
+            Rule::new("dlq_company", DeadLettersOfCompany, 50.0, Warning),
+            Rule::new("processing_time", ProcessingTime, 300.0, Warning)
+                .over(15 * MINUTE, 20)
+                .after(2 * MINUTE),
+            Rule::new("queue_age", QueueAge, 300.0, Critical).after(MINUTE),
+            Rule::new("permanent_rate", PermanentRate, 0.1, Warning).over(HOUR, 20).after(5 * MINUTE),
+            Rule::new("max_backoff_rate", AtCapRate, 0.05, Warning).over(HOUR, 20).after(5 * MINUTE),
+            // With 500 waits an even jitter deviates by 11 %, give or take 3.
+            Rule::new("jitter_deviation", JitterDeviation, 0.3, Warning).over(DAY, 500).after(5 * MINUTE),
+            Rule::new("mean_backoff", MeanBackoff, 1_800.0, Warning).over(HOUR, 20).after(5 * MINUTE),
+            Rule::new("store_80", StoreUse, 0.8, Warning).after(MINUTE),
+            Rule::new("store_90", StoreUse, 0.9, Critical).after(MINUTE),
+            Rule::new("rejected_writes", RejectedWrites, 0.0, Critical).over(5 * MINUTE, 0),
+            Rule::new("dlq_overflow", ArchivedDeadLetters, 0.0, Warning).over(HOUR, 0),
+            Rule { clear: MINUTE, ..Rule::new("breaker_open", BreakerOpen, 0.0, Warning) },
+            Rule::new("failure_jump", FailureJump, 3.0, Warning).over(10 * MINUTE, 50).after(5 * MINUTE),
+            Rule::new("code_jump", CodeJump, 3.0, Warning).over(10 * MINUTE, 50).after(5 * MINUTE),
+        ];
+        AlertConfig { rules, runbooks: RUNBOOKS.into() }
+    }
+}
+
+impl AlertConfig {
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.name == name)
+    }
+
+    pub fn change(&mut self, name: &str, change: RuleChange) -> Result<(), NotARule> {
+        let Some(rule) = self.rules.iter_mut().find(|rule| rule.name == name) else {
+            let known: Vec<_> = self.rules.iter().map(|rule| rule.name).collect();
+            return Err(NotARule { name: name.to_owned(), known: known.join(", ") });
+        };
+        let old = rule.clone();
+        *rule = Rule {
+            name: old.name,
+            measure: old.measure,
+            enabled: change.enabled.unwrap_or(old.enabled),
+            threshold: change.threshold.unwrap_or(old.threshold),
+            window: change.window.unwrap_or(old.window),
+            min_volume: change.min_volume.unwrap_or(old.min_volume),
+            pending: change.pending.unwrap_or(old.pending),
+            resolve_share: change.resolve_share.unwrap_or(old.resolve_share),
+            clear: change.clear.unwrap_or(old.clear),
+            severity: change.severity.unwrap_or(old.severity),
+            except: change.except.unwrap_or(old.except),
+        };
+        Ok(())
+    }
+
+    /// Everything wrong with it, in words that say what to write instead.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for rule in &self.rules {
+            let mut fault = |words: String| faults.push(format!("alert {}: {words}", rule.name));
+            if !(rule.threshold.is_finite() && rule.threshold >= 0.0) {
+                fault(format!("threshold is {}; write 0 or more", rule.threshold));
+            }
+            if !(0.0..=1.0).contains(&rule.resolve_share) {
+                fault(format!("resolve_share is {}; write 0 to 1", rule.resolve_share));
+            }
+            let looks_back = !rule.measure.is_state();
+            if looks_back && !(WINDOW_MIN..=WINDOW_MAX).contains(&rule.window) {
+                let (least, most) = (show_duration(WINDOW_MIN), show_duration(WINDOW_MAX));
+                fault(format!("window is {}; write {least} to {most}", show_duration(rule.window)));
+            }
+            if !looks_back && !rule.window.is_zero() {
+                fault("window has no meaning, for it measures what is now; leave it out".to_owned());
+            }
+        }
+        faults
+    }
+}
+
+/// Below this the slots of the history are too coarse.
+const WINDOW_MIN: Duration = Duration::from_secs(20);
+
+impl Measure {
+    /// Whether it is how things stand, rather than what happened in a window.
+    pub(crate) fn is_state(self) -> bool {
+        matches!(
+            self,
+            Measure::DeadLetters
+                | Measure::DeadLettersOfCompany
+                | Measure::QueueAge
+                | Measure::StoreUse
+                | Measure::BreakerOpen
+        )
+    }
+}

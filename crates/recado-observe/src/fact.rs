@@ -1,0 +1,269 @@
+//! What happened, in the few words that figures need. Borrowed: a fact is counted and forgotten.
+//!
+//! No fact holds a payload, a recipient or a reason in words.
+
+use std::time::Duration;
+
+use recado_core::breaker::Swing;
+use recado_core::policy::{self, Jitter, Policy};
+use recado_core::{Attempt, AttemptResult, Cause, Class, Job, Timestamp, Transition};
+
+/// A range of waits narrower than this is too coarse, to the millisecond, to tell how evenly it is used.
+const JITTER_RANGE_MIN: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug)]
+pub enum Fact<'a> {
+    /// Jobs of one route were taken in.
+    Accepted {
+        route: &'a str,
+        jobs: u64,
+    },
+    AttemptEnded(AttemptEnded<'a>),
+    JobEnded {
+        route: &'a str,
+        company: &'a str,
+        ending: Ending<'a>,
+        /// Those that count, since the job was accepted or last replayed.
+        attempts: u32,
+        /// From the first try to now. Absent for a replayed job, whose first try may be days ago.
+        since_first_try: Option<Duration>,
+    },
+    DeadLetterLeft {
+        how: Left,
+        moved_at: Timestamp,
+    },
+    /// Seed 003's rule was asked.
+    Decided {
+        route: &'a str,
+        class: Class,
+        decided: Decided,
+    },
+    BreakerSwung {
+        provider: &'a str,
+        swing: Swing,
+    },
+    /// A lane had work and could not take it for that long.
+    HeldBack {
+        route: &'a str,
+        why: Hold,
+        lasted: Duration,
+    },
+    StoreWorked {
+        work: StoreWork,
+        took: Duration,
+    },
+    /// So many requests shared one commit.
+    Committed {
+        requests: u64,
+    },
+    /// The store was full.
+    WritesRejected {
+        writes: u64,
+    },
+    Served {
+        method: &'a str,
+        /// The pattern that matched (`/v1/jobs/{jobId}`), never the path that was asked for.
+        path: &'a str,
+        status: u16,
+        took: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptEnded<'a> {
+    pub route: &'a str,
+    pub company: &'a str,
+    pub number: u32,
+    pub result: AttemptResult,
+    pub failure: Option<Judged<'a>>,
+    /// The wait before the next try, if there will be one.
+    pub retry: Option<Backoff>,
+    /// How long the job had been due when the attempt began.
+    pub lag: Duration,
+    pub took: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Judged<'a> {
+    pub code: Option<&'a str>,
+    pub class: Class,
+}
+
+/// One wait, and how it stands to the policy that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    pub delay: Duration,
+    /// The policy's curve would go on rising, and its cap does not let it.
+    pub at_cap: bool,
+    /// Where between the shortest and the longest possible wait it fell, from 0 to 1. Absent when there is no
+    /// range, or when a floor or ceiling folds a part of it onto one value.
+    pub position: Option<f64>,
+}
+
+impl Backoff {
+    /// `retry` counts from 0. `asked` says that somebody else's word (`Retry-After`, a fallback) set the
+    /// delay: then the policy is not to blame for it.
+    pub fn of(policy: &Policy, retry: u32, delay: Duration, asked: bool) -> Self {
+        if asked {
+            return Backoff { delay, at_cap: false, position: None };
+        }
+        let at_cap = match &policy.backoff {
+            policy::Backoff::Exponential { cap, .. } => {
+                let top = policy.ceiling.map_or(*cap, |ceiling| ceiling.min(*cap));
+                policy.nominal(retry) >= top
+            }
+            policy::Backoff::Schedule(_) => false,
+        };
+        Backoff { delay, at_cap, position: position(policy, retry, delay) }
+    }
+}
+
+fn position(policy: &Policy, retry: u32, delay: Duration) -> Option<f64> {
+    if matches!(policy.jitter, Jitter::None | Jitter::Decorrelated) {
+        return None;
+    }
+    let (low, high) = Policy { floor: None, ceiling: None, ..policy.clone() }.range(retry);
+    if policy.range(retry) != (low, high) || high.saturating_sub(low) < JITTER_RANGE_MIN {
+        return None;
+    }
+    let into = delay.checked_sub(low)?.as_secs_f64() / (high - low).as_secs_f64();
+    (into <= 1.0).then_some(into)
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Ending<'a> {
+    Sent,
+    /// A dead letter was made.
+    Buried {
+        cause: Cause,
+        code: Option<&'a str>,
+    },
+    Cancelled,
+}
+
+/// How a dead letter went away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// It was replayed, and that succeeded.
+    Replayed,
+    Discarded,
+    Expired,
+    /// The queue was over its size, and the oldest went to a file.
+    Archived,
+}
+
+impl Left {
+    pub const ALL: [Left; 4] = [Left::Replayed, Left::Discarded, Left::Expired, Left::Archived];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Left::Replayed => "replayed",
+            Left::Discarded => "discarded",
+            Left::Expired => "expired",
+            Left::Archived => "archived",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decided {
+    Retry(Backoff),
+    MaxRetriesExceeded,
+    PermanentError,
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    Breaker,
+    Rate,
+    /// Every place at the provider is taken.
+    Concurrency,
+    Pause,
+}
+
+impl Hold {
+    pub const ALL: [Hold; 4] = [Hold::Breaker, Hold::Rate, Hold::Concurrency, Hold::Pause];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Hold::Breaker => "breaker",
+            Hold::Rate => "rate",
+            Hold::Concurrency => "concurrency",
+            Hold::Pause => "pause",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreWork {
+    Enqueue,
+    Claim,
+    Settle,
+    Commit,
+    Fsync,
+}
+
+impl StoreWork {
+    pub const ALL: [StoreWork; 5] =
+        [StoreWork::Enqueue, StoreWork::Claim, StoreWork::Settle, StoreWork::Commit, StoreWork::Fsync];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StoreWork::Enqueue => "enqueue",
+            StoreWork::Claim => "claim",
+            StoreWork::Settle => "settle",
+            StoreWork::Commit => "commit",
+            StoreWork::Fsync => "fsync",
+        }
+    }
+}
+
+/// What a settled transition adds to the figures. `job` is as it was when it was leased, and `asked` says
+/// that the provider's own word set the next delay.
+pub fn of_transition<'a>(
+    job: &'a Job,
+    transition: &'a Transition,
+    policy: &Policy,
+    asked: bool,
+    now: Timestamp,
+) -> impl Iterator<Item = Fact<'a>> {
+    let tried = transition.attempt().map(|attempt| tried(job, attempt, policy, asked));
+    let ending = match transition {
+        Transition::Deliver { .. } => Some(Ending::Sent),
+        Transition::Bury(burial) => {
+            Some(Ending::Buried { cause: burial.cause, code: burial.failure.code.as_deref() })
+        }
+        Transition::RetryAt { .. } | Transition::Postpone { .. } | Transition::Release { .. } => None,
+    };
+    let ended = ending.map(|ending| {
+        let first = job.attempts.first().filter(|_| job.progress.replays == 0);
+        Fact::JobEnded {
+            route: job.route.as_str(),
+            company: job.company.as_str(),
+            ending,
+            attempts: transition.step(job.progress).attempts_spent,
+            since_first_try: first.map(|first| now.since(first.started_at)),
+        }
+    });
+    [tried.map(Fact::AttemptEnded), ended].into_iter().flatten()
+}
+
+fn tried<'a>(job: &'a Job, attempt: &'a Attempt, policy: &Policy, asked: bool) -> AttemptEnded<'a> {
+    let spent = job.progress.attempts_spent;
+    let retry = attempt.next_retry_delay_ms.map(|delay_ms| {
+        let beyond = spent + 1 >= policy.max_attempts;
+        Backoff::of(policy, spent, Duration::from_millis(delay_ms), asked || beyond)
+    });
+    let judged = |class| Judged { code: attempt.error_code.as_deref(), class };
+    AttemptEnded {
+        route: job.route.as_str(),
+        company: job.company.as_str(),
+        number: attempt.number,
+        result: attempt.result,
+        failure: attempt.error_classification.map(judged),
+        retry,
+        lag: attempt.started_at.since(job.due_at),
+        took: attempt.ended_at.since(attempt.started_at),
+    }
+}

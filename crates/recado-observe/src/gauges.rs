@@ -1,0 +1,110 @@
+//! How things stand, as whoever keeps them says. What could not be found out is absent, and an alert on it
+//! stays as it was.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use recado_core::breaker::BreakerState;
+use recado_core::{CompanyId, Status, Timestamp};
+
+use crate::{NAMED_MAX, OTHER};
+
+#[derive(Clone, Debug, Default)]
+pub struct Gauges {
+    /// Of the program.
+    pub version: &'static str,
+    pub started_at: Option<Timestamp>,
+    /// Memory of the process.
+    pub resident_bytes: Option<u64>,
+    pub queue: Vec<Depth>,
+    /// By route: for how long the oldest job has been due that nobody has taken. Zero where none waits.
+    pub oldest_due: Option<Vec<(Box<str>, Duration)>>,
+    pub dead_letters: Option<DeadLetters>,
+    /// One for each company and route, or for each company; they are brought together here.
+    pub tenants: Vec<Tenant>,
+    pub breakers: Option<Vec<(Box<str>, BreakerState)>>,
+    pub store: Option<StoreUse>,
+}
+
+/// Jobs of a route that stand alike.
+#[derive(Clone, Debug)]
+pub struct Depth {
+    pub route: Box<str>,
+    pub status: Status,
+    pub jobs: u64,
+}
+
+/// The queue as it is now, counted over all entries.
+#[derive(Clone, Debug, Default)]
+pub struct DeadLetters {
+    pub size: u64,
+    pub by_error_code: Vec<(Box<str>, u64)>,
+    /// The largest at least.
+    pub by_company: Vec<(CompanyId, u64)>,
+    pub oldest: Option<Duration>,
+}
+
+/// Seed 001's `TenantFairnessMetrics`, as far as it is not a count.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    pub company: CompanyId,
+    pub current_priority: u32,
+    pub consecutive_batch: u32,
+    pub rounds_without_processing: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct StoreUse {
+    pub bytes: u64,
+    /// What it may grow to: Redis's `maxmemory`, or the room on the disk.
+    pub max_bytes: Option<u64>,
+}
+
+impl StoreUse {
+    pub fn share(&self) -> Option<f64> {
+        let max = self.max_bytes.filter(|max| *max > 0)?;
+        Some(self.bytes as f64 / max as f64)
+    }
+}
+
+/// The largest by name, and the rest together.
+pub(crate) fn largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(&'a str, u64)> {
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    counts.for_each(|(name, count)| *by_name.entry(name).or_default() += count);
+    let mut rest = by_name.remove(OTHER).unwrap_or_default();
+    let mut largest: Vec<_> = by_name.into_iter().collect();
+    largest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    rest += largest.drain(NAMED_MAX.min(largest.len())..).map(|(_, count)| count).sum::<u64>();
+    if rest > 0 {
+        largest.push((OTHER, rest));
+    }
+    largest
+}
+
+/// Tenants by company: those in `seated` first, then whoever waits longest, up to the bound; and the worst of
+/// all others as one.
+pub(crate) fn tenants<'a>(all: &'a [Tenant], seated: &[&str]) -> Vec<(&'a str, u32, u32, u64)> {
+    let mut by_company: BTreeMap<&str, (u32, u32, u64)> = BTreeMap::new();
+    for tenant in all {
+        let figures = (tenant.current_priority, tenant.consecutive_batch, tenant.rounds_without_processing);
+        let known = by_company.entry(tenant.company.as_str()).or_insert(figures);
+        *known = worst(*known, figures);
+    }
+    let mut ranked: Vec<_> = by_company.into_iter().collect();
+    ranked.sort_by_key(|(company, figures)| {
+        (*company == OTHER, !seated.contains(company), std::cmp::Reverse(figures.2))
+    });
+    let named = ranked.iter().take_while(|(company, _)| *company != OTHER).count().min(NAMED_MAX);
+    let rest = ranked.split_off(named).into_iter().map(|(_, figures)| figures).reduce(worst);
+    let rest = rest.map(|figures| (OTHER, figures));
+    ranked
+        .into_iter()
+        .chain(rest)
+        .map(|(company, (priority, batch, rounds))| (company, priority, batch, rounds))
+        .collect()
+}
+
+/// Most urgent, longest run, longest wait.
+fn worst(one: (u32, u32, u64), other: (u32, u32, u64)) -> (u32, u32, u64) {
+    (one.0.min(other.0), one.1.max(other.1), one.2.max(other.2))
+}

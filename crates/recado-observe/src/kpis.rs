@@ -1,0 +1,154 @@
+//! Seed 003's indicators, and who feeds the dead letter queue.
+//!
+//! A job is retried when it was tried more than once. What nobody tried in the window has no figure, rather
+//! than a perfect one.
+
+use std::time::Duration;
+
+use recado_core::Timestamp;
+use serde::Serialize;
+
+use crate::book::Book;
+use crate::history::HOUR;
+use crate::tally::{RouteTally, Sum};
+
+/// A figure beside what the seed wants it to be.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figure {
+    /// Absent when there was nothing to measure.
+    pub value: Option<f64>,
+    pub target: Target,
+    pub met: Option<bool>,
+    /// How much it was measured on.
+    pub volume: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Figure {
+    fn new(value: Option<f64>, volume: u64, target: Target) -> Self {
+        let met = value.map(|value| match target {
+            Target::AtLeast(least) => value >= least,
+            Target::AtMost(most) => value <= most,
+        });
+        Figure { value, target, met, volume }
+    }
+
+    fn share(part: u64, whole: u64, target: Target) -> Self {
+        Figure::new(ratio(part, whole), whole, target)
+    }
+}
+
+/// Shares are from 0 to 1, times in seconds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kpis {
+    /// Of the retried jobs that ended: those that were sent.
+    pub success_after_retry: Figure,
+    /// Attempts of a job that was sent.
+    pub mean_attempts: Figure,
+    /// Of the retried jobs that ended: those that spent all their attempts.
+    pub lost_share: Figure,
+    /// From the first try to success, of retried jobs; the median.
+    pub time_to_success_seconds: Figure,
+    /// Of all tries that were judged.
+    pub permanent_share: Figure,
+    /// Of all retries: those whose wait was at the policy's cap.
+    pub at_cap_share: Figure,
+    /// How far the jitter is from using its range evenly.
+    pub jitter_deviation: Figure,
+    pub mean_backoff_seconds: Figure,
+    /// By attempt number, over all routes: seed 000's success rate by attempt. The last one is for all later
+    /// numbers.
+    pub by_attempt: Vec<AttemptRate>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptRate {
+    pub attempt: u32,
+    pub ended: u64,
+    pub sent: u64,
+}
+
+/// What came into the dead letter queue in a window.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterFlow {
+    pub entries: u64,
+    pub per_hour: f64,
+    /// Of the jobs that ended sent or dead.
+    pub share_of_sends: Option<f64>,
+    /// Most first; at most the bounded names and `other`.
+    pub by_company: Vec<(Box<str>, u64)>,
+    pub by_error_code: Vec<(Box<str>, u64)>,
+}
+
+pub(crate) fn of(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> Kpis {
+    use Target::{AtLeast, AtMost};
+    let tally = tally(book, route, window, now);
+    let jittered = tally.jitter.iter().sum();
+    let numbers = book.numbers.over(window, now);
+    let rate = |(number, (ended, sent)): (u32, (&u64, &u64))| AttemptRate {
+        attempt: number,
+        ended: *ended,
+        sent: *sent,
+    };
+    Kpis {
+        success_after_retry: Figure::share(tally.retried_sent, tally.retried(), AtLeast(0.85)),
+        mean_attempts: Figure::share(tally.attempts_of_sent, tally.sent, AtMost(1.2)),
+        lost_share: Figure::share(tally.retried_exhausted, tally.retried(), AtMost(0.03)),
+        time_to_success_seconds: Figure::new(
+            tally.recoveries.quantile(0.5),
+            tally.recoveries.count(),
+            AtMost(3_600.0),
+        ),
+        permanent_share: Figure::share(tally.permanent(), tally.judged(), AtMost(0.1)),
+        at_cap_share: Figure::share(tally.at_cap, tally.delays.count(), AtMost(0.05)),
+        jitter_deviation: Figure::new(tally.jitter_deviation(), jittered, AtMost(0.3)),
+        mean_backoff_seconds: Figure::new(tally.delays.mean(), tally.delays.count(), AtMost(1_800.0)),
+        by_attempt: (1..)
+            .zip(numbers.ended.iter().zip(&numbers.sent))
+            .map(rate)
+            .filter(|rate| rate.ended > 0)
+            .collect(),
+    }
+}
+
+pub(crate) fn flow(book: &Book, window: Duration, now: Timestamp) -> DeadLetterFlow {
+    let tally = tally(book, None, window, now);
+    let companies = book.companies.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
+    let codes = book.codes.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
+    DeadLetterFlow {
+        entries: tally.buried,
+        per_hour: tally.buried as f64 * HOUR.as_secs_f64() / window.as_secs_f64().max(1.0),
+        share_of_sends: ratio(tally.buried, tally.ended()),
+        by_company: most_first(companies),
+        by_error_code: most_first(codes),
+    }
+}
+
+fn most_first<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(Box<str>, u64)> {
+    let mut counts: Vec<_> =
+        counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+fn tally(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> RouteTally {
+    let mut sum = RouteTally::default();
+    let wanted =
+        book.routes.iter().enumerate().filter(|(place, _)| route.is_none_or(|route| route == *place));
+    wanted.for_each(|(_, (history, _))| sum.add(&history.over(window, now)));
+    sum
+}
+
+pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

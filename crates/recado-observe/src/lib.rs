@@ -1,0 +1,45 @@
+//! What is counted, and when it rings.
+//!
+//! ```text
+//! facts ─▶ Ledger ─▶ metrics (Prometheus text)
+//!            │  └──▶ kpis, flow of dead letters (windows up to a week)
+//!            ▼
+//! Gauges ─▶ Alerts.step ─▶ fired, resolved
+//! ```
+//!
+//! Nothing in this crate waits, reads a clock, opens a socket or starts a thread: facts and `now` come in,
+//! figures and changes go out, so that a day of traffic is tested in a moment. What is told to whom when an
+//! alert changes is not decided here, and neither is where its state is kept.
+//!
+//! Reading order: [`fact`] → [`ledger`] → [`history`] → [`metrics`](Ledger::metrics) → [`kpis`] → [`alerts`]
+//! → [`prometheus`].
+
+pub mod alerts;
+mod book;
+mod exposition;
+pub mod fact;
+pub mod gauges;
+pub mod history;
+pub mod kpis;
+pub mod ledger;
+mod metrics;
+pub mod prometheus;
+mod seats;
+mod sheet;
+mod spread;
+mod tally;
+
+pub use alerts::{
+    AlertChange, AlertConfig, Alerts, AlertsState, Change, Firing, Rule, RuleChange, Severity, Subject,
+};
+pub use exposition::CONTENT_TYPE;
+pub use fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Judged, Left, StoreWork, of_transition};
+pub use gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
+pub use kpis::{DeadLetterFlow, Figure, Kpis, Target};
+pub use ledger::Ledger;
+
+/// What everything goes by that has no place of its own among the bounded names.
+pub const OTHER: &str = "other";
+
+/// Companies at most, and error codes at most, that are told apart.
+pub const NAMED_MAX: usize = 50;

@@ -1,0 +1,208 @@
+//! The same rules for a Prometheus of the user's own: one file, generated, so that the two cannot drift apart.
+//!
+//! Rates add up over all nodes. What all nodes see alike, such as the size of the dead letter queue, is taken
+//! once. Prometheus knows no second threshold to come back down from; `keep_firing_for` (version 2.42) keeps
+//! its alerts from flapping.
+
+use std::fmt::Write;
+
+use recado_core::time::show_duration;
+
+use crate::alerts::reading::{JUMP_FLOOR, PROCESSING_QUANTILE};
+use crate::alerts::words::Unit;
+use crate::alerts::{AlertConfig, Measure, Rule};
+
+/// The rules as a file that Prometheus reads.
+pub fn prometheus_rules(config: &AlertConfig) -> String {
+    let mut file = String::from("groups:\n  - name: recado\n    rules:\n");
+    for rule in config.rules.iter().filter(|rule| rule.enabled) {
+        write(&mut file, rule, &config.runbooks).expect("a string takes everything");
+    }
+    file
+}
+
+fn write(file: &mut String, rule: &Rule, runbooks: &str) -> std::fmt::Result {
+    let (en, pt) = rule.measure.sentence();
+    writeln!(file, "      - alert: {}", alert_name(rule.name))?;
+    writeln!(file, "        expr: {}", quoted(&expression(rule)))?;
+    if !rule.pending.is_zero() {
+        writeln!(file, "        for: {}", show_duration(rule.pending))?;
+    }
+    if !rule.clear.is_zero() {
+        writeln!(file, "        keep_firing_for: {}", show_duration(rule.clear))?;
+    }
+    writeln!(file, "        labels:\n          severity: {}", rule.severity.as_str())?;
+    writeln!(file, "        annotations:")?;
+    writeln!(file, "          summary: {}", quoted(&annotation(rule, en)))?;
+    writeln!(file, "          summary_pt: {}", quoted(&annotation(rule, pt)))?;
+    writeln!(file, "          runbook_url: {}", quoted(&rule.runbook(runbooks)))
+}
+
+/// `dlq_size` is `RecadoDlqSize` there.
+fn alert_name(name: &str) -> String {
+    let word = |word: &str| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_uppercase() + rest
+    };
+    name.split('_').map(word).fold("Recado".to_owned(), |name, word| name + &word)
+}
+
+fn annotation(rule: &Rule, sentence: &str) -> String {
+    let value = match rule.measure.unit() {
+        Unit::Share => "{{ $value | humanizePercentage }}",
+        Unit::Time => "{{ $value | humanizeDuration }}",
+        Unit::Count | Unit::Times | Unit::Fact => "{{ $value | humanize }}",
+    };
+    let value = if rule.measure.unit() == Unit::Times { format!("{value}×") } else { value.to_owned() };
+    let about = label(rule.measure).map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
+    about + &sentence.replace("{value}", &value).replace("{window}", &show_duration(rule.window))
+}
+
+/// The label that tells the subjects of a measure apart.
+fn label(measure: Measure) -> Option<&'static str> {
+    match measure {
+        Measure::FailureRate
+        | Measure::DeadLetterRate
+        | Measure::ProcessingTime
+        | Measure::QueueAge
+        | Measure::PermanentRate
+        | Measure::AtCapRate
+        | Measure::JitterDeviation
+        | Measure::MeanBackoff
+        | Measure::FailureJump => Some("route"),
+        Measure::DeadLettersOfCompany => Some("company_id"),
+        Measure::CodeJump => Some("error_code"),
+        Measure::BreakerOpen => Some("provider"),
+        Measure::DeadLetters | Measure::StoreUse | Measure::RejectedWrites | Measure::ArchivedDeadLetters => {
+            None
+        }
+    }
+}
+
+fn expression(rule: &Rule) -> String {
+    let window = show_duration(rule.window);
+    let threshold = rule.threshold;
+    // Increase of a counter over the window, added up by route.
+    let grown = |metric: &str, over: &str| format!("sum by (route) (increase({}[{over}]))", of(rule, metric));
+    let rate = |part: &str, whole: &str| -> String {
+        let all = grown(whole, &window);
+        enough(rule, &format!("{} / {all}", grown(part, &window)), &all)
+    };
+    match rule.measure {
+        Measure::FailureRate => rate(r#"recado_attempts_total{result!="sent"}"#, "recado_attempts_total"),
+        Measure::DeadLetterRate => rate(
+            r#"recado_jobs_ended_total{status="failed"}"#,
+            r#"recado_jobs_ended_total{status=~"sent|failed"}"#,
+        ),
+        Measure::AtCapRate => rate("recado_retries_at_cap_total", "submission_retry_total"),
+        Measure::PermanentRate => {
+            let permanent =
+                grown(r#"error_classification_distribution{classification="PERMANENT"}"#, &window);
+            let judged = format!(
+                "({} + {})",
+                grown("recado_attempts_total", &window),
+                grown("recado_decisions_total", &window)
+            );
+            enough(rule, &format!("{permanent} / {judged}"), &judged)
+        }
+        Measure::MeanBackoff => {
+            let waits = grown("submission_retry_backoff_minutes_count", &window);
+            let minutes = grown("submission_retry_backoff_minutes_sum", &window);
+            enough(rule, &format!("60 * {minutes} / {waits}"), &waits)
+        }
+        Measure::ProcessingTime => {
+            let bins = of(rule, "recado_processing_seconds_bucket");
+            let quantile = format!(
+                "histogram_quantile({PROCESSING_QUANTILE}, sum by (route, le) (increase({bins}[{window}])))"
+            );
+            enough(rule, &quantile, &grown("recado_processing_seconds_count", &window))
+        }
+        Measure::JitterDeviation => {
+            let tenth = format!(
+                "sum by (route, decile) (increase({}[{window}]))",
+                of(rule, "recado_retry_jitter_total")
+            );
+            let all = grown("recado_retry_jitter_total", &window);
+            let off = format!("sum by (route) (abs({tenth} / on (route) group_left () {all} - 0.1))");
+            enough(rule, &off, &all)
+        }
+        Measure::FailureJump => {
+            let share = |over: &str| {
+                let failed = grown(r#"recado_attempts_total{result!="sent"}"#, over);
+                format!("({failed} / {})", grown("recado_attempts_total", over))
+            };
+            let (now, day) = (share(&window), share("1d"));
+            enough(rule, &format!("{now} / {day}"), &grown("recado_attempts_total", &window))
+                + &format!(" and {now} >= {JUMP_FLOOR}")
+        }
+        Measure::CodeJump => {
+            let share = |over: &str| {
+                let errors = of(rule, r#"recado_errors_total{error_code!="other"}"#);
+                format!(
+                    "(sum by (error_code) (increase({errors}[{over}])) / scalar(sum(increase(recado_attempts_total[{over}]))))"
+                )
+            };
+            let (now, day) = (share(&window), share("1d"));
+            format!(
+                "{now} / {day} > {threshold} and {now} >= {JUMP_FLOOR} and on () (sum(increase(recado_attempts_total[{window}])) >= {})",
+                rule.min_volume.max(1)
+            )
+        }
+        Measure::RejectedWrites => {
+            format!("sum(increase(recado_store_rejected_writes_total[{window}])) > {threshold}")
+        }
+        Measure::ArchivedDeadLetters => {
+            format!(
+                "sum(increase(recado_dead_letters_left_total{{how=\"archived\"}}[{window}])) > {threshold}"
+            )
+        }
+        Measure::DeadLetters => format!("max(dlq_size) > {threshold}"),
+        Measure::DeadLettersOfCompany => {
+            let companies = of(rule, r#"dlq_by_company{company_id!="other"}"#);
+            format!("max by (company_id) ({companies}) > {threshold}")
+        }
+        Measure::QueueAge => {
+            format!("max by (route) ({}) > {threshold}", of(rule, "recado_queue_oldest_due_age_seconds"))
+        }
+        Measure::StoreUse => format!("recado_store_size_bytes / recado_store_max_bytes > {threshold}"),
+        Measure::BreakerOpen => {
+            let states = of(rule, r#"recado_breaker_state{state!="CLOSED"}"#);
+            format!("max by (provider) ({states}) > {threshold}")
+        }
+    }
+}
+
+/// Above the threshold, and measured on enough.
+fn enough(rule: &Rule, value: &str, volume: &str) -> String {
+    format!("{value} > {} and {volume} >= {}", rule.threshold, rule.min_volume.max(1))
+}
+
+/// The metric without those that the rule excepts.
+fn of(rule: &Rule, metric: &str) -> String {
+    let Some(label) = label(rule.measure).filter(|_| !rule.except.is_empty()) else {
+        return metric.to_owned();
+    };
+    let names: Vec<_> = rule.except.iter().map(|name| escaped(name)).collect();
+    let except = format!("{label}!~\"{}\"", names.join("|"));
+    match metric.strip_suffix('}') {
+        Some(open) => format!("{open},{except}}}"),
+        None => format!("{metric}{{{except}}}"),
+    }
+}
+
+/// A name as itself in a regular expression, and that in a string.
+fn escaped(name: &str) -> String {
+    let mut literal = String::with_capacity(name.len());
+    for letter in name.chars() {
+        if r"\.+*?()|[]{}^$".contains(letter) {
+            literal.push('\\');
+        }
+        literal.push(letter);
+    }
+    literal.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
+/// As a YAML scalar in which only the quote itself has a meaning.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,278 @@
+//! When an alert rings, when it stops, and what a restart makes of it.
+
+use std::time::Duration;
+
+use recado_core::Class;
+use recado_observe::{
+    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, Fact, RuleChange, Severity, Subject,
+};
+
+use crate::rules::{Scene, of};
+use crate::{at, failed, ledger, seconds_of, sent};
+
+fn mix(good: usize, bad: usize) -> impl Fn(&mut Scene) {
+    move |scene| {
+        scene.note(good, Fact::AttemptEnded(sent("email")));
+        scene.note(bad, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+    }
+}
+
+fn kinds(changes: &[AlertChange]) -> Vec<Change> {
+    changes.iter().map(|change| change.change).collect()
+}
+
+fn firing(scene: &mut Scene) {
+    let changes = of("failure_rate", scene.run(seconds_of(900), 15, &mix(8, 2)));
+    assert_eq!(kinds(&changes), [Change::Fired]);
+}
+
+#[test]
+fn e10_one_failure_at_night_wakes_nobody() {
+    let mut scene = Scene::new();
+    let night = |scene: &mut Scene| {
+        if scene.now == 3_600 {
+            scene.note(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        }
+    };
+    assert_eq!(scene.run(seconds_of(8 * 3_600), 15, &night), []);
+}
+
+#[test]
+fn a_peak_that_is_over_before_the_patience_is_does_not_ring() {
+    let mut scene = Scene::new();
+    let peak = |scene: &mut Scene| {
+        // Of the last ten minutes, the bad ones are gone again after one.
+        let bad = if scene.now < 60 { 30 } else { 0 };
+        scene.note(400, Fact::AttemptEnded(sent("email")));
+        scene.note(bad * 2, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+    };
+    assert_eq!(of("failure_rate", scene.run(seconds_of(1_800), 15, &peak)), []);
+}
+
+#[test]
+fn just_below_the_threshold_it_rings_on_and_well_below_it_ends() {
+    let mut scene = Scene::new();
+    firing(&mut scene);
+    let near = of("failure_rate", scene.run(seconds_of(7_200), 15, &mix(181, 19)));
+    assert_eq!(near, [], "9.5 % is below 10 %, and not well below");
+    let ended = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(95, 5)));
+    assert_eq!(kinds(&ended), [Change::Resolved]);
+}
+
+#[test]
+fn a_figure_that_swings_around_its_threshold_does_not_flap() {
+    let swing = |scene: &mut Scene| {
+        let bad = if (scene.now / 120).is_multiple_of(2) { 25 } else { 1 };
+        mix(100 - bad, bad)(scene);
+    };
+    let changes_with = |clear| {
+        let mut config = AlertConfig::default();
+        let change = RuleChange {
+            window: Some(seconds_of(60)),
+            pending: Some(Duration::ZERO),
+            clear: Some(clear),
+            ..RuleChange::default()
+        };
+        config.change("failure_rate", change).unwrap();
+        let mut scene = Scene::new();
+        scene.alerts = Alerts::new(config);
+        kinds(&of("failure_rate", scene.run(seconds_of(4 * 3_600), 15, &swing)))
+    };
+    assert!(changes_with(Duration::ZERO).len() > 100, "without patience it would");
+    assert_eq!(changes_with(seconds_of(300)), [Change::Fired], "every calm is shorter than it takes to end");
+}
+
+#[test]
+fn silence_ends_it_after_a_whole_window_and_not_before() {
+    let mut scene = Scene::new();
+    firing(&mut scene);
+    // The window still holds the failures for ten minutes; after that there is nothing to measure.
+    let still = of("failure_rate", scene.run(seconds_of(1_140), 15, &|_| ()));
+    assert_eq!(still, []);
+    let ended = of("failure_rate", scene.run(seconds_of(300), 15, &|_| ()));
+    assert_eq!(kinds(&ended), [Change::Resolved]);
+}
+
+/// Through the form in which it is kept.
+fn kept(alerts: &Alerts) -> AlertsState {
+    serde_json::from_str(&serde_json::to_string(&alerts.state()).unwrap()).unwrap()
+}
+
+#[test]
+fn after_a_restart_it_neither_rings_again_nor_forgets_to_end() {
+    let mut scene = Scene::new();
+    firing(&mut scene);
+    let before: Vec<_> = scene.alerts.firing().into_iter().cloned().collect();
+    let state = kept(&scene.alerts);
+    scene.alerts = Alerts::restore(AlertConfig::default(), state);
+    scene.ledger = ledger();
+    assert_eq!(scene.alerts.firing().into_iter().cloned().collect::<Vec<_>>(), before);
+    let changes = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(8, 2)));
+    assert_eq!(changes, [], "the trouble goes on, and everybody knows");
+    let ended = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(10, 0)));
+    assert_eq!(kinds(&ended), [Change::Resolved]);
+    assert_eq!(ended[0].alert.since, before[0].since);
+}
+
+#[test]
+fn patience_goes_on_through_a_restart() {
+    let mut scene = Scene::new();
+    let over = |scene: &mut Scene| scene.gauges.store.as_mut().unwrap().bytes = 950;
+    assert_eq!(scene.run(seconds_of(45), 15, &over), []);
+    scene.alerts = Alerts::restore(AlertConfig::default(), kept(&scene.alerts));
+    let changes = scene.run(seconds_of(30), 15, &over);
+    let since: Vec<_> = changes.iter().map(|change| (&*change.alert.alert, change.alert.since)).collect();
+    assert_eq!(since, [("store_80", at(15)), ("store_90", at(15))]);
+}
+
+#[test]
+fn what_cannot_be_told_changes_nothing() {
+    let mut scene = Scene::new();
+    let full = |scene: &mut Scene| scene.gauges.dead_letters.as_mut().unwrap().size = 500;
+    assert_eq!(scene.run(seconds_of(60), 15, &full).len(), 1);
+    let known = scene.gauges.clone();
+    scene.gauges = recado_observe::Gauges::default();
+    assert_eq!(scene.run(seconds_of(86_400), 60, &|_| ()), [], "the store does not answer");
+    assert_eq!(scene.alerts.firing().len(), 1);
+    scene.gauges = known;
+    let empty = |scene: &mut Scene| scene.gauges.dead_letters.as_mut().unwrap().size = 0;
+    assert_eq!(kinds(&scene.run(seconds_of(600), 15, &empty)), [Change::Resolved]);
+}
+
+#[test]
+fn a_rule_that_is_switched_off_or_unheard_of_ends_at_once() {
+    let mut scene = Scene::new();
+    firing(&mut scene);
+    let mut config = AlertConfig::default();
+    config.change("failure_rate", RuleChange { enabled: Some(false), ..RuleChange::default() }).unwrap();
+    scene.alerts = Alerts::restore(config, kept(&scene.alerts));
+    let changes = scene.run(seconds_of(3_600), 15, &mix(8, 2));
+    assert_eq!(kinds(&of("failure_rate", changes)), [Change::Resolved]);
+
+    let mut scene = Scene::new();
+    firing(&mut scene);
+    let older =
+        serde_json::to_string(&scene.alerts.state()).unwrap().replace("failure_rate", "an_older_name");
+    scene.alerts = Alerts::restore(AlertConfig::default(), serde_json::from_str(&older).unwrap());
+    let changes = scene.run(seconds_of(15), 15, &|_| ());
+    assert_eq!(kinds(&of("an_older_name", changes)), [Change::Resolved]);
+}
+
+#[test]
+fn a_subject_that_is_excepted_does_not_ring() {
+    let mut config = AlertConfig::default();
+    let except = Some(vec!["email".into()]);
+    config.change("failure_rate", RuleChange { except, ..RuleChange::default() }).unwrap();
+    let mut scene = Scene::new();
+    scene.alerts = Alerts::new(config);
+    let both = |scene: &mut Scene| {
+        for route in ["email", "whatsapp"] {
+            let attempt = AttemptEnded { route, ..failed("email", "421", Class::Transient) };
+            scene.note(5, Fact::AttemptEnded(attempt));
+        }
+    };
+    let changes = of("failure_rate", scene.run(seconds_of(900), 15, &both));
+    let subjects: Vec<_> = changes.into_iter().map(|change| change.alert.subject).collect();
+    assert_eq!(subjects, [Subject::Route("whatsapp".into())]);
+}
+
+#[test]
+fn what_a_user_says_about_a_rule_holds_and_the_rest_stays() {
+    let mut config = AlertConfig::default();
+    let change = RuleChange {
+        threshold: Some(0.5),
+        min_volume: Some(1),
+        severity: Some(Severity::Warning),
+        pending: Some(Duration::ZERO),
+        ..RuleChange::default()
+    };
+    config.change("failure_rate", change).unwrap();
+    assert_eq!(config.faults(), Vec::<String>::new());
+    let mut scene = Scene::new();
+    scene.alerts = Alerts::new(config);
+    assert_eq!(
+        of("failure_rate", scene.run(seconds_of(1_200), 15, &mix(5, 5))),
+        [],
+        "a half is not more than a half"
+    );
+    let fired = of("failure_rate", scene.run(seconds_of(1_200), 15, &mix(4, 6)));
+    assert_eq!(kinds(&fired), [Change::Fired]);
+    assert_eq!((fired[0].alert.severity, fired[0].alert.threshold), (Severity::Warning, 0.5));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_to_write() {
+    let mut config = AlertConfig::default();
+    let refused = config.change("failure_rat", RuleChange::default()).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("`failure_rat` is not an alert; write one of failure_rate, dlq_size"),
+        "{refused}"
+    );
+    let wrong = RuleChange {
+        threshold: Some(f64::NAN),
+        resolve_share: Some(2.0),
+        window: Some(Duration::from_secs(1)),
+        ..RuleChange::default()
+    };
+    config.change("dlq_rate", wrong).unwrap();
+    let window = Some(Duration::from_secs(60));
+    config.change("dlq_size", RuleChange { window, ..RuleChange::default() }).unwrap();
+    assert_eq!(
+        config.faults(),
+        [
+            "alert dlq_size: window has no meaning, for it measures what is now; leave it out",
+            "alert dlq_rate: threshold is NaN; write 0 or more",
+            "alert dlq_rate: resolve_share is 2; write 0 to 1",
+            "alert dlq_rate: window is 1s; write 20s to 7d",
+        ]
+    );
+}
+
+#[test]
+fn the_seeds_thresholds_are_the_defaults() {
+    let config = AlertConfig::default();
+    assert_eq!(config.faults(), Vec::<String>::new());
+    let thresholds = [
+        ("failure_rate", 0.1),
+        ("dlq_size", 100.0),
+        ("dlq_rate", 0.02),
+        ("dlq_company", 50.0),
+        ("processing_time", 300.0),
+        ("permanent_rate", 0.1),
+        ("max_backoff_rate", 0.05),
+        ("jitter_deviation", 0.3),
+        ("mean_backoff", 1_800.0),
+        ("store_80", 0.8),
+        ("store_90", 0.9),
+        ("rejected_writes", 0.0),
+    ];
+    for (name, threshold) in thresholds {
+        assert_eq!(
+            config.rule(name).map(|rule| (rule.threshold, rule.enabled)),
+            Some((threshold, true)),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_rule_has_a_section_in_the_runbooks() {
+    let pages = [
+        include_str!("../../../../docs/operating/alerts.md"),
+        include_str!("../../../../docs/operating/alerts.pt-BR.md"),
+    ];
+    for rule in &AlertConfig::default().rules {
+        assert!(pages.iter().all(|page| page.contains(&format!("\n## {}\n", rule.name))), "{}", rule.name);
+    }
+}
+
+#[test]
+fn what_changed_can_be_written_and_read_back() {
+    let mut scene = Scene::new();
+    let changes = of("failure_rate", scene.run(seconds_of(900), 15, &mix(8, 2)));
+    let text = serde_json::to_value(&changes[0]).unwrap();
+    assert_eq!(text["change"], "fired");
+    assert_eq!(text["alert"]["subject"]["route"], "email");
+    assert_eq!(text["alert"]["severity"], "critical");
+    assert_eq!(serde_json::from_value::<AlertChange>(text).unwrap(), changes[0]);
+}
