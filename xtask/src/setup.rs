@@ -5,8 +5,15 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// A program that a test runs, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 4] =
-    [("cc", "gcc"), ("mount", "mount"), ("smtpd", "opensmtpd"), ("python3", "python3")];
+const PROGRAMS: [(&str, &str); 7] = [
+    ("cc", "gcc"),
+    ("mount", "mount"),
+    ("smtpd", "opensmtpd"),
+    ("python3", "python3"),
+    ("redis-server", "redis-server"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
+];
 
 /// Python programs that tests talk to, each pinned, in a virtual environment below `target`.
 const PEERS: [(&str, &str); 1] = [("moto_server", "moto[server]==5.2.5")];

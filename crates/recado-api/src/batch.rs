@@ -61,8 +61,13 @@ async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Re
         places.push(read_item(&api, item).map(|submission| submissions.push(submission)));
     }
     let mut answers = api.engine().submit(submissions).await?.into_iter();
-    let mut answer =
-        BatchAnswer { accepted: 0, duplicates: 0, refused: 0, items: Vec::with_capacity(places.len()) };
+    let mut answer = BatchAnswer {
+        accepted: 0,
+        duplicates: 0,
+        refused: 0,
+        durability: api.engine().store().durability().as_str().to_owned(),
+        items: Vec::with_capacity(places.len()),
+    };
     for (index, place) in (0..).zip(places) {
         let outcome = place.and_then(|()| match answers.next() {
             Some(Ok(accepted)) => Ok(accepted),

@@ -12,6 +12,7 @@ const VERSION: u8 = 1;
 pub(crate) enum List {
     Jobs = 1,
     DeadLetters = 2,
+    Tenants = 3,
 }
 
 pub(crate) fn write(list: List, place: u64) -> String {
@@ -27,13 +28,25 @@ pub(crate) fn read(list: List, cursor: Option<&str>) -> Result<Option<u64>, Refu
         _ => None,
     });
     // Stores number their rows within an i64.
-    match place.filter(|place| i64::try_from(*place).is_ok()) {
-        Some(place) => Ok(Some(place)),
-        None => Err(Refused::invalid_at(
-            "/cursor",
-            "is not a cursor of this list; use the `nextCursor` of the page before",
-        )),
-    }
+    place.filter(|place| i64::try_from(*place).is_ok()).map(Some).ok_or_else(not_a_cursor)
+}
+
+/// The same for a list that is ordered by name: it goes on after this one.
+pub(crate) fn write_name(list: List, name: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode([&[VERSION, list as u8], name.as_bytes()].concat())
+}
+
+pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<String>, Refused> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    let name = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| match bytes.as_slice() {
+        [VERSION, tag, name @ ..] if *tag == list as u8 => String::from_utf8(name.to_vec()).ok(),
+        _ => None,
+    });
+    name.map(Some).ok_or_else(not_a_cursor)
+}
+
+fn not_a_cursor() -> Refused {
+    Refused::invalid_at("/cursor", "is not a cursor of this list; use the `nextCursor` of the page before")
 }
 
 #[cfg(test)]
@@ -48,6 +61,15 @@ mod tests {
             assert!(read(List::DeadLetters, Some(&cursor)).is_err());
         }
         assert_eq!(read(List::Jobs, None).unwrap(), None);
+    }
+
+    #[test]
+    fn a_cursor_by_name_leads_back_to_its_name_in_its_own_list_only() {
+        let cursor = write_name(List::Tenants, "acme");
+        assert_eq!(read_name(List::Tenants, Some(&cursor)).unwrap().as_deref(), Some("acme"));
+        assert!(read(List::Jobs, Some(&cursor)).is_err());
+        assert!(read_name(List::Tenants, Some(&write(List::Jobs, 7))).is_err());
+        assert_eq!(read_name(List::Tenants, None).unwrap(), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::{Status, Timestamp};
 use recado_engine::{Accepted, Refusal, Submission};
-use recado_store::{Cancelled, JobFilter, PageRequest};
+use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
 use recado_wire::jobs::{
     Attempt, HeldBy, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView, WaitingFor,
@@ -44,7 +44,7 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     let submission = read_submission(&api, received.text()?)?;
     let answer = api.engine().submit(vec![submission]).await?.pop();
     match answer {
-        Some(Ok(accepted)) => Ok(show_accepted(&accepted)),
+        Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
         Some(Err(refusal)) => Err(show_refusal(refusal)),
         None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
     }
@@ -79,15 +79,25 @@ fn submission(request: JobRequest) -> Submission {
     }
 }
 
-fn show_accepted(accepted: &Accepted) -> Response {
+fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
     let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
     let job_id = accepted.job_id.as_str();
-    let mut json = String::with_capacity(64 + job_id.len());
-    // A job's id holds nothing that JSON would escape.
-    for part in [r#"{"jobId":""#, job_id, r#"","status":""#, accepted.status.as_str(), r#"","duplicate":"#] {
+    let (state, duplicate) = (accepted.status.as_str(), if accepted.duplicate { "true" } else { "false" });
+    let mut json = String::with_capacity(96 + job_id.len());
+    // None of it holds anything that JSON would escape.
+    for part in [
+        r#"{"jobId":""#,
+        job_id,
+        r#"","status":""#,
+        state,
+        r#"","duplicate":"#,
+        duplicate,
+        r#","durability":""#,
+        durability.as_str(),
+        r#""}"#,
+    ] {
         json.push_str(part);
     }
-    json.push_str(if accepted.duplicate { "true}" } else { "false}" });
     answer::written(status, json)
 }
 

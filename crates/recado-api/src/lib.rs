@@ -6,7 +6,8 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`tenants`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`probes`] | the resources |
+//! | [`dashboard`] | the pages that people work in |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] | the document that describes all of it, written from the code |
@@ -23,6 +24,7 @@ mod body;
 mod calls;
 mod connection;
 mod cursor;
+mod dashboard;
 mod decisions;
 mod dlq;
 mod endpoints;
@@ -31,9 +33,11 @@ mod extract;
 mod gate;
 mod jobs;
 mod leases;
+mod nodes;
 mod openapi;
 mod probes;
 mod providers;
+mod routes;
 mod serve;
 mod state;
 mod tenants;
@@ -84,12 +88,17 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(providers::permit))
         .routes(routes!(providers::success))
         .routes(routes!(providers::failure))
+        .routes(routes!(routes::list))
+        .routes(routes!(routes::pause))
+        .routes(routes!(routes::resume))
         .routes(routes!(tenants::list))
         .routes(routes!(tenants::show, tenants::set))
+        .routes(routes!(nodes::list))
         .routes(routes!(probes::healthz))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::openapi_json))
-        .routes(routes!(probes::root))
+        .routes(routes!(dashboard::index))
+        .routes(routes!(dashboard::asset))
 }
 
 /// The API's description of itself.

@@ -30,7 +30,9 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
         (name = "calls", description = "A provider asked while the caller waits."),
         (name = "accounts", description = "Companies whose credential a provider no longer takes."),
         (name = "providers", description = "Breakers, limits and pauses, and the breaker for callers' own code."),
+        (name = "routes", description = "Named ways to deliver, and pausing one."),
         (name = "tenants", description = "How each company fares, and how it is treated."),
+        (name = "nodes", description = "The processes that share the store."),
         (name = "probes", description = "Alive, ready, and documents."),
     )
 )]

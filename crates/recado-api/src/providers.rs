@@ -64,6 +64,17 @@ fn limits(terms: &ProviderTerms) -> ProviderLimits {
     }
 }
 
+pub(crate) fn show_pause(Pause { since, reason, actor }: Pause) -> Paused {
+    Paused { since, reason, actor }
+}
+
+/// Why somebody pauses or resumes, if the body says so.
+pub(crate) async fn why(api: &ApiState, request: Request) -> Result<Option<String>, Refused> {
+    let asked: PauseRequest = body::optional_json(api, request).await?.read_or_default()?;
+    let reason = asked.reason.map(|reason| reason.trim().to_owned());
+    Ok(reason.filter(|reason| !reason.is_empty()))
+}
+
 /// Jobs that are due and wait, of each route that is held back as a whole.
 async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Refused> {
     let engine = api.engine();
@@ -81,7 +92,6 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     let named = |name: &str| name == &*view.name;
     let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
-    let paused = |Pause { since, reason, actor }| Paused { since, reason, actor };
     Provider {
         state: view.breaker.state,
         failures_in_window: view.failures_in_window as u64,
@@ -89,7 +99,7 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
         reason: view.breaker.reason,
         held_open: view.breaker.held_open,
         next_probe_at: view.breaker.next_probe_at,
-        paused: view.paused.map(paused),
+        paused: view.paused.map(show_pause),
         quiet_until: view.quiet_until,
         running: view.running as u64,
         concurrency: view.bound as u64,
@@ -180,11 +190,20 @@ pub(crate) async fn pause(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    let asked: PauseRequest = body::optional_json(&api, request).await?.read_or_default()?;
-    let reason = asked.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    match api.engine().pause_provider(&name, true, reason, Some(&actor)).await? {
-        Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&name)),
+    set_pause(&api, &name, true, &actor, request).await
+}
+
+async fn set_pause(
+    api: &ApiState,
+    name: &str,
+    paused: bool,
+    actor: &str,
+    request: Request,
+) -> Result<Response, Refused> {
+    let reason = why(api, request).await?;
+    match api.engine().pause_provider(name, paused, reason.as_deref(), Some(actor)).await? {
+        Some(view) => shown(api, view).await,
+        None => Err(no_such_provider(name)),
     }
 }
 
@@ -192,21 +211,20 @@ pub(crate) async fn pause(
 #[utoipa::path(
     post, path = "/v1/providers/{name}/resume", tag = "providers",
     params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<PauseRequest>,
     responses(
         (status = 200, body = Provider),
         (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
-        ReadProblems,
+        WriteProblems,
     )
 )]
 pub(crate) async fn resume(
     State(api): State<ApiState>,
     Segment(name): Segment,
     Actor(actor): Actor,
+    request: Request,
 ) -> Result<Response, Refused> {
-    match api.engine().pause_provider(&name, false, None, Some(&actor)).await? {
-        Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&name)),
-    }
+    set_pause(&api, &name, false, &actor, request).await
 }
 
 /// May the caller's own code ask this provider now? Whoever may says how it went, by success or failure.
@@ -219,7 +237,7 @@ pub(crate) async fn resume(
     )
 )]
 pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
-    let permit = api.engine().permit(&name).ok_or_else(|| no_such_provider(&name))?;
+    let permit = api.engine().permit(&name).await.ok_or_else(|| no_such_provider(&name))?;
     Ok(answer::ok(&Permit {
         permitted: permit.permitted,
         state: permit.state,

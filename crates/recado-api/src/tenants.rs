@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::CompanyId;
 use recado_core::fair::round_robin_priority;
 use recado_core::reason::clip;
-use recado_engine::tenants::TenantTerms;
+use recado_core::{CompanyId, RouteName};
+use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
 use recado_wire::jobs::WaitingFor;
 use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, WEIGHT_MAX};
-use recado_wire::{Code, Problem};
+use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
-use crate::extract::{Asked, Segment};
+use crate::cursor::{self, List};
+use crate::extract::{Actor, Asked, Segment};
 use crate::jobs::why_due_and_waiting;
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
@@ -82,32 +83,38 @@ fn over_all(routes: &[TenantRoute]) -> Fares {
 /// What is known of one company before it is shown.
 #[derive(Default)]
 struct Known {
-    routes: Vec<TenantRoute>,
+    lanes: Vec<TenantView>,
     dead: u64,
 }
 
 fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
-    let TenantTerms { weight, max_per_minute, paused, paused_since } =
+    let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason } =
         api.engine().tenant_terms(company_id.as_str());
+    let routes: Vec<_> = known.lanes.into_iter().map(|lane| on_one_route(api, lane)).collect();
     Tenant {
         company_id,
         weight,
         max_per_minute,
         paused,
         paused_since,
+        paused_reason,
         dead: known.dead,
-        fares: over_all(&known.routes),
-        routes: known.routes,
+        fares: over_all(&routes),
+        routes,
     }
 }
 
 /// Companies that something is known of: jobs, dead letters, or terms of their own.
-async fn find(api: &ApiState, query: TenantQuery) -> Result<Vec<Tenant>, Refused> {
-    let (engine, TenantQuery { company_id: company, route }) = (api.engine(), query);
+async fn find(
+    api: &ApiState,
+    company: Option<CompanyId>,
+    route: Option<RouteName>,
+) -> Result<BTreeMap<CompanyId, Known>, Refused> {
+    let engine = api.engine();
     let mut found: BTreeMap<CompanyId, Known> = BTreeMap::new();
     let filter = TenantFilter { company: company.clone(), route: route.clone() };
     for lane in engine.store().tenants(filter, engine.now()).await? {
-        found.entry(lane.company.clone()).or_default().routes.push(on_one_route(api, lane));
+        found.entry(lane.company.clone()).or_default().lanes.push(lane);
     }
     let terms_matter = route.is_none();
     let filter = DeadLetterFilter { company: company.clone(), route, ..DeadLetterFilter::default() };
@@ -117,10 +124,15 @@ async fn find(api: &ApiState, query: TenantQuery) -> Result<Vec<Tenant>, Refused
         }
     }
     let with_terms = engine.tenants_with_terms().into_iter().filter(|_| terms_matter);
-    for (name, _) in with_terms.filter(|(name, _)| company.as_ref().is_none_or(|wanted| wanted == name)) {
+    for name in with_terms.filter(|name| company.as_ref().is_none_or(|wanted| wanted == name)) {
         found.entry(name).or_default();
     }
-    Ok(found.into_iter().map(|(company, known)| view(api, company, known)).collect())
+    Ok(found)
+}
+
+async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, Refused> {
+    let found = find(api, Some(company), None).await?.pop_first();
+    Ok(found.map(|(company, known)| view(api, company, known)))
 }
 
 /// Every tenant: how it fares, what it may, why it waits.
@@ -132,7 +144,16 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     Asked(query): Asked<TenantQuery>,
 ) -> Result<Response, Refused> {
-    Ok(answer::ok(&TenantList { items: find(&api, query).await? }))
+    let after = cursor::read_name(List::Tenants, query.cursor.as_deref())?;
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
+    let found = find(&api, query.company_id, query.route).await?;
+    let is_later = |company: &CompanyId| after.as_deref().is_none_or(|after| company.as_str() > after);
+    let mut later = found.into_iter().filter(|(company, _)| is_later(company));
+    let page = later.by_ref().take(limit).map(|(company, known)| view(&api, company, known));
+    let items: Vec<_> = page.collect();
+    let last = items.last().filter(|_| later.next().is_some());
+    let next_cursor = last.map(|last| cursor::write_name(List::Tenants, last.company_id.as_str()));
+    Ok(answer::ok(&TenantList { items, next_cursor }))
 }
 
 /// One tenant.
@@ -146,37 +167,32 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
     let company = CompanyId::new(name.as_str()).map_err(|_| no_such_tenant(&name))?;
-    let query = TenantQuery { company_id: Some(company), route: None };
-    match find(&api, query).await?.pop() {
+    match find_one(&api, company).await? {
         Some(tenant) => Ok(answer::ok(&tenant)),
         None => Err(no_such_tenant(&name)),
     }
 }
 
-/// Say how a tenant is treated; what is absent stays. A tenant may be treated before its first job.
+/// Say how a tenant is treated; what is absent stays, whoever else says something at the same time. A tenant may be
+/// treated before its first job.
 #[utoipa::path(
-    put, path = "/v1/tenants/{companyId}", tag = "tenants", params(("companyId" = String, Path)),
+    put, path = "/v1/tenants/{companyId}", tag = "tenants",
+    params(("companyId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     request_body = TenantChange,
     responses((status = 200, body = Tenant), WriteProblems)
 )]
 pub(crate) async fn set(
     State(api): State<ApiState>,
     Segment(name): Segment,
+    Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
-    let change: TenantChange = body::json(&api, request).await?.read()?;
+    let TenantChange { weight, max_per_minute, paused, reason } = body::json(&api, request).await?.read()?;
     let company =
         CompanyId::new(name).map_err(|error| Refused::invalid_at("/companyId", error.to_string()))?;
-    let before = api.engine().tenant_terms(company.as_str());
-    let paused = change.paused.unwrap_or(before.paused);
-    let terms = TenantTerms {
-        weight: change.weight.unwrap_or(before.weight),
-        max_per_minute: change.max_per_minute.unwrap_or(before.max_per_minute),
-        paused,
-        paused_since: paused.then(|| before.paused_since.unwrap_or_else(|| api.engine().now())),
-    };
-    api.engine().set_tenant(&company, terms).await?;
-    let query = TenantQuery { company_id: Some(company.clone()), route: None };
-    let found = find(&api, query).await?.pop();
+    let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
+    api.engine().set_tenant(&company, change, Some(&actor)).await?;
+    let found = find_one(&api, company.clone()).await?;
     Ok(answer::ok(&found.unwrap_or_else(|| view(&api, company, Known::default()))))
 }

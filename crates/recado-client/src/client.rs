@@ -21,9 +21,11 @@ use recado_wire::leases::{
     ExtendRequest, FailRequest, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
     SettleRequest, SucceedRequest,
 };
+use recado_wire::nodes::NodeList;
 use recado_wire::providers::{
     BreakerRequest, FailureReport, PauseRequest, Permit, Provider, ProviderList, SuccessReport,
 };
+use recado_wire::routes::{Route, RouteList};
 use recado_wire::tenants::{Tenant, TenantChange, TenantList, TenantQuery};
 use recado_wire::{ACTOR_HEADER, NDJSON};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
@@ -281,7 +283,25 @@ impl Client {
         self.answer(self.post(&["v1", "providers", name, "failure"], Repeat::IfUnsent).json(report)?).await
     }
 
-    /// Every tenant: how it fares, what it may, why it waits.
+    /// Every route: who carries it, what waits on it, what holds it back.
+    pub async fn routes(&self) -> Result<RouteList, ClientError> {
+        self.answer(self.get(&["v1", "routes"])).await
+    }
+
+    pub async fn pause_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
+        self.answer(self.post(&["v1", "routes", name, "pause"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    pub async fn resume_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
+        self.answer(self.post(&["v1", "routes", name, "resume"], Repeat::IfUnsent).json(request)?).await
+    }
+
+    /// The nodes that share the store: their health, their share of the work.
+    pub async fn nodes(&self) -> Result<NodeList, ClientError> {
+        self.answer(self.get(&["v1", "nodes"])).await
+    }
+
+    /// Tenants by company: how each fares, what it may, why it waits.
     pub async fn tenants(&self, query: &TenantQuery) -> Result<TenantList, ClientError> {
         self.answer(self.get(&["v1", "tenants"]).query(&self.http, query)?).await
     }

@@ -81,7 +81,9 @@ fn outcomes(
     callers: usize,
 ) -> Vec<Result<JobAccepted, ClientError>> {
     match answer {
-        Ok(answer) if answer.items.len() == callers => answer.items.into_iter().map(outcome).collect(),
+        Ok(BatchAnswer { items, durability, .. }) if items.len() == callers => {
+            items.into_iter().map(|item| outcome(item, &durability)).collect()
+        }
         Ok(answer) => {
             let cause = format!("{} results for {callers} jobs", answer.items.len());
             vec![Err(ClientError::Decode { url: "/v1/jobs/batch".to_owned(), cause }); callers]
@@ -90,11 +92,11 @@ fn outcomes(
     }
 }
 
-fn outcome(item: BatchItem) -> Result<JobAccepted, ClientError> {
+fn outcome(item: BatchItem, durability: &str) -> Result<JobAccepted, ClientError> {
     match item {
         BatchItem { error: Some(problem), .. } => Err(ClientError::Problem(Box::new(problem))),
         BatchItem { job_id: Some(job_id), status: Some(status), duplicate: Some(duplicate), .. } => {
-            Ok(JobAccepted { job_id, status, duplicate })
+            Ok(JobAccepted { job_id, status, duplicate, durability: durability.to_owned() })
         }
         BatchItem { index, .. } => {
             let cause = format!("item {index} has neither a result nor an error");

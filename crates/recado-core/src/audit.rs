@@ -24,6 +24,17 @@ pub enum AuditKind {
     Discarded,
     /// A dead letter's time ended.
     DeadLetterExpired,
+    /// A person opened or closed a breaker.
+    BreakerOpened,
+    BreakerClosed,
+    ProviderPaused,
+    ProviderResumed,
+    RoutePaused,
+    RouteResumed,
+    TenantPaused,
+    TenantResumed,
+    /// Its weight or its bound.
+    TenantTermsSet,
 }
 
 /// The single steps that seed 003 wants on record, and the acts beside them.
@@ -41,6 +52,15 @@ pub enum AuditStep {
     Replayed,
     Discarded,
     DeadLetterExpired,
+    BreakerOpened,
+    BreakerClosed,
+    ProviderPaused,
+    ProviderResumed,
+    RoutePaused,
+    RouteResumed,
+    TenantPaused,
+    TenantResumed,
+    TenantTermsSet,
 }
 
 impl AuditKind {
@@ -59,6 +79,15 @@ impl AuditKind {
             AuditKind::Replayed => &[S::Replayed],
             AuditKind::Discarded => &[S::Discarded],
             AuditKind::DeadLetterExpired => &[S::DeadLetterExpired],
+            AuditKind::BreakerOpened => &[S::BreakerOpened],
+            AuditKind::BreakerClosed => &[S::BreakerClosed],
+            AuditKind::ProviderPaused => &[S::ProviderPaused],
+            AuditKind::ProviderResumed => &[S::ProviderResumed],
+            AuditKind::RoutePaused => &[S::RoutePaused],
+            AuditKind::RouteResumed => &[S::RouteResumed],
+            AuditKind::TenantPaused => &[S::TenantPaused],
+            AuditKind::TenantResumed => &[S::TenantResumed],
+            AuditKind::TenantTermsSet => &[S::TenantTermsSet],
         }
     }
 }
@@ -69,13 +98,17 @@ impl AuditKind {
 pub struct AuditEvent {
     pub timestamp: Timestamp,
     pub kind: AuditKind,
-    /// The claim, or the job that stands for it.
+    /// The claim, or the job that stands for it; empty when an act concerns no single one.
     pub claim_id: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_id: Option<Box<str>>,
+    /// Empty when an act concerns no single one.
     pub route: Box<str>,
+    /// The provider that an act concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,6 +149,7 @@ impl AuditEvent {
             job_id: None,
             company_id: None,
             route: route.into(),
+            provider: None,
             attempt: None,
             error_message: None,
             retry_count: None,
@@ -131,6 +165,21 @@ impl AuditEvent {
             rule: None,
             actor: None,
         }
+    }
+
+    /// What a person did to a provider.
+    pub fn about_provider(name: &str, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent { provider: Some(name.into()), ..AuditEvent::claim("", "", kind, now) }
+    }
+
+    /// What a person did to a route.
+    pub fn about_route(name: &str, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent::claim("", name, kind, now)
+    }
+
+    /// What a person did to a company.
+    pub fn about_company(name: &str, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent { company_id: Some(name.into()), ..AuditEvent::claim("", "", kind, now) }
     }
 
     pub fn attempt(mut self, number: u32) -> Self {

@@ -112,25 +112,39 @@ pub enum Swing {
 /// Where the ramp begins.
 const RAMP_START: f64 = 0.05;
 
+/// Clocks of nodes that share a breaker differ less than this; a time further ahead was written before somebody
+/// set the clock back.
+pub const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1);
+
 impl Breaker {
     /// Asks to send. A probe is granted to one asker; whoever gets it must say how it went.
     pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<Swing>) {
-        match self.state {
-            BreakerState::Closed => (Admission::Open(self.strength(terms, now)), None),
-            BreakerState::Open | BreakerState::HalfOpen if self.may_probe(now) => {
-                let swing = (self.state == BreakerState::Open).then_some(Swing::HalfOpened);
-                if swing.is_some() {
-                    self.enter(BreakerState::HalfOpen, now);
-                }
-                self.next_probe_at = Some(now.plus(terms.probe));
-                (Admission::Probe, swing)
+        let admission = self.look(terms, now);
+        let mut swing = None;
+        if admission == Admission::Probe {
+            if self.state == BreakerState::Open {
+                self.enter(BreakerState::HalfOpen, now);
+                swing = Some(Swing::HalfOpened);
             }
-            _ => (Admission::Refused { until: self.next_probe_at.filter(|_| !self.held_open) }, None),
+            self.next_probe_at = Some(now.plus(terms.probe));
+        }
+        (admission, swing)
+    }
+
+    /// What whoever asks next would hear.
+    pub fn look(&self, terms: &BreakerTerms, now: Timestamp) -> Admission {
+        match self.state {
+            BreakerState::Closed => Admission::Open(self.strength(terms, now)),
+            _ if self.held_open => Admission::Refused { until: None },
+            _ if self.next_probe_at.is_none_or(|at| at <= now) => Admission::Probe,
+            _ => Admission::Refused { until: self.next_probe_at },
         }
     }
 
-    fn may_probe(&self, now: Timestamp) -> bool {
-        !self.held_open && self.next_probe_at.is_none_or(|at| at <= now)
+    /// Whether a delivery that was sent at `sent_at` says anything about now. While it is half open only the
+    /// probe does, and whoever was sent before it opened does not.
+    pub fn hears(&self, sent_at: Timestamp) -> bool {
+        self.state != BreakerState::HalfOpen || self.since.is_none_or(|since| sent_at >= since)
     }
 
     /// The share of full strength that the ramp allows at `now`.
@@ -187,6 +201,27 @@ impl Breaker {
             self.failures.pop_front();
         }
         self.failures.push_back(now);
+    }
+
+    /// Whether it remembers what cannot have happened yet: somebody set the clock back.
+    pub fn is_ahead(&self, terms: &BreakerTerms, now: Timestamp) -> bool {
+        let latest = now.plus(CLOCKS_DIFFER_MAX);
+        self.since.is_some_and(|since| since > latest)
+            || self.failures.back().is_some_and(|at| *at > latest)
+            || self.next_probe_at.is_some_and(|at| at > latest.plus(self.wait(terms)))
+    }
+
+    /// What it remembers of the future happened just now, as far as anybody can tell: nothing is waited for
+    /// longer than its terms say.
+    pub fn set_back(&mut self, terms: &BreakerTerms, now: Timestamp) {
+        self.since = self.since.map(|since| since.min(now));
+        self.failures.iter_mut().for_each(|at| *at = now.min(*at));
+        self.next_probe_at = self.next_probe_at.map(|at| at.min(now.plus(self.wait(terms))));
+    }
+
+    /// How long the next probe is waited for in this state.
+    fn wait(&self, terms: &BreakerTerms) -> Duration {
+        if self.state == BreakerState::Open { terms.reset } else { terms.probe }
     }
 
     /// Failures that count at `now`.

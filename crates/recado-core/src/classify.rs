@@ -54,6 +54,8 @@ pub struct Rule {
     pub when: Condition,
     pub class: Class,
     pub blame: Blame,
+    /// How long what it names takes to pass, where the answer itself does not say.
+    pub wait: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -176,13 +178,13 @@ impl Classifier {
     }
 
     pub fn classify(&self, fault: Fault) -> Failure {
-        let (class, rule, blame) = match fault.kind {
-            FaultKind::InvalidPayload => (Class::Permanent, "recado/invalid-payload", Blame::Message),
-            FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message),
+        let (class, rule, blame, wait) = match fault.kind {
+            FaultKind::InvalidPayload => (Class::Permanent, "recado/invalid-payload", Blame::Message, None),
+            FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message, None),
             FaultKind::Answer | FaultKind::Network(_) => {
                 match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
-                    Some(rule) => (rule.class, &*rule.name, rule.blame),
-                    None => (Class::Unknown, "recado/unknown", Blame::Provider),
+                    Some(rule) => (rule.class, &*rule.name, rule.blame, rule.wait),
+                    None => (Class::Unknown, "recado/unknown", Blame::Provider, None),
                 }
             }
         };
@@ -193,7 +195,7 @@ impl Classifier {
             reason: reason_of(&fault),
             code: code_of(&fault),
             // A date long past or a request to come back at once is not a reason to hurry.
-            retry_after: fault.retry_after,
+            retry_after: fault.retry_after.or(wait),
             uncertain: fault.uncertain,
             invalid_payload: fault.kind == FaultKind::InvalidPayload,
             stack_trace: fault.stack_trace,

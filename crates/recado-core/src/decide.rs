@@ -177,6 +177,44 @@ pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEv
     (bury(Cause::Expired, failure, None, terms, now), audit)
 }
 
+/// A job whose route gives it up because its provider is closed off.
+pub fn given_up(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+    let failure = closed_off(why);
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason("The route's fallback gave it up without asking".to_owned());
+    (bury(Cause::Fallback, failure, None, terms, now), audit)
+}
+
+/// A job whose route puts it off because its provider is closed off, or that would come too late then.
+pub fn put_off(
+    job: &Job,
+    after: Duration,
+    why: &str,
+    terms: &Terms,
+    now: Timestamp,
+) -> (Transition, AuditEvent) {
+    let failure = closed_off(why);
+    let until = now.plus(after);
+    let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).retry_count(retries_made(job));
+    if until >= job.expires_at {
+        let words =
+            format!("The next try would start at {until}, after the job expires at {}", job.expires_at);
+        let audit = audit(AuditKind::Buried).reason(words);
+        return (bury(Cause::Expired, failure, None, terms, now), audit);
+    }
+    let audit = audit(AuditKind::RetryScheduled)
+        .backoff(after, until)
+        .reason("The route's fallback puts it off without spending an attempt".to_owned());
+    (Transition::Postpone { until }, audit)
+}
+
+fn closed_off(why: &str) -> Failure {
+    let reason = Reason::or("", format_args!("nobody was asked: {why}"));
+    Failure { blame: Blame::Provider, ..ours(Class::Transient, "CIRCUIT_OPEN", reason, "recado/held-back") }
+}
+
 /// A job whose holder vanished: back in line, or, when that keeps happening, before a person.
 ///
 /// The first time it is picked up again at once. After that it waits a moment, apart from whatever

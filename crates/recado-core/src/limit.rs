@@ -1,10 +1,12 @@
 //! Rate limits that hold over every window, not only on average.
 //!
 //! A limit of 100 a minute means that in no minute more than 100 go out, wherever that minute begins. So
-//! what went out is remembered for as long as the window lasts, in a few dozen steps; what falls into one
-//! step counts as if it had gone out at the step's end, which errs on the safe side by a sixty-fourth of the
-//! window. (Algorithms that keep one number let a burst and the even flow after it through, up to twice the
-//! limit in one window.)
+//! what went out is remembered for as long as the window lasts, in a few dozen steps. What falls into one
+//! step counts as if it had gone out at the end of the step after it: that costs up to a thirty-second of the
+//! window, and leaves room for what lies between taking and arriving, a write and a network. (Algorithms that
+//! keep one number let a burst and the even flow after it through, up to twice the limit in one window.)
+//!
+//! A limit is a small value that all nodes share. Whoever takes from it hears how many it got.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,26 +29,38 @@ impl Rate {
         i64::try_from(self.per.as_micros()).unwrap_or(i64::MAX / 4).clamp(1, i64::MAX / 4)
     }
 
-    /// The end of the step that `now` falls into.
-    fn step_end_us(self, now_us: i64) -> i64 {
+    /// When something that is taken at `now` counts as gone out.
+    fn counted_at_us(self, now_us: i64) -> i64 {
         let width = (self.per_us() / STEPS).max(1);
-        (now_us.div_euclid(width) + 1) * width
+        (now_us.div_euclid(width) + 2) * width
     }
 }
 
-/// How much of a rate is used up.
+/// How much of a rate is used up, and how long its owner wants quiet.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Limit {
-    /// What went out, by the end of its step, oldest first.
+    /// What went out, by when it counts as gone out, oldest first.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
     spent: VecDeque<(i64, u32)>,
-    /// The provider asked for quiet until then.
+    /// From then on nothing that was spent matters.
+    #[serde(skip_serializing_if = "is_zero")]
+    spent_until_us: i64,
+    /// Somebody asked for quiet until then.
+    #[serde(skip_serializing_if = "is_zero")]
     quiet_until_us: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet_reason: Option<Box<str>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(value: &i64) -> bool {
+    *value == 0
 }
 
 impl Limit {
     fn in_window(&self, rate: Rate, now_us: i64) -> impl Iterator<Item = &(i64, u32)> {
-        self.spent.iter().filter(move |(end, _)| end.saturating_add(rate.per_us()) > now_us)
+        self.spent.iter().filter(move |(at, _)| at.saturating_add(rate.per_us()) > now_us)
     }
 
     /// How many may go at `now`, up to `wanted`.
@@ -60,17 +74,27 @@ impl Limit {
         u32::try_from(free).unwrap_or(u32::MAX).min(wanted)
     }
 
-    /// Lets `count` through, whether or not they were free.
-    pub fn take(&mut self, rate: Rate, count: u32, now: Timestamp) {
+    /// Takes up to `wanted`; how many it got.
+    pub fn take(&mut self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
+        let count = self.free(rate, wanted, now);
+        self.spend(rate, count, now);
+        count
+    }
+
+    fn spend(&mut self, rate: Rate, count: u32, now: Timestamp) {
+        if count == 0 {
+            return;
+        }
         let now_us = us(now);
-        while self.spent.front().is_some_and(|(end, _)| end.saturating_add(rate.per_us()) <= now_us) {
+        while self.spent.front().is_some_and(|(at, _)| at.saturating_add(rate.per_us()) <= now_us) {
             self.spent.pop_front();
         }
-        let end = rate.step_end_us(now_us);
+        let at = rate.counted_at_us(now_us);
         match self.spent.back_mut() {
-            Some((last, spent)) if *last >= end => *spent = spent.saturating_add(count),
-            _ => self.spent.push_back((end, count)),
+            Some((last, spent)) if *last >= at => *spent = spent.saturating_add(count),
+            _ => self.spent.push_back((at, count)),
         }
+        self.spent_until_us = self.spent_until_us.max(at.saturating_add(rate.per_us()));
     }
 
     /// Gives back what was taken and not used.
@@ -85,6 +109,17 @@ impl Limit {
         }
     }
 
+    /// What was taken a while ago goes out only now: it counts from now on.
+    pub fn postdate(&mut self, rate: Rate, count: u32, now: Timestamp) {
+        self.give_back(count);
+        self.spend(rate, count, now);
+    }
+
+    /// Whether something that was taken at `taken_at` and goes out at `now` has to be postdated.
+    pub fn is_late(rate: Rate, taken_at: Timestamp, now: Timestamp) -> bool {
+        us(now) > rate.counted_at_us(us(taken_at))
+    }
+
     /// When the next one may go, if not now.
     pub fn free_at(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         let now_us = us(now);
@@ -92,29 +127,57 @@ impl Limit {
             - i64::from(rate.max)
             + 1;
         let mut by_rate = now_us;
-        for (end, count) in self.in_window(rate, now_us) {
+        for (at, count) in self.in_window(rate, now_us) {
             if over <= 0 {
                 break;
             }
             over -= i64::from(*count);
-            by_rate = end.saturating_add(rate.per_us());
+            by_rate = at.saturating_add(rate.per_us());
         }
         let at = by_rate.max(self.quiet_until_us);
-        // Rounded up to the millisecond, so that whoever waits does not come too early.
-        (at > now_us)
-            .then(|| Timestamp::from_millis(at.div_euclid(1_000) + i64::from(at.rem_euclid(1_000) > 0)))
+        (at > now_us).then(|| rounded_up(at))
     }
 
-    /// The provider said when it wants to hear from us again.
-    pub fn quiet_until(&mut self, until: Timestamp) {
-        self.quiet_until_us = self.quiet_until_us.max(us(until));
+    /// The provider said when it wants to hear from us again, and why. The longest wish holds.
+    pub fn quiet_until(&mut self, until: Timestamp, why: &str) {
+        if us(until) > self.quiet_until_us {
+            self.quiet_until_us = us(until);
+            self.quiet_reason = Some(why.into());
+        }
     }
 
-    pub fn quiet_at(&self, now: Timestamp) -> Option<Timestamp> {
-        (self.quiet_until_us > us(now)).then(|| Timestamp::from_millis(self.quiet_until_us / 1_000))
+    /// Until when quiet was asked for, if that is not over, and why.
+    pub fn quiet_at(&self, now: Timestamp) -> Option<(Timestamp, &str)> {
+        let why = self.quiet_reason.as_deref().unwrap_or_default();
+        (self.quiet_until_us > us(now)).then(|| (Timestamp::from_millis(self.quiet_until_us / 1_000), why))
+    }
+
+    /// When all of it is over, and it is as if there had never been anything.
+    pub fn over_at(&self) -> Timestamp {
+        rounded_up(self.spent_until_us.max(self.quiet_until_us))
+    }
+
+    /// Whether it remembers what cannot have happened yet: somebody set the clock back.
+    pub fn is_ahead(&self, rate: Rate, now: Timestamp) -> bool {
+        let latest = rate.counted_at_us(us(now.plus(crate::breaker::CLOCKS_DIFFER_MAX)));
+        self.spent.back().is_some_and(|(at, _)| *at > latest)
+    }
+
+    /// What it remembers of the future happened just now, as far as anybody can tell.
+    pub fn set_back(&mut self, rate: Rate, now: Timestamp) {
+        let latest = rate.counted_at_us(us(now));
+        let ahead: u32 = self.spent.iter().filter(|(at, _)| *at > latest).map(|(_, count)| count).sum();
+        self.spent.retain(|(at, _)| *at <= latest);
+        self.spent_until_us = self.spent.back().map_or(0, |(at, _)| at.saturating_add(rate.per_us()));
+        self.spend(rate, ahead, now);
     }
 }
 
 fn us(at: Timestamp) -> i64 {
     at.as_millis().saturating_mul(1_000)
+}
+
+/// To the millisecond, so that whoever waits does not come too early.
+fn rounded_up(at_us: i64) -> Timestamp {
+    Timestamp::from_millis(at_us.div_euclid(1_000) + i64::from(at_us.rem_euclid(1_000) > 0))
 }

@@ -123,7 +123,7 @@ fn called(set: &str, names: &[Named]) -> Vec<Rule> {
             Condition { code: Some(name.into()), ..Condition::default() },
             Condition { regex: Some(compiled(&body)), ..Condition::default() },
         ] {
-            rules.push(Rule { name: format!("{set}/{name}").into(), when, class, blame });
+            rules.push(Rule { name: format!("{set}/{name}").into(), when, class, blame, wait: None });
         }
     }
     rules
@@ -144,6 +144,7 @@ fn set(name: &str, tables: &[&[Row]]) -> Vec<Rule> {
             when: when.condition(),
             class,
             blame,
+            wait: (row == ses::DAILY_QUOTA).then_some(ses::DAILY_QUOTA_WAIT),
         })
         .collect()
 }

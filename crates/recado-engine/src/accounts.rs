@@ -4,14 +4,13 @@
 //! provider's: it marks the account, once, so that the product can ask its user to sign in again. The next
 //! success, or a person, takes the mark away.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
 use recado_core::{CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp};
-use recado_store::{NoteWrite, Shelf, Store, StoreError};
+use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::copies::Copies;
 use crate::engine::{Engine, EngineError};
 
 pub const SHELF: Shelf = Shelf::new("accounts");
@@ -34,9 +33,15 @@ pub struct Account {
 }
 
 /// Every marked account, as this process knows them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Accounts {
-    marked: RwLock<BTreeMap<Box<str>, Arc<Account>>>,
+    marked: Copies<Account>,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Accounts { marked: Copies::of(SHELF) }
+    }
 }
 
 fn key(provider: &str, company: &str) -> Box<str> {
@@ -44,23 +49,16 @@ fn key(provider: &str, company: &str) -> Box<str> {
 }
 
 impl Accounts {
-    pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let notes = store.notes(SHELF, now).await?;
-        let read = |note: recado_store::Note| Some((note.key.clone(), Arc::new(note.value.parse().ok()?)));
-        *self.marked.write() = notes.into_iter().filter_map(read).collect();
-        Ok(())
+    pub(crate) async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        self.marked.read_again(store, now).await
     }
 
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
-        let marked = self.marked.read();
-        let of_company =
-            |one: &&Arc<Account>| company.is_none_or(|company| one.company_id.as_str() == company);
-        marked.values().filter(of_company).cloned().collect()
+        self.marked.list(|one| company.is_none_or(|company| one.company_id.as_str() == company))
     }
 
     pub(crate) fn is_marked(&self, provider: &str, company: &str) -> bool {
-        let marked = self.marked.read();
-        !marked.is_empty() && marked.contains_key(&key(provider, company))
+        !self.marked.is_empty() && self.marked.get(&key(provider, company)).is_some()
     }
 
     /// The mark that a failure calls for, unless the account has it, and the event that tells of it.
@@ -105,8 +103,9 @@ impl Accounts {
         let key = key(&account.provider, account.company_id.as_str());
         let value = serde_json::to_string(&account).ok().map(Payload::trusted);
         let write = NoteWrite { shelf: SHELF, key: key.clone(), value, expect: None, expires_at: None };
-        store.write_notes(vec![write], now).await?;
-        self.marked.write().insert(key, Arc::new(account));
+        if let Some(Noted::Done { version }) = store.write_notes(vec![write], now).await?.pop() {
+            self.marked.keep(key, version, account);
+        }
         Ok(())
     }
 
@@ -124,7 +123,7 @@ impl Accounts {
         let key = key(provider, company);
         let write = NoteWrite { shelf: SHELF, key: key.clone(), value: None, expect: None, expires_at: None };
         store.write_notes(vec![write], now).await?;
-        self.marked.write().remove(&key);
+        self.marked.remove(&key);
         tracing::info!(provider, companyId = company, "Account works again");
         Ok(true)
     }

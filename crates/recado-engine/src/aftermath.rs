@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use recado_core::event;
 use recado_core::{
-    AttemptResult, Blame, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition,
+    AttemptResult, Blame, Burial, Cause, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -48,8 +48,9 @@ impl Aftermath {
         if !webhook {
             after.follow_ups.extend(after.events.iter().flat_map(|event| callbacks(engine, event, now)));
         }
-        if let (Transition::Bury(_), Some(last)) = (transition, after.events.last()) {
-            let fallback = route.map(|route| &route.fallback).filter(|fallback| fallback.on_dead);
+        if let (Transition::Bury(burial), Some(last)) = (transition, after.events.last()) {
+            let fallback =
+                route.map(|route| &route.fallback).filter(|fallback| fallback.fires_on(burial.cause));
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             after.follow_ups.extend(notice(engine, channel, last, now));
         }
@@ -77,7 +78,8 @@ impl Aftermath {
             self.count = Some((endpoint.clone(), went));
             return engine.endpoints.foresee(&endpoint, went, now);
         }
-        let failure = attempt_failure(transition).filter(|failure| wants_mark(route, failure))?;
+        let Transition::Bury(burial) = transition else { return None };
+        let failure = Some(&burial.failure).filter(|_| marks(route, burial))?;
         let (account, event) = engine.accounts.foresee(&route.provider, job, failure, now)?;
         self.mark = Some(account);
         Some(event)
@@ -128,17 +130,14 @@ fn is_webhook(route: &Route) -> bool {
     route.transport_name() == "webhook"
 }
 
-/// The failure that a transition puts on record for a try that was made.
-fn attempt_failure(transition: &Transition) -> Option<&Failure> {
-    match transition {
-        Transition::Bury(burial) if burial.attempt.is_some() => Some(&burial.failure),
-        _ => None,
-    }
-}
-
-fn wants_mark(route: &Route, failure: &Failure) -> bool {
-    let refused = failure.blame == Blame::Credential && failure.class == Class::Permanent;
-    refused || (route.fallback.on_dead && route.fallback.act == Act::MarkAccount)
+/// Whether a burial is to mark the account: its credential was refused in a try that was made, or that is what the
+/// route falls back on.
+fn marks(route: &Route, burial: &Burial) -> bool {
+    let Failure { blame, class, .. } = burial.failure;
+    let told = burial.attempt.is_some() || burial.cause == Cause::Fallback;
+    let refused = blame == Blame::Credential && class == Class::Permanent;
+    let falls_back = route.fallback.act == Act::MarkAccount && route.fallback.fires_on(burial.cause);
+    told && (refused || falls_back)
 }
 
 fn notice(engine: &Inner, channel: Option<&str>, event: &Event, now: Timestamp) -> Option<NewJob> {

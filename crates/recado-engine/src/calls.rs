@@ -15,12 +15,13 @@ use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
 use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
 
+use crate::admission::Way;
 use crate::aftermath;
 use crate::deliver::send;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::fallback::Act;
 use crate::notices::follow_up;
-use crate::providers::{Grant, Held, Told};
+use crate::providers::{Held, Refusal, Slots};
 use crate::route::{Carrier, Leg, Route};
 
 pub const SHELF: Shelf = Shelf::new("answers");
@@ -98,17 +99,16 @@ impl Engine {
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
         let job = ephemeral(&route, &call, started_at, timeout);
         let delivery = Delivery { job: &job, attempt: 1, now: started_at, timeout, answer: Wanted::Answer };
-        let (way, probe) = match self.way_out(&route, timeout).await {
+        let (leg, way) = match self.way_out(&route, &call.company_id, timeout).await {
             Ok(way) => way,
             Err(failure) => return Ok(Ok(self.fall_back(&route, call, failure, inner.clock.now()).await?)),
         };
         let left = timeout.saturating_sub(inner.clock.now().since(started_at));
-        let outcome = send(&way.transport, Delivery { timeout: left, ..delivery }).await;
+        let outcome = send(&leg.transport, Delivery { timeout: left, ..delivery }).await;
         let now = inner.clock.now();
         let verdict = route.classifier.verdict(outcome);
         let took = now.since(started_at);
-        let swing = way.provider.ended(&call.company_id, Told::by(&verdict), took, probe, now);
-        inner.swung(&way.provider, swing, now);
+        way.told(&verdict, now);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
@@ -154,28 +154,62 @@ impl Engine {
 
     /// The first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
-    async fn way_out(&self, route: &Route, timeout: Duration) -> Result<(Leg, bool), Failure> {
+    async fn way_out(
+        &self,
+        route: &Route,
+        company: &CompanyId,
+        timeout: Duration,
+    ) -> Result<(Leg, Way), Failure> {
         let inner = &self.inner;
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
-            let mut held: Option<(Held, Option<Timestamp>, Leg)> = None;
+            let mut held: Option<(Refusal, Leg)> = None;
             for leg in inner.legs(route) {
-                let now = inner.clock.now();
-                let (grant, swing) = leg.provider.admit(1, now);
-                inner.swung(&leg.provider, swing, now);
-                match grant {
-                    Grant::None { why, until } => held = held.or(Some((why, until, leg))),
-                    grant => return Ok((leg, grant == Grant::Probe)),
+                match self.admit_call(route, &leg, company).await {
+                    Ok(way) => return Ok((leg, way)),
+                    Err(refusal) => held = held.or(Some((refusal, leg))),
                 }
             }
             let now = inner.clock.now();
             match held {
-                Some((Held::Busy, _, leg)) if tokio::time::Instant::now() < deadline => {
+                Some((Refusal { why: Held::Busy, .. }, leg)) if tokio::time::Instant::now() < deadline => {
                     let freed = tokio::time::timeout(BUSY_LOOK, leg.provider.changed.notified());
                     let _ = tokio::time::timeout_at(deadline, freed).await;
                 }
-                Some((why, until, leg)) => return Err(held_back(&why, until, &leg.provider.name, now)),
-                None => return Err(held_back(&Held::Busy, None, &route.provider, now)),
+                Some((refusal, leg)) => return Err(held_back(&refusal, &leg.provider.name, now)),
+                None => {
+                    let refusal = Refusal { why: Held::Busy, until: None };
+                    return Err(held_back(&refusal, &route.provider, now));
+                }
+            }
+        }
+    }
+
+    /// Everything that holds a job back holds a call back.
+    async fn admit_call(&self, route: &Route, leg: &Leg, company: &CompanyId) -> Result<Way, Refusal> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        let refused = |(why, until)| Refusal { why, until };
+        if let Some(pause) = inner.pause_of(&route.name) {
+            return Err(Refusal { why: Held::Paused(pause.reason), until: None });
+        }
+        let by_company = || {
+            let everywhere = inner.tenants.held(company.as_str(), now);
+            everywhere.or_else(|| leg.provider.company_held(company, now)).map(refused)
+        };
+        if let Some(refusal) = by_company() {
+            return Err(refusal);
+        }
+        let mut places = inner.admit(&leg.provider, 1, Slots::Ours).await?;
+        let way = places.start(company, true);
+        let way = way.ok_or(Refusal { why: Held::CompanyBusy, until: None })?;
+        match inner.take(Some(&leg.provider), &[Some(company)]).await.as_deref() {
+            Ok([true]) => Ok(way),
+            // Somebody was faster.
+            Ok(_) => Err(by_company().unwrap_or(Refusal { why: Held::Rate, until: None })),
+            Err(error) => {
+                tracing::warn!(provider = %leg.provider.name, %error, "cannot spend a rate; the call is refused");
+                Err(Refusal { why: Held::Store, until: None })
             }
         }
     }
@@ -231,13 +265,15 @@ impl Engine {
 }
 
 /// Why a call did not even go out, in the shape of a failure.
-fn held_back(why: &Held, until: Option<Timestamp>, provider: &str, now: Timestamp) -> Failure {
+fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -> Failure {
     let (code, words) = match why {
         Held::Breaker { .. } => ("CIRCUIT_OPEN", "its circuit breaker is open"),
-        Held::Rate => ("RATE_LIMITED", "its rate is used up"),
-        Held::Quiet => ("RATE_LIMITED", "it asked for quiet"),
-        Held::Paused(_) => ("PAUSED", "it is paused"),
+        Held::Rate => ("RATE_LIMITED", "the rate is used up"),
+        Held::Quiet(_) => ("RATE_LIMITED", "it asked for quiet"),
+        Held::Paused(_) => ("PAUSED", "the provider, the route or the company is paused"),
         Held::Busy => ("BUSY", "all its slots are taken"),
+        Held::CompanyBusy => ("BUSY", "all slots of the company are taken"),
+        Held::Store => ("STORE_UNAVAILABLE", "the store does not say whether it may be"),
     };
     Failure {
         class: Class::Transient,

@@ -1,43 +1,46 @@
 //! One loop a route: as many leases as its provider admits, a delivery for each.
 //!
-//! It asks the provider first and claims second, so what may not go out stays in its lane. It sleeps until
-//! the store rings, until the next job is due, until the provider or a tenant is free again, whichever comes
-//! first; it never polls. A route with several providers asks them in order.
+//! It asks the provider first and claims second, so what may not go out stays in its lane. What it claimed it takes
+//! from the rates before it sends it; what other nodes were faster with goes back untouched. It sleeps until the
+//! store rings, until the next job is due, until the provider or a tenant is free again, whichever comes first; it
+//! never polls. A route with several providers asks them in order.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use recado_core::{CompanyId, Timestamp};
+use recado_core::{Lease, Timestamp};
 use recado_store::{Claim, Claimed, Pick, StoreError, Turns, Waker};
+use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::admission::{Places, Way};
 use crate::clock::until;
-use crate::deliver::deliver;
+use crate::deliver::{deliver, release};
 use crate::engine::Inner;
-use crate::providers::{Grant, Provider};
+use crate::guard::Spend;
+use crate::providers::{Provider, Quotas, Slots};
 use crate::route::{Leg, Route};
 
 /// Leases that one claim asks for at most.
 const CLAIM_JOBS_MAX: usize = 256;
 
 /// Pause after a claim that the store could not answer.
-const CLAIM_RETRY: std::time::Duration = std::time::Duration::from_millis(250);
+pub(crate) const CLAIM_RETRY: Duration = Duration::from_millis(250);
 
 pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
     let legs = engine.legs(&route);
     let mut waker = engine.store.waker(&route.name);
     loop {
         // Listen before asking: what changes in between must not be missed.
-        let mut changes: Vec<_> = legs.iter().map(|leg| Box::pin(leg.provider.changed.notified())).collect();
-        for change in &mut changes {
-            change.as_mut().enable();
-        }
-        let mut tenants_changed = std::pin::pin!(engine.tenants.changed.notified());
-        tenants_changed.as_mut().enable();
+        let changes = listen(legs.iter().map(|leg| &leg.provider.changed).chain([&engine.said]));
+        let mut said = std::pin::pin!(engine.said.notified());
+        said.as_mut().enable();
         if engine.stopping.is_cancelled() {
             return;
         }
-        let (leg, grant) = match admitted(&engine, &legs) {
+        let (leg, mut places) = match admitted(&engine, &route, &legs).await {
             Ok(admitted) => admitted,
             Err(free_at) => {
                 tokio::select! {
@@ -48,47 +51,49 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
                 continue;
             }
         };
-        let granted = grant.count();
+        let granted = places.count();
         waker.reset();
         let (shares, _) = turns(&engine, Some(&leg.provider), granted);
         // A stop must not tear a claim apart: its answer carries leases.
         let claimed = match claim(&engine, &route, granted, shares).await {
             Ok(claimed) => claimed,
+            Err(StoreError::Broken(error)) => return engine.store_broke(&error),
             Err(error) => {
-                leg.provider.unused(&grant, granted, engine.clock.now());
-                if let StoreError::Broken(error) = error {
-                    return engine.store_broke(&error);
-                }
                 tracing::warn!(route = %route.name, %error, "cannot claim; trying again");
+                drop(places);
                 tokio::time::sleep(CLAIM_RETRY).await;
                 continue;
             }
         };
         let came = claimed.leases.len();
-        leg.provider.unused(&grant, granted - came, engine.clock.now());
-        start(&engine, leg, grant == Grant::Probe, claimed.leases);
-        if came == granted {
+        let all_sent = send_off(&engine, leg, &mut places, claimed.leases).await;
+        drop(places);
+        if came == granted || !all_sent {
             continue;
         }
         // What just started may have used a tenant's share up.
         let (_, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
         tokio::select! {
-            () = tenants_changed => {}
+            () = said => {}
             () = rest(&engine, &mut waker, leg, claimed.next_at, tenant_free_at) => {}
         }
     }
 }
 
 /// The first provider that admits anything, or when to ask again.
-fn admitted<'a>(engine: &Arc<Inner>, legs: &'a [Leg]) -> Result<(&'a Leg, Grant), Option<Timestamp>> {
-    let now = engine.clock.now();
+async fn admitted<'a>(
+    engine: &Arc<Inner>,
+    route: &Route,
+    legs: &'a [Leg],
+) -> Result<(&'a Leg, Places), Option<Timestamp>> {
+    if engine.pause_of(&route.name).is_some() {
+        return Err(None);
+    }
     let mut free_at: Option<Timestamp> = None;
     for leg in legs {
-        let (grant, swing) = leg.provider.admit(CLAIM_JOBS_MAX, now);
-        engine.swung(&leg.provider, swing, now);
-        match grant {
-            Grant::None { until, .. } => free_at = [free_at, until].into_iter().flatten().min(),
-            grant => return Ok((leg, grant)),
+        match engine.admit(&leg.provider, CLAIM_JOBS_MAX, Slots::Ours).await {
+            Ok(places) => return Ok((leg, places)),
+            Err(refusal) => free_at = free_at.into_iter().chain(refusal.until).min(),
         }
     }
     Err(free_at)
@@ -96,21 +101,28 @@ fn admitted<'a>(engine: &Arc<Inner>, legs: &'a [Leg]) -> Result<(&'a Leg, Grant)
 
 /// How tenants share this claim, and when the first that is held back is free again.
 pub(crate) fn turns(
-    engine: &Inner,
+    engine: &Arc<Inner>,
     provider: Option<&Arc<Provider>>,
     granted: usize,
 ) -> (Turns, Option<Timestamp>) {
     let now = engine.clock.now();
-    let (mut quotas, leg_free_at) = provider.map(|provider| provider.quotas(now)).unwrap_or_default();
-    let tenant_free_at = engine.tenants.bound(&mut quotas, now);
+    let mut quotas = Quotas::default();
+    if let Some(provider) = provider {
+        provider.bound_companies(&mut quotas, now);
+    }
+    engine.tenants.bound(&mut quotas, now);
+    let Quotas { mut of, free_at, ahead } = quotas;
+    for (limit, rate) in ahead {
+        engine.owe_limit(&limit, Spend::SetBack(rate), now);
+    }
     let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
-    quotas.retain(|_: &CompanyId, quota| *quota < unbounded);
+    of.retain(|_, quota| *quota < unbounded);
     let turns = Turns {
         batch: engine.settings.turn_jobs,
         weights: engine.tenants.weights(),
-        quota: Arc::<HashMap<_, _>>::new(quotas),
+        quota: Arc::<HashMap<_, _>>::new(of),
     };
-    (turns, [leg_free_at, tenant_free_at].into_iter().flatten().min())
+    (turns, free_at)
 }
 
 async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<Claimed, StoreError> {
@@ -129,20 +141,59 @@ async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Resul
         .await
 }
 
-fn start(engine: &Arc<Inner>, leg: &Leg, probe: bool, leases: Vec<recado_core::Lease>) {
-    let now = engine.clock.now();
+/// Starts what was claimed, as far as rates and slots go; whether that was all of it.
+async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: Vec<Lease>) -> bool {
+    let (mut starting, mut back) = (Vec::with_capacity(leases.len()), Vec::new());
     for lease in leases {
-        engine.beats.started(lease.token);
-        engine.tenants.started(&lease.job.company, now);
-        leg.provider.started(&lease.job.company, lease.job.progress.attempts_spent == 0, now);
-        let (engine, leg, deliveries) = (engine.clone(), leg.clone(), engine.deliveries.clone());
+        let first_try = lease.job.progress.attempts_spent == 0;
+        match places.start(&lease.job.company, first_try) {
+            Some(way) => starting.push((lease, way)),
+            None => back.push(lease),
+        }
+    }
+    let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
+    let taken = engine.take(Some(&leg.provider), &companies).await;
+    let failed = taken.is_err();
+    let go = taken.unwrap_or_else(|error| {
+        tracing::warn!(provider = %leg.provider.name, %error, "cannot spend a rate; its jobs go back");
+        vec![false; starting.len()]
+    });
+    for ((lease, way), go) in starting.into_iter().zip(go) {
+        match go {
+            true => start(engine, leg, lease, way),
+            false => back.push(lease),
+        }
+    }
+    let all_sent = back.is_empty();
+    put_back(engine, back);
+    if failed {
+        tokio::time::sleep(CLAIM_RETRY).await;
+    }
+    all_sent
+}
+
+fn start(engine: &Arc<Inner>, leg: &Leg, lease: Lease, way: Way) {
+    engine.beats.started(lease.token);
+    let (engine, leg, deliveries) = (engine.clone(), leg.clone(), engine.deliveries.clone());
+    deliveries.spawn(async move {
+        let token = lease.token;
+        tokio::select! {
+            () = deliver(&engine, &leg, way, lease) => {}
+            () = engine.stopped.cancelled() => {}
+        }
+        engine.beats.ended(token);
+    });
+}
+
+/// Gives jobs back that may not go out after all. Nothing was sent, and they spend no attempt.
+pub(crate) fn put_back(engine: &Arc<Inner>, leases: Vec<Lease>) {
+    for lease in leases {
+        let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
         deliveries.spawn(async move {
-            let token = lease.token;
             tokio::select! {
-                () = deliver(&engine, &leg, probe, lease) => {}
+                () = release(&engine, &lease) => {}
                 () = engine.stopped.cancelled() => {}
             }
-            engine.beats.ended(token);
         });
     }
 }
@@ -155,7 +206,7 @@ async fn rest(
     next_at: Option<Timestamp>,
     tenant_free_at: Option<Timestamp>,
 ) {
-    let next = [next_at, tenant_free_at].into_iter().flatten().min();
+    let next = next_at.into_iter().chain(tenant_free_at).min();
     // Deliveries that end free a tenant's share, but are no news to a lane that has nothing to send.
     let tenant_change = async {
         match tenant_free_at {
@@ -171,14 +222,20 @@ async fn rest(
     }
 }
 
-async fn any(changes: Vec<std::pin::Pin<Box<Notified<'_>>>>) {
-    if changes.is_empty() {
-        return std::future::pending().await;
+/// Listens from now on: a ring before [`any`] is waited for is not missed.
+pub(crate) fn listen<'a>(bells: impl Iterator<Item = &'a Notify>) -> Vec<Pin<Box<Notified<'a>>>> {
+    let mut listening: Vec<_> = bells.map(|bell| Box::pin(bell.notified())).collect();
+    for one in &mut listening {
+        one.as_mut().enable();
     }
-    futures_util::future::select_all(changes).await;
+    listening
 }
 
-async fn sleep_until(at: Option<Timestamp>, engine: &Inner) {
+pub(crate) async fn any(listening: Vec<Pin<Box<Notified<'_>>>>) {
+    futures_util::future::select_all(listening).await;
+}
+
+pub(crate) async fn sleep_until(at: Option<Timestamp>, engine: &Inner) {
     match at {
         Some(at) => tokio::time::sleep(until(at, engine.clock.now())).await,
         None => std::future::pending().await,

@@ -22,17 +22,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide;
-use recado_core::{
-    AttemptResult, CompanyId, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict,
-};
+use recado_core::{AttemptResult, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 
+use crate::admission::Way;
 use crate::aftermath::Aftermath;
 use crate::calls;
 use crate::engine::Inner;
 use crate::log;
-use crate::providers::Told;
 use crate::route::Leg;
 
 /// How long a job that stands back waits at least.
@@ -42,10 +40,9 @@ const STAND_BACK: Duration = Duration::from_secs(1);
 const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Delivers one leased job and settles the lease.
-pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, probe: bool, lease: Lease) {
+/// Delivers one leased job and settles the lease. Its place at the provider is free when it ends, however it does.
+pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lease) {
     let started_at = engine.clock.now();
-    let mut way = Way { engine, leg, company: lease.job.company.clone(), started_at, probe, open: true };
 
     // Resolve: who carries it, and is it still worth carrying?
     let Some(route) = engine.routes.get(lease.job.route.as_str()) else {
@@ -56,8 +53,8 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, probe: bool, lease: 
         return settle(engine, &lease, transition, audit).await;
     }
 
-    // Admit: breaker, rate and pause held the lane back before it claimed. What is left to ask is about
-    // this job.
+    // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
+    // to ask is about this job.
     if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
         return settle_with(engine, &lease, Transition::Postpone { until }, None).await;
     }
@@ -88,38 +85,6 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, probe: bool, lease: 
 
     log::attempt(&lease, &route.terms.policy, &transition);
     settle(engine, &lease, transition, audit).await;
-}
-
-/// A delivery's place at its provider. However the delivery ends, the place is free again.
-struct Way<'a> {
-    engine: &'a Arc<Inner>,
-    leg: &'a Leg,
-    company: CompanyId,
-    started_at: Timestamp,
-    /// Its outcome decides about the breaker.
-    probe: bool,
-    open: bool,
-}
-
-impl Way<'_> {
-    fn told(&mut self, verdict: &Verdict, now: Timestamp) {
-        self.end(Told::by(verdict), now);
-    }
-
-    fn end(&mut self, told: Told<'_>, now: Timestamp) {
-        self.open = false;
-        let took = now.since(self.started_at);
-        let swing = self.leg.provider.ended(&self.company, told, took, self.probe, now);
-        self.engine.swung(&self.leg.provider, swing, now);
-    }
-}
-
-impl Drop for Way<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            self.end(Told::Nothing, self.engine.clock.now());
-        }
-    }
 }
 
 /// Until when this job waits although its lane may go on, if it does.

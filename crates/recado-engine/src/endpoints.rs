@@ -15,6 +15,7 @@ use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
+use crate::copies::Copies;
 use crate::notices::NOTICES_COMPANY;
 
 pub mod manage;
@@ -200,7 +201,7 @@ pub enum EndpointError {
 /// All endpoints, as this process knows them.
 #[derive(Debug)]
 pub struct Book {
-    endpoints: RwLock<HashMap<Box<str>, Arc<Endpoint>>>,
+    endpoints: Copies<Endpoint>,
     /// The operator's own, for notices: no company's job can name them.
     fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
@@ -208,7 +209,7 @@ pub struct Book {
 
 impl Book {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Book { endpoints: RwLock::default(), fixed: RwLock::default(), clock }
+        Book { endpoints: Copies::of(SHELF), fixed: RwLock::default(), clock }
     }
 
     /// An endpoint that the configuration names, for notices alone.
@@ -217,30 +218,24 @@ impl Book {
         self.fixed.write().insert(id.into(), target);
     }
 
-    pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let notes = store.notes(SHELF, now).await?;
-        let read = |value: &Payload| value.parse::<Endpoint>().ok();
-        let endpoints =
-            notes.iter().filter_map(|note| read(&note.value)).map(|one| (one.id.clone(), Arc::new(one)));
-        *self.endpoints.write() = endpoints.collect();
-        Ok(())
+    pub(crate) async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        self.endpoints.read_again(store, now).await
     }
 
     pub fn get(&self, id: &str) -> Option<Arc<Endpoint>> {
-        self.endpoints.read().get(id).cloned()
+        self.endpoints.get(id)
     }
 
     /// Oldest first.
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Endpoint>> {
-        let of_company =
-            |one: &&Arc<Endpoint>| company.is_none_or(|company| one.company_id.as_str() == company);
-        let mut list: Vec<_> = self.endpoints.read().values().filter(of_company).cloned().collect();
+        let of_company = |one: &Endpoint| company.is_none_or(|company| one.company_id.as_str() == company);
+        let mut list = self.endpoints.list(of_company);
         list.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         list
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.endpoints.read().is_empty()
+        self.endpoints.is_empty()
     }
 
     /// Who of a company wants to hear of this.
@@ -275,7 +270,7 @@ impl Book {
             enabled_at: None,
         };
         match write(store, &endpoint.id, Some(&endpoint), Some(0), now).await? {
-            Noted::Done { .. } => Ok(self.keep(endpoint)),
+            Noted::Done { version } => Ok(self.keep(endpoint, version)),
             Noted::Conflict { .. } => Err(EndpointError::Contended),
         }
     }
@@ -300,7 +295,7 @@ impl Book {
             return Err(EndpointError::Unknown);
         }
         write(store, id, None, None, now).await?;
-        self.endpoints.write().remove(id);
+        self.endpoints.remove(id);
         Ok(())
     }
 
@@ -345,17 +340,16 @@ impl Book {
             let Some(note) = store.note(SHELF, id, now).await? else { return Err(EndpointError::Unknown) };
             let Ok(mut endpoint) = note.value.parse::<Endpoint>() else { return Err(EndpointError::Unknown) };
             change(&mut endpoint);
-            if let Noted::Done { .. } = write(store, id, Some(&endpoint), Some(note.version), now).await? {
-                return Ok(self.keep(endpoint));
+            let noted = write(store, id, Some(&endpoint), Some(note.version), now).await?;
+            if let Noted::Done { version } = noted {
+                return Ok(self.keep(endpoint, version));
             }
         }
         Err(EndpointError::Contended)
     }
 
-    fn keep(&self, endpoint: Endpoint) -> Arc<Endpoint> {
-        let endpoint = Arc::new(endpoint);
-        self.endpoints.write().insert(endpoint.id.clone(), endpoint.clone());
-        endpoint
+    fn keep(&self, endpoint: Endpoint, version: u64) -> Arc<Endpoint> {
+        self.endpoints.keep(endpoint.id.clone(), version, endpoint)
     }
 }
 

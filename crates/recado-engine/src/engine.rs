@@ -6,22 +6,26 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
-use recado_store::{Pick, Retention, Store, StoreError};
+use recado_store::{Note, Pick, Retention, Shelf, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accounts::Accounts;
+use crate::agreed::Agreed;
 use crate::clock::{Chance, Clock};
 use crate::endpoints::Book;
 use crate::events::Events;
+use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
+use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
-use crate::{claimer, janitor, protect, sweeper};
+use crate::{claimer, closed_off, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
@@ -65,6 +69,10 @@ pub(crate) struct Inner {
     /// By name.
     pub providers: BTreeMap<Box<str>, Arc<Provider>>,
     pub tenants: Tenants,
+    /// Whether a route's jobs may leave, by route.
+    pub doors: BTreeMap<RouteName, Arc<Agreed<Door>>>,
+    /// Rung when an operator said something, here or on another node.
+    pub said: Notify,
     pub settings: Settings,
     pub events: Events,
     pub endpoints: Arc<Book>,
@@ -75,6 +83,7 @@ pub(crate) struct Inner {
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
     pub beats: Beats,
+    pub nodes: Nodes,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -142,8 +151,10 @@ pub struct Parts {
     pub tenants: Tenants,
     /// How providers are protected; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
-    /// What the last process knew of them.
-    kept: Vec<(Box<str>, protect::Kept)>,
+    /// What the store had of what all nodes share.
+    found: Vec<(Shelf, Vec<Note>)>,
+    /// What this process says of itself to the others that share the store.
+    pub about: About,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -166,19 +177,20 @@ impl Parts {
             accounts: Accounts::default(),
             tenants: Tenants::default(),
             providers: BTreeMap::new(),
-            kept: Vec::new(),
+            found: Vec::new(),
+            about: About::default(),
             clock,
             chance,
         }
     }
 
-    /// Reads endpoints, marks on accounts, tenants' terms and breakers back from the store. Before the start:
-    /// no callback must be missed and no broken provider asked because the process is young.
+    /// Reads endpoints, marks on accounts, tenants' terms, breakers, limits and pauses back from the store. Before
+    /// the start: no callback must be missed and no broken provider asked because the process is young.
     pub async fn read_back(&mut self) -> Result<(), StoreError> {
-        self.kept = protect::kept(&*self.store, self.clock.now()).await?;
-        self.endpoints.load(&*self.store, self.clock.now()).await?;
-        self.accounts.load(&*self.store, self.clock.now()).await?;
-        self.tenants.load(&*self.store, self.clock.now()).await
+        let now = self.clock.now();
+        self.found = refresh::read(&*self.store, now).await?;
+        self.endpoints.read_again(&*self.store, now).await?;
+        self.accounts.read_again(&*self.store, now).await
     }
 }
 
@@ -193,17 +205,21 @@ impl Engine {
             accounts,
             tenants,
             providers,
-            kept,
+            found,
+            about,
             webhook,
             clock,
             chance,
         } = parts;
         let providers = providers_of(&routes, &providers);
-        protect::restore(&providers, kept);
+        let doors = routes.iter().map(|route| &route.name);
+        let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();
         let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
         let inner = Arc::new(Inner {
             providers,
             tenants,
+            doors,
+            said: Notify::new(),
             callback_route: webhooks
                 .min_by_key(|route| route.name.as_str() != "webhook")
                 .map(|route| route.name.clone()),
@@ -214,6 +230,7 @@ impl Engine {
             endpoints,
             webhook,
             accounts,
+            nodes: Nodes::new(about, clock.now()),
             clock,
             chance,
             beats: Beats::default(),
@@ -225,13 +242,23 @@ impl Engine {
             broken: CancellationToken::new(),
             broken_why: parking_lot::Mutex::new(None),
         });
+        for (shelf, notes) in &found {
+            inner.learn(*shelf, notes);
+        }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
+        }
+        for route in inner.routes.iter().filter(|route| route.fallback.acts_on_open()) {
+            inner.duties.spawn(closed_off::run(inner.clone(), route.clone()));
+        }
+        if let Some(bell) = inner.store.notes_changed() {
+            inner.duties.spawn(refresh::run(inner.clone(), bell));
         }
         inner.duties.spawn(sweeper::run(inner.clone(), Pick::Orphaned));
         inner.duties.spawn(sweeper::run(inner.clone(), Pick::Overdue));
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
+        inner.heartbeat.spawn(nodes::run(inner.clone()));
         inner.duties.spawn(janitor::run(inner.clone()));
         Engine { inner }
     }

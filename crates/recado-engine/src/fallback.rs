@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use recado_core::Cause;
+
 /// What becomes of an operation that failed for good, or whose provider is closed off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     pub act: Act,
-    /// When the provider is closed off.
+    /// When every provider of the route is closed off. Only where that is asked for: otherwise jobs wait, and calls
+    /// fall back anyway.
     pub on_open: bool,
     /// When a job failed for good.
     pub on_dead: bool,
@@ -16,7 +19,19 @@ pub struct Fallback {
 
 impl Default for Fallback {
     fn default() -> Self {
-        Fallback { act: Act::default(), on_open: true, on_dead: true, notify: None }
+        Fallback { act: Act::default(), on_open: false, on_dead: true, notify: None }
+    }
+}
+
+impl Fallback {
+    /// Whether it has anything to say about a burial.
+    pub(crate) fn fires_on(&self, cause: Cause) -> bool {
+        if cause == Cause::Fallback { self.on_open } else { self.on_dead }
+    }
+
+    /// Whether jobs do anything but wait while every provider is closed off.
+    pub fn acts_on_open(&self) -> bool {
+        self.on_open && matches!(self.act, Act::MarkFailed | Act::Reschedule(_) | Act::MarkAccount)
     }
 }
 

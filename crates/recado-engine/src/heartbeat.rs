@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use recado_core::LeaseToken;
@@ -11,21 +12,34 @@ use crate::engine::Inner;
 /// Extensions that one request carries at most.
 const BEAT_TOKENS_MAX: usize = 1_000;
 
-/// The leases of deliveries that run right now.
+/// The leases of deliveries that run right now, and how many have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Beats(Mutex<HashSet<LeaseToken>>);
+pub(crate) struct Beats {
+    running: Mutex<HashSet<LeaseToken>>,
+    ended: AtomicU64,
+}
 
 impl Beats {
     pub fn started(&self, token: LeaseToken) {
-        self.0.lock().insert(token);
+        self.running.lock().insert(token);
     }
 
     pub fn ended(&self, token: LeaseToken) {
-        self.0.lock().remove(&token);
+        self.running.lock().remove(&token);
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn running_count(&self) -> u64 {
+        self.running.lock().len() as u64
+    }
+
+    /// Since the start.
+    pub fn ended_count(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
     }
 
     fn running(&self) -> Vec<LeaseToken> {
-        self.0.lock().iter().copied().collect()
+        self.running.lock().iter().copied().collect()
     }
 }
 

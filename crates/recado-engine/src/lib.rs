@@ -8,7 +8,15 @@
 //! | [`engine`] | wiring, start and graceful stop |
 //! | [`accept`] | jobs on their way in |
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
+//! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
+//! | [`admission`] | asking to send and telling how it went, across all nodes |
+//! | [`agreed`] [`guard`] | small values that all nodes agree on, and the steps that change them |
+//! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
+//! | [`closed_off`] | a route's fallback while every provider of it is closed off |
+//! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
+//! | [`holds`] | why something waits |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
+//! | [`nodes`] | the processes that share the store |
 //! | [`sweeper`] | takes over leases whose holder vanished, and jobs whose time ran out |
 //! | [`janitor`] | forgets what retention no longer keeps |
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
@@ -27,23 +35,32 @@
 
 pub mod accept;
 pub mod accounts;
+mod admission;
 mod aftermath;
+mod agreed;
 pub mod calls;
 pub mod claimer;
 pub mod claims;
 pub mod clock;
+mod closed_off;
+mod copies;
 pub mod deliver;
 pub mod endpoints;
 pub mod engine;
 pub mod events;
 pub mod fallback;
+mod guard;
 mod heartbeat;
+mod holds;
 mod janitor;
 mod log;
+pub mod nodes;
 pub mod notices;
 pub mod operate;
 mod protect;
 pub mod providers;
+mod refresh;
+mod retries;
 pub mod route;
 mod sweeper;
 pub mod tenants;
@@ -53,5 +70,6 @@ pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SystemClock};
 pub use engine::{Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
-pub use protect::{Hold, Holder, Permit};
+pub use holds::{Hold, Holder};
+pub use protect::Permit;
 pub use route::{Carrier, Route, Routes};

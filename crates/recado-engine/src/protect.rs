@@ -1,30 +1,21 @@
-//! What operators and the product's own code see and do of providers and tenants.
+//! What operators and the product's own code do to providers, routes and companies.
+//!
+//! An operator's act is done when the store has it, on every node, and leaves a record of who did it and why. If the
+//! record cannot be written, the caller hears of it: the act can be repeated, and changes nothing the second time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::breaker::{Breaker, BreakerState, Swing};
-use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
-use recado_store::{NoteWrite, Shelf, Store, StoreError};
-use serde::{Deserialize, Serialize};
+use recado_core::breaker::{BreakerState, Swing};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, RouteName, Timestamp};
 
 use crate::aftermath;
+use crate::agreed::make;
 use crate::engine::{Engine, EngineError, Inner};
-use crate::providers::{Grant, Held, Pause, Provider, ProviderView};
-use crate::route::Route;
-use crate::tenants::TenantTerms;
-
-/// What has to survive a restart of each provider.
-const PROVIDERS: Shelf = Shelf::new("providers");
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Kept {
-    breaker: Breaker,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paused: Option<Pause>,
-}
+use crate::guard::{Change, News, Pause};
+use crate::holds::words;
+use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
+use crate::tenants::{TenantTerms, TermsChange};
 
 /// Answer to whoever wants to ask a provider by code of its own.
 #[derive(Clone, Debug)]
@@ -36,8 +27,30 @@ pub struct Permit {
     pub retry_after: Option<Duration>,
 }
 
+/// Who acts, and why.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    actor: Option<&'a str>,
+    reason: Option<&'a str>,
+}
+
+impl By<'_> {
+    fn record(self, audit: AuditEvent) -> AuditEvent {
+        let audit = audit.by(self.actor);
+        match self.reason {
+            Some(reason) => audit.reason(reason.to_owned()),
+            None => audit,
+        }
+    }
+
+    fn pause(self, paused: bool, now: Timestamp) -> Option<Pause> {
+        let (reason, actor) = (self.reason.map(Into::into), self.actor.map(Into::into));
+        paused.then_some(Pause { since: now, reason, actor })
+    }
+}
+
 impl Inner {
-    /// A breaker may have changed its state: it is written down, logged and told.
+    /// A breaker's change of state, by this node's doing, is in the store: it is logged and told.
     pub fn swung(self: &Arc<Self>, provider: &Arc<Provider>, swing: Option<Swing>, now: Timestamp) {
         let Some(swing) = swing else { return };
         let kind = match swing {
@@ -67,40 +80,15 @@ impl Inner {
             ..EventData::default()
         };
         let event = Event::new(kind, None, &[&provider.name], now, data);
-        // At once, so that the stream has them in the order they happened.
         self.events.tell(event.clone());
-        let (inner, provider) = (self.clone(), provider.clone());
-        self.deliveries.spawn(async move {
-            if let Err(error) = inner.write_down(&provider, now).await {
-                tracing::warn!(%error, provider = %provider.name, "cannot write the breaker's state down; a restart would forget it");
-            }
-            if kind == EventKind::CircuitBreakerOpened {
-                aftermath::notify(&inner, &event, now).await;
-            }
-        });
-    }
-
-    async fn write_down(&self, provider: &Provider, now: Timestamp) -> Result<(), StoreError> {
-        let kept = Kept { breaker: provider.breaker(), paused: provider.view(now).paused };
-        let value = serde_json::to_string(&kept).ok().map(Payload::trusted);
-        let key = provider.name.clone();
-        let write = NoteWrite { shelf: PROVIDERS, key, value, expect: None, expires_at: None };
-        self.store.write_notes(vec![write], now).await.map(drop)
-    }
-}
-
-/// What the last process knew of its providers.
-pub(crate) async fn kept(store: &dyn Store, now: Timestamp) -> Result<Vec<(Box<str>, Kept)>, StoreError> {
-    let notes = store.notes(PROVIDERS, now).await?;
-    Ok(notes.into_iter().filter_map(|note| Some((note.key, note.value.parse().ok()?))).collect())
-}
-
-pub(crate) fn restore(providers: &BTreeMap<Box<str>, Arc<Provider>>, kept: Vec<(Box<str>, Kept)>) {
-    for (name, kept) in kept {
-        if let Some(provider) = providers.get(&name) {
-            provider.restore(kept.breaker);
-            provider.set_pause(kept.paused);
+        if kind == EventKind::CircuitBreakerOpened {
+            let inner = self.clone();
+            self.deliveries.spawn(async move { aftermath::notify(&inner, &event, now).await });
         }
+    }
+
+    async fn record(&self, audit: AuditEvent) -> Result<(), EngineError> {
+        Ok(self.store.record(vec![audit]).await?)
     }
 }
 
@@ -124,17 +112,16 @@ impl Engine {
     ) -> Result<Option<ProviderView>, EngineError> {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
         let now = self.now();
-        let why = match actor {
-            Some(actor) => format!("{reason} ({actor})"),
-            None => reason.to_owned(),
-        };
-        let swing = provider.turn(open, &why, now);
-        self.inner.write_down(provider, now).await?;
-        self.inner.swung(provider, swing, now);
+        let why = actor.map_or_else(|| reason.to_owned(), |actor| format!("{reason} ({actor})"));
+        self.inner.change_guard(provider, Change::Turn { open, why: why.into() }, now).await?;
         tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
+        let kind = if open { AuditKind::BreakerOpened } else { AuditKind::BreakerClosed };
+        let by = By { actor, reason: Some(reason) };
+        self.inner.record(by.record(AuditEvent::about_provider(name, kind, now))).await?;
         Ok(Some(provider.view(now)))
     }
 
+    /// `None` when there is no such provider.
     pub async fn pause_provider(
         &self,
         name: &str,
@@ -143,33 +130,110 @@ impl Engine {
         actor: Option<&str>,
     ) -> Result<Option<ProviderView>, EngineError> {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
-        let now = self.now();
-        provider.set_pause(paused.then(|| Pause {
-            since: now,
-            reason: reason.map(Into::into),
-            actor: actor.map(Into::into),
-        }));
-        self.inner.write_down(provider, now).await?;
+        let (now, by) = (self.now(), By { actor, reason });
+        self.inner.change_guard(provider, Change::Pause(by.pause(paused, now)), now).await?;
+        self.inner.said.notify_waiters();
         tracing::warn!(provider = name, paused, reason, actor, "Provider paused or resumed by hand");
+        let kind = if paused { AuditKind::ProviderPaused } else { AuditKind::ProviderResumed };
+        self.inner.record(by.record(AuditEvent::about_provider(name, kind, now))).await?;
         Ok(Some(provider.view(now)))
     }
 
-    /// May the caller's own code ask this provider?
-    pub fn permit(&self, name: &str) -> Option<Permit> {
+    /// Whether there is such a route.
+    pub async fn pause_route(
+        &self,
+        name: &str,
+        paused: bool,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<bool, EngineError> {
+        let Some(door) = self.inner.doors.get(name) else { return Ok(false) };
+        let (now, by) = (self.now(), By { actor, reason });
+        make(&*self.inner.store, &[(&**door, Some(by.pause(paused, now)))], now).await?;
+        self.inner.said.notify_waiters();
+        tracing::warn!(route = name, paused, reason, actor, "Route paused or resumed by hand");
+        let kind = if paused { AuditKind::RoutePaused } else { AuditKind::RouteResumed };
+        self.inner.record(by.record(AuditEvent::about_route(name, kind, now))).await?;
+        Ok(true)
+    }
+
+    /// Who paused a route, if somebody did.
+    pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
+        self.inner.pause_of(route)
+    }
+
+    pub fn tenant_terms(&self, company: &str) -> TenantTerms {
+        self.inner.tenants.terms(company)
+    }
+
+    /// Companies that are treated in a way of their own.
+    pub fn tenants_with_terms(&self) -> Vec<CompanyId> {
+        self.inner.tenants.all()
+    }
+
+    /// Changes what is named and nothing else, whoever else changes something at the same time.
+    pub async fn set_tenant(
+        &self,
+        company: &CompanyId,
+        change: TermsChange,
+        actor: Option<&str>,
+    ) -> Result<TenantTerms, EngineError> {
+        let (now, reason) = (self.now(), change.reason.as_deref());
+        let by = By { actor, reason };
+        let agreed = self.inner.tenants.agreed(company);
+        make(&*self.inner.store, &[(&*agreed, Some((change.clone(), now)))], now).await?;
+        self.inner.tenants.said();
+        self.inner.said.notify_waiters();
+        let terms = agreed.read(TenantTerms::clone);
+        tracing::warn!(companyId = %company, weight = terms.weight, maxPerMinute = terms.max_per_minute, paused = terms.paused, reason, actor, "Tenant's terms set");
+        let mut acts = Vec::new();
+        if change.weight.is_some() || change.max_per_minute.is_some() {
+            acts.push(AuditKind::TenantTermsSet);
+        }
+        acts.extend(change.paused.map(|paused| match paused {
+            true => AuditKind::TenantPaused,
+            false => AuditKind::TenantResumed,
+        }));
+        for kind in acts {
+            let mut audit = by.record(AuditEvent::about_company(company.as_str(), kind, now));
+            if kind == AuditKind::TenantTermsSet {
+                audit = audit.reason(told(&terms, reason));
+            }
+            self.inner.record(audit).await?;
+        }
+        Ok(terms)
+    }
+
+    /// May the caller's own code ask this provider? `None` when there is no such provider.
+    pub async fn permit(&self, name: &str) -> Option<Permit> {
         let provider = self.inner.providers.get(name)?;
+        let admitted = self.admit_elsewhere(provider).await;
+        let state = provider.guard.read(|guard| guard.breaker.state);
         let now = self.now();
-        let (grant, swing) = provider.permit(now);
-        self.inner.swung(provider, swing, now);
-        let state = provider.breaker().state;
-        Some(match grant {
-            Grant::None { why, until } => Permit {
+        Some(match admitted {
+            Ok(()) => Permit { permitted: true, state, reason: None, retry_after: None },
+            Err(Refusal { why, until }) => Permit {
                 permitted: false,
                 state,
                 reason: Some(words(&why)),
                 retry_after: until.map(|until| until.since(now)),
             },
-            _ => Permit { permitted: true, state, reason: None, retry_after: None },
         })
+    }
+
+    async fn admit_elsewhere(&self, provider: &Arc<Provider>) -> Result<(), Refusal> {
+        let mut places = self.inner.admit(provider, 1, Slots::Theirs).await?;
+        match self.inner.take(Some(provider), &[None]).await.as_deref() {
+            Ok([true]) => {
+                places.leave(1);
+                Ok(())
+            }
+            Ok(_) => Err(Refusal { why: Held::Rate, until: None }),
+            Err(error) => {
+                tracing::warn!(provider = %provider.name, %error, "cannot spend a rate; the permit is refused");
+                Err(Refusal { why: Held::Store, until: None })
+            }
+        }
     }
 
     /// How a permitted call went. `None` when there is no such provider.
@@ -182,115 +246,15 @@ impl Engine {
     ) -> Option<ProviderView> {
         let provider = self.inner.providers.get(name)?;
         let now = self.now();
-        let swing = provider.told(well, reason, took, now);
-        self.inner.swung(provider, swing, now);
+        let news = if well { News::Succeeded(took) } else { News::Failed(reason.into()) };
+        self.inner.news(provider, news, now, now);
         Some(provider.view(now))
     }
-
-    pub fn tenant_terms(&self, company: &str) -> TenantTerms {
-        self.inner.tenants.terms(company)
-    }
-
-    pub fn tenants_with_terms(&self) -> Vec<(CompanyId, TenantTerms)> {
-        self.inner.tenants.all()
-    }
-
-    pub async fn set_tenant(&self, company: &CompanyId, terms: TenantTerms) -> Result<(), EngineError> {
-        tracing::warn!(companyId = %company, weight = terms.weight, maxPerMinute = terms.max_per_minute, paused = terms.paused, "Tenant's terms set");
-        self.inner.tenants.set(&*self.inner.store, company, terms, self.now()).await?;
-        Ok(())
-    }
-
-    /// What holds this company's jobs of this route back although they are due, if anything does.
-    pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
-        let now = self.now();
-        if let Some((_, until)) = self.inner.tenants.held(company, now) {
-            let (by, why) = match self.inner.tenants.terms(company).paused {
-                true => (Holder::Pause, "tenant paused"),
-                false => (Holder::Limit, "the tenant's rate is used up"),
-            };
-            return Some(Hold { by, why: why.to_owned(), until });
-        }
-        let route = self.routes().get(route)?;
-        let company = CompanyId::new(company).ok();
-        self.hold_by_providers(route, |provider| {
-            provider.view(now).held.or_else(|| provider.company_held(company.as_ref()?, now))
-        })
-    }
-
-    /// What holds a whole route back, if anything does. Its other providers have to be held, too.
-    pub fn route_hold(&self, route: &Route) -> Option<Hold> {
-        self.hold_by_providers(route, |provider| provider.view(self.now()).held)
-    }
-
-    fn hold_by_providers(
-        &self,
-        route: &Route,
-        held: impl Fn(&Provider) -> Option<(Held, Option<Timestamp>)>,
-    ) -> Option<Hold> {
-        let now = self.now();
-        let mut hold: Option<Hold> = None;
-        for name in route.providers() {
-            let (why, until) = held(self.inner.providers.get(name)?)?;
-            // A probe that is due lets one job through: it waits for its turn, not for the breaker.
-            if until.is_some_and(|until| until <= now) {
-                return None;
-            }
-            let earliest =
-                |known: Hold| Hold { until: [known.until, until].into_iter().flatten().min(), ..known };
-            hold = Some(hold.map_or_else(|| Hold::new(&why, until), earliest));
-        }
-        hold
-    }
-
-    /// Why this company's jobs of this route wait although they are due, and until when, as far as anybody knows.
-    pub fn why_waiting(&self, route: &str, company: &str) -> Option<(String, Option<Timestamp>)> {
-        self.hold(route, company).map(|hold| (hold.why, hold.until))
-    }
 }
 
-impl ProviderView {
-    /// What holds its lanes back, if anything does.
-    pub fn hold(&self) -> Option<Hold> {
-        self.held.as_ref().map(|(why, until)| Hold::new(why, *until))
-    }
-}
-
-/// What keeps jobs that are due from going out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    pub by: Holder,
-    pub why: String,
-    /// As far as anybody knows.
-    pub until: Option<Timestamp>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    Breaker,
-    Limit,
-    Pause,
-}
-
-impl Hold {
-    fn new(why: &Held, until: Option<Timestamp>) -> Self {
-        let by = match why {
-            Held::Breaker { .. } => Holder::Breaker,
-            Held::Paused(_) => Holder::Pause,
-            Held::Rate | Held::Quiet | Held::Busy => Holder::Limit,
-        };
-        Hold { by, why: words(why), until }
-    }
-}
-
-fn words(why: &Held) -> String {
-    match why {
-        Held::Breaker { state, reason } => {
-            format!("circuit breaker {}: {}", state.as_str(), reason.as_deref().unwrap_or("no reason given"))
-        }
-        Held::Rate => "the provider's rate is used up".to_owned(),
-        Held::Quiet => "the provider asked for quiet".to_owned(),
-        Held::Paused(reason) => format!("paused: {}", reason.as_deref().unwrap_or("no reason given")),
-        Held::Busy => "all slots are taken".to_owned(),
-    }
+/// What a company's terms are now, for the record.
+fn told(terms: &TenantTerms, reason: Option<&str>) -> String {
+    let bound = terms.max_per_minute.map_or_else(|| "no bound".to_owned(), |max| format!("{max} a minute"));
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("weight {}, {bound}{reason}", terms.weight)
 }

@@ -1,21 +1,27 @@
 //! What stands between a lane and a provider: breaker, rate, slots, pause, quiet times.
 //!
 //! A claimer asks before it claims, so a job that may not go out is not even leased: it waits in its lane,
-//! spends no attempt and holds up no other provider. What a delivery tells about the provider comes back
-//! here, by blame: only the provider's own failures move its breaker, a refused credential or a limit of one
-//! company holds back that company alone.
+//! spends no attempt and holds up no other provider. This file answers from what this process knows;
+//! [`crate::admission`] asks the store where that is not enough, and takes in what deliveries tell.
 //!
-//! The breaker's state is a note in the store, written when it swings: a restart neither closes nor opens it.
+//! Breaker, pause, rates and quiet times are agreed on by all nodes. Slots, the pace of `adaptive` and the budget of
+//! retries are each process's own.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms, Swing};
+use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
 use recado_core::limit::{Limit, Rate};
 use recado_core::{Blame, Class, CompanyId, Failure, Timestamp, Verdict};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+
+use crate::agreed::Agreed;
+use crate::guard::{Guard, LIMITS, PROVIDERS};
+use crate::retries::RetryBudget;
+
+pub use crate::guard::Pause;
 
 /// How a provider is protected, and others from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,18 +51,7 @@ impl ProviderTerms {
     }
 }
 
-/// Somebody stopped it by hand.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Pause {
-    pub since: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<Box<str>>,
-}
-
-/// Why a lane may not claim right now.
+/// Why something may not go out right now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     Breaker {
@@ -64,22 +59,40 @@ pub enum Held {
         reason: Option<Box<str>>,
     },
     Rate,
-    /// The provider asked for quiet.
-    Quiet,
+    /// The provider asked for quiet, in these words.
+    Quiet(Box<str>),
     Paused(Option<Box<str>>),
     /// As many as may be are on their way.
     Busy,
+    /// As many of the company as may be are on their way.
+    CompanyBusy,
+    /// The store did not answer, and without it nobody knows.
+    Store,
 }
 
-/// What a claimer may do.
+/// Nothing before then, or before something changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub why: Held,
+    pub until: Option<Timestamp>,
+}
+
+/// What this process can say to whoever wants to send.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Grant {
-    /// Claim up to this many.
-    Some(usize),
-    /// Claim one; its outcome decides about the breaker.
-    Probe,
-    /// Nothing before then, or before something changes.
-    None { why: Held, until: Option<Timestamp> },
+pub(crate) enum Answer {
+    /// Up to this many may. They are reserved.
+    Granted(usize),
+    /// One may, if the store grants it the probe. Nothing is reserved yet.
+    ProbeDue,
+    Refused(Refusal),
+}
+
+/// Whose slots a delivery takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slots {
+    Ours,
+    /// It happens outside this process, and how many do so at the same time is not our business.
+    Theirs,
 }
 
 /// One provider at run time.
@@ -87,334 +100,254 @@ pub(crate) enum Grant {
 pub struct Provider {
     pub name: Box<str>,
     pub terms: ProviderTerms,
-    state: Mutex<State>,
+    pub(crate) guard: Arc<Agreed<Guard>>,
+    pub(crate) limit: Arc<Agreed<Limit>>,
+    here: Mutex<Here>,
     /// Rung when something changed that a held claimer waits for.
     pub(crate) changed: Notify,
 }
 
+/// What is this process's own.
 #[derive(Debug, Default)]
-struct State {
-    breaker: Breaker,
-    limit: Limit,
+struct Here {
     companies: HashMap<CompanyId, Company>,
-    paused: Option<Pause>,
     running: usize,
+    /// Granted, and not taken from the rate yet.
+    reserved: u32,
     /// What `adaptive` allows at the moment.
     pace: f64,
     retries: RetryBudget,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Company {
-    limit: Limit,
+    limit: Arc<Agreed<Limit>>,
     running: usize,
 }
 
-/// Keeps retries from drowning first tries while a provider is in trouble: each first try earns a share of
-/// a retry, and a trickle is always allowed.
-#[derive(Debug)]
-struct RetryBudget {
-    credit: f64,
-    at: Option<Timestamp>,
-}
+/// While the ramp or a company's slots hold a lane back it looks again after this.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-const RETRIES_PER_FIRST_TRY: f64 = 0.2;
-const RETRIES_PER_SECOND: f64 = 10.0;
-const RETRY_CREDIT_MAX: f64 = 100.0;
-
-impl Default for RetryBudget {
-    fn default() -> Self {
-        RetryBudget { credit: RETRY_CREDIT_MAX, at: None }
-    }
-}
-
-impl RetryBudget {
-    fn first_try(&mut self) {
-        self.credit = (self.credit + RETRIES_PER_FIRST_TRY).min(RETRY_CREDIT_MAX);
-    }
-
-    fn retry(&mut self, now: Timestamp) -> bool {
-        let passed = self.at.map_or(0.0, |at| now.since(at).as_secs_f64());
-        self.at = Some(now);
-        self.credit = (self.credit + passed * RETRIES_PER_SECOND).min(RETRY_CREDIT_MAX);
-        let allowed = self.credit >= 1.0;
-        if allowed {
-            self.credit -= 1.0;
-        }
-        allowed
-    }
-}
-
-/// While the ramp holds a lane back it looks again after this.
-const RAMP_LOOK: Duration = Duration::from_millis(250);
-
-/// Companies whose limits are kept; those with nothing running and nothing to wait for go first.
+/// Companies whose limits are kept in memory; the store has them all.
 const COMPANIES_KEPT_MAX: usize = 10_000;
-
-impl Grant {
-    pub fn count(&self) -> usize {
-        match self {
-            Grant::Some(count) => *count,
-            Grant::Probe => 1,
-            Grant::None { .. } => 0,
-        }
-    }
-}
 
 impl Provider {
     pub fn new(name: &str, terms: ProviderTerms) -> Self {
+        let pace = (terms.concurrency as f64 / 4.0).max(1.0);
         Provider {
             name: name.into(),
             terms,
-            state: Mutex::new(State { pace: pace_start(terms.concurrency), ..State::default() }),
+            guard: Arc::new(Agreed::new(PROVIDERS, name)),
+            limit: Arc::new(Agreed::new(LIMITS, format!("{name}/"))),
+            here: Mutex::new(Here { pace, ..Here::default() }),
             changed: Notify::new(),
         }
     }
 
-    /// Whether up to `wanted` deliveries may start now. What is granted is reserved: it must be started, or
-    /// given back by [`Provider::unused`].
-    pub(crate) fn admit(&self, wanted: usize, now: Timestamp) -> (Grant, Option<Swing>) {
-        self.ask(wanted, true, now)
-    }
-
-    /// The same for deliveries that happen outside this process, whose number at the same time is not our
-    /// business.
-    pub(crate) fn admit_elsewhere(&self, wanted: usize, now: Timestamp) -> (Grant, Option<Swing>) {
-        self.ask(wanted, false, now)
-    }
-
-    fn ask(&self, wanted: usize, counted: bool, now: Timestamp) -> (Grant, Option<Swing>) {
-        let mut state = self.state.lock();
-        if let Some(pause) = &state.paused {
-            return (Grant::None { why: Held::Paused(pause.reason.clone()), until: None }, None);
-        }
-        if let Some(until) = state.limit.quiet_at(now) {
-            return (Grant::None { why: Held::Quiet, until: Some(until) }, None);
-        }
+    /// Whether up to `wanted` deliveries may start now.
+    pub(crate) fn ask(&self, wanted: usize, slots: Slots, now: Timestamp) -> Answer {
+        let refused = |why, until| Answer::Refused(Refusal { why, until });
+        let mut here = self.here.lock();
+        let admission = self.guard.read(|guard| match (&guard.paused, &self.terms.breaker) {
+            (Some(pause), _) => Err((Held::Paused(pause.reason.clone()), None)),
+            (None, None) => Ok(Admission::Open(1.0)),
+            (None, Some(terms)) => match guard.breaker.look(terms, now) {
+                Admission::Refused { until } => Err((closed_off(&guard.breaker), until)),
+                admission => Ok(admission),
+            },
+        });
+        let strength = match admission {
+            Err((why, until)) => return refused(why, until),
+            Ok(Admission::Open(strength)) => Some(strength),
+            Ok(_) => None,
+        };
         let mut wanted = wanted;
+        if let Some((why, until)) = self.limit.read(|limit| quiet(limit, now)) {
+            return refused(why, Some(until));
+        }
         if let Some(rate) = self.terms.rate {
-            wanted = state.limit.free(rate, u32::try_from(wanted).unwrap_or(u32::MAX), now) as usize;
+            let most = u32::try_from(wanted).unwrap_or(u32::MAX).saturating_add(here.reserved);
+            let free = self.limit.read(|limit| limit.free(rate, most, now));
+            wanted = free.saturating_sub(here.reserved) as usize;
             if wanted == 0 {
-                return (Grant::None { why: Held::Rate, until: state.limit.free_at(rate, now) }, None);
+                return refused(Held::Rate, self.limit.read(|limit| limit.free_at(rate, now)));
             }
         }
-        let (strength, swing) = match &self.terms.breaker {
-            None => (1.0, None),
-            Some(terms) => match state.breaker.admit(terms, now) {
-                (Admission::Open(strength), swing) => (strength, swing),
-                (Admission::Probe, swing) => {
-                    self.reserve(&mut state, 1, counted, now);
-                    return (Grant::Probe, swing);
-                }
-                (Admission::Refused { until }, swing) => {
-                    let Breaker { state, reason, .. } = &state.breaker;
-                    let why = Held::Breaker { state: *state, reason: reason.clone() };
-                    return (Grant::None { why, until }, swing);
-                }
-            },
-        };
-        let room = match counted {
-            true => self.bound(&state, strength).saturating_sub(state.running).min(wanted),
-            false => wanted,
-        };
-        if room == 0 {
+        let Some(strength) = strength else { return Answer::ProbeDue };
+        if slots == Slots::Ours {
+            wanted = wanted.min(self.bound(&here, strength).saturating_sub(here.running));
+        }
+        if wanted == 0 {
             // The ramp grows by itself; deliveries that end ring as well.
-            let until = (strength < 1.0).then(|| now.plus(RAMP_LOOK));
-            return (Grant::None { why: Held::Busy, until }, swing);
+            return refused(Held::Busy, (strength < 1.0).then(|| now.plus(LOOK_AGAIN)));
         }
-        self.reserve(&mut state, room, counted, now);
-        (Grant::Some(room), swing)
+        self.reserve(&mut here, wanted, slots);
+        Answer::Granted(wanted)
     }
 
-    fn reserve(&self, state: &mut State, count: usize, counted: bool, now: Timestamp) {
-        if counted {
-            state.running += count;
-        }
-        if let Some(rate) = self.terms.rate {
-            state.limit.take(rate, u32::try_from(count).unwrap_or(u32::MAX), now);
-        }
+    /// The store granted the probe.
+    pub(crate) fn reserve_probe(&self, slots: Slots) {
+        self.reserve(&mut self.here.lock(), 1, slots);
     }
 
-    /// Gives back what was granted and not used.
-    pub(crate) fn unused(&self, grant: &Grant, count: usize, now: Timestamp) {
-        self.give_back(grant, count, true, now);
-    }
-
-    pub(crate) fn unused_elsewhere(&self, grant: &Grant, count: usize, now: Timestamp) {
-        self.give_back(grant, count, false, now);
-    }
-
-    fn give_back(&self, grant: &Grant, count: usize, counted: bool, now: Timestamp) {
-        if count == 0 {
-            return;
-        }
-        let mut state = self.state.lock();
-        if counted {
-            state.running = state.running.saturating_sub(count);
+    fn reserve(&self, here: &mut Here, count: usize, slots: Slots) {
+        if slots == Slots::Ours {
+            here.running += count;
         }
         if self.terms.rate.is_some() {
-            state.limit.give_back(u32::try_from(count).unwrap_or(u32::MAX));
+            here.reserved = here.reserved.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         }
-        if *grant == Grant::Probe {
-            state.breaker.inconclusive(now);
-        }
-        drop(state);
+    }
+
+    /// What was reserved has been taken from the rate, or is not wanted any more.
+    pub(crate) fn unreserve(&self, count: usize) {
+        let mut here = self.here.lock();
+        here.reserved = here.reserved.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// These slots are free again.
+    pub(crate) fn free(&self, count: usize) {
+        let mut here = self.here.lock();
+        here.running = here.running.saturating_sub(count);
+        drop(here);
         self.changed.notify_waiters();
     }
 
-    fn bound(&self, state: &State, strength: f64) -> usize {
+    fn bound(&self, here: &Here, strength: f64) -> usize {
         let full = self.terms.concurrency as f64;
-        let pace = if self.terms.adaptive { state.pace.min(full) } else { full };
+        let pace = if self.terms.adaptive { here.pace.min(full) } else { full };
         ((pace * strength).ceil() as usize).max(1)
     }
 
-    /// How many jobs of each company may be claimed now, for those that are bounded (0 holds one back), and
-    /// when the first of those is free again, as far as time alone frees it.
-    pub(crate) fn quotas(&self, now: Timestamp) -> (HashMap<CompanyId, u32>, Option<Timestamp>) {
-        let state = self.state.lock();
-        let mut free_at: Option<Timestamp> = None;
-        let mut quotas = HashMap::new();
-        for (name, company) in &state.companies {
-            let mut quota = u32::MAX;
-            if let Some(until) = company.limit.quiet_at(now) {
-                quota = 0;
-                free_at = [free_at, Some(until)].into_iter().flatten().min();
-            }
-            if let Some(rate) = self.terms.company_rate {
-                quota = quota.min(company.limit.free(rate, u32::MAX, now));
-                free_at = [free_at, company.limit.free_at(rate, now)].into_iter().flatten().min();
-            }
-            if let Some(max) = self.terms.company_concurrency {
-                quota = quota.min(u32::try_from(max.saturating_sub(company.running)).unwrap_or(u32::MAX));
-                // Freed by a delivery that ends; looked at again soon in case its news is missed.
-                free_at = [free_at, (quota == 0).then(|| now.plus(RAMP_LOOK))].into_iter().flatten().min();
-            }
-            if quota < u32::MAX {
-                quotas.insert(name.clone(), quota);
-            }
+    /// Bounds what may be claimed of each company here.
+    pub(crate) fn bound_companies(&self, quotas: &mut Quotas, now: Timestamp) {
+        let here = self.here.lock();
+        for (name, company) in &here.companies {
+            let slots = self.slots_of(company);
+            // Freed by a delivery that ends; looked at again soon in case its news is missed.
+            quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
+            quotas.limit(name, &company.limit, self.terms.company_rate, now);
         }
-        (quotas, free_at)
     }
-}
 
-fn pace_start(concurrency: usize) -> f64 {
-    (concurrency as f64 / 4.0).max(1.0)
-}
+    /// Slots that a company has left.
+    fn slots_of(&self, company: &Company) -> u32 {
+        self.terms
+            .company_concurrency
+            .map_or(u32::MAX, |max| u32::try_from(max.saturating_sub(company.running)).unwrap_or(u32::MAX))
+    }
 
-impl Provider {
-    /// A delivery that was granted starts.
-    pub(crate) fn started(&self, company: &CompanyId, first_try: bool, now: Timestamp) {
-        let mut state = self.state.lock();
+    /// What a company may have of this provider, shared with all nodes.
+    pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> Arc<Agreed<Limit>> {
+        let mut here = self.here.lock();
+        self.company(&mut here, company, now).limit.clone()
+    }
+
+    fn company<'a>(&self, here: &'a mut Here, name: &CompanyId, now: Timestamp) -> &'a mut Company {
+        if here.companies.len() >= COMPANIES_KEPT_MAX && !here.companies.contains_key(name) {
+            let needed = |limit: &Limit| limit.quiet_at(now).is_some();
+            let idle = |one: &Company| one.running == 0 && !one.limit.owes() && !one.limit.read(needed);
+            here.companies.retain(|_, one| !idle(one));
+        }
+        here.companies.entry(name.clone()).or_insert_with(|| {
+            let key = format!("{}/{name}", self.name);
+            Company { limit: Arc::new(Agreed::new(LIMITS, key)), running: 0 }
+        })
+    }
+
+    /// A delivery that was granted starts, unless its company has no slot left.
+    pub(crate) fn start(&self, company: &CompanyId, first_try: bool, now: Timestamp) -> bool {
+        let mut here = self.here.lock();
+        if self.terms.company_concurrency.is_some() {
+            let known = self.company(&mut here, company, now);
+            if self.slots_of(known) == 0 {
+                return false;
+            }
+            known.running += 1;
+        }
         if first_try {
-            state.retries.first_try();
+            here.retries.first_try();
         }
-        // Only bounds that exist are worth remembering companies for.
-        if self.terms.company_rate.is_none() && self.terms.company_concurrency.is_none() {
-            return;
-        }
-        let known = state.companies.entry(company.clone()).or_default();
-        known.running += 1;
-        if let Some(rate) = self.terms.company_rate {
-            known.limit.take(rate, 1, now);
-        }
-        if state.companies.len() > COMPANIES_KEPT_MAX {
-            let idle = |company: &Company| company.running == 0 && company.limit.quiet_at(now).is_none();
-            state.companies.retain(|_, company| !idle(company));
-        }
+        true
     }
 
     /// Whether a retry may go out now; while the provider is well they all may.
     pub(crate) fn admits_retry(&self, now: Timestamp) -> bool {
-        let mut state = self.state.lock();
-        let in_trouble =
-            self.terms.breaker.as_ref().is_some_and(|terms| state.breaker.failures_in_window(terms, now) > 0);
-        !in_trouble || state.retries.retry(now)
+        let Some(terms) = &self.terms.breaker else { return true };
+        let in_trouble = self.guard.read(|guard| guard.breaker.failures_in_window(terms, now) > 0);
+        !in_trouble || self.here.lock().retries.retry(now)
     }
 
-    /// A delivery ended: its slot is free, and what it told about the provider is taken in.
-    pub(crate) fn ended(
-        &self,
-        company: &CompanyId,
-        outcome: Told<'_>,
-        took: Duration,
-        probe: bool,
-        now: Timestamp,
-    ) -> Option<Swing> {
-        let mut state = self.state.lock();
-        state.running = state.running.saturating_sub(1);
-        if let Some(company) = state.companies.get_mut(company) {
+    /// A delivery ended: its slot is free.
+    pub(crate) fn end(&self, company: &CompanyId) {
+        let mut here = self.here.lock();
+        here.running = here.running.saturating_sub(1);
+        if let Some(company) = here.companies.get_mut(company) {
             company.running = company.running.saturating_sub(1);
         }
-        // Whoever was sent before it opened says nothing about now: while it is half open only the probe does.
-        let straggler = !probe && state.breaker.state == BreakerState::HalfOpen;
-        let swing = match straggler {
-            true => None,
-            false => self.learn(&mut state, company, outcome, took, now),
-        };
-        drop(state);
+        drop(here);
         self.changed.notify_waiters();
-        swing
     }
 
-    /// The same for a delivery that happened outside this process.
-    pub(crate) fn learned(
-        &self,
-        company: &CompanyId,
-        outcome: Told<'_>,
-        took: Duration,
-        now: Timestamp,
-    ) -> Option<Swing> {
-        let swing = self.learn(&mut self.state.lock(), company, outcome, took, now);
-        self.changed.notify_waiters();
-        swing
-    }
-
-    fn learn(
-        &self,
-        state: &mut State,
-        company: &CompanyId,
-        outcome: Told<'_>,
-        took: Duration,
-        now: Timestamp,
-    ) -> Option<Swing> {
-        let full = self.terms.concurrency as f64;
-        match outcome {
-            Told::Nothing => {
-                state.breaker.inconclusive(now);
-                None
-            }
+    /// How fast `adaptive` goes follows what deliveries tell.
+    pub(crate) fn pace(&self, told: Told<'_>) {
+        let mut here = self.here.lock();
+        match told {
             Told::Well => {
-                state.pace = (state.pace + 1.0 / state.pace.max(1.0)).min(full);
-                self.terms.breaker.as_ref().and_then(|terms| state.breaker.succeeded(terms, took, now))
+                here.pace = (here.pace + 1.0 / here.pace.max(1.0)).min(self.terms.concurrency as f64);
             }
-            Told::Failed(failure) => {
-                if failure.class == Class::RateLimit {
-                    state.pace = (state.pace / 2.0).max(1.0);
-                    let until = now.plus(failure.retry_after.unwrap_or(QUIET_DEFAULT));
-                    match failure.blame {
-                        Blame::Provider if failure.retry_after.is_some() => state.limit.quiet_until(until),
-                        Blame::Provider => {}
-                        Blame::Credential | Blame::Message => {
-                            state.companies.entry(company.clone()).or_default().limit.quiet_until(until);
-                        }
-                    }
-                }
-                match (&self.terms.breaker, failure.blame) {
-                    // A provider that says "slower" is alive.
-                    (Some(terms), Blame::Provider) if failure.class == Class::RateLimit => {
-                        state.breaker.succeeded(terms, Duration::ZERO, now)
-                    }
-                    (Some(terms), Blame::Provider) => {
-                        state.breaker.failed(terms, failure.reason.as_str(), now)
-                    }
-                    _ => {
-                        state.breaker.inconclusive(now);
-                        None
-                    }
-                }
+            Told::Failed(failure) if failure.class == Class::RateLimit => {
+                here.pace = (here.pace / 2.0).max(1.0);
             }
+            _ => {}
         }
     }
+}
+
+/// How many jobs of each company may be claimed now, for those that are bounded; 0 holds one back.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas {
+    pub of: HashMap<CompanyId, u32>,
+    /// When the first that is bounded may have more, as far as time alone decides.
+    pub free_at: Option<Timestamp>,
+    /// Limits that the clock was set back under.
+    pub ahead: Vec<(Arc<Agreed<Limit>>, Rate)>,
+}
+
+impl Quotas {
+    pub fn bound(&mut self, company: &CompanyId, quota: u32, free_at: Option<Timestamp>) {
+        self.free_at = self.free_at.into_iter().chain(free_at).min();
+        if quota < u32::MAX {
+            let known = self.of.entry(company.clone()).or_insert(quota);
+            *known = quota.min(*known);
+        }
+    }
+
+    pub fn limit(
+        &mut self,
+        company: &CompanyId,
+        agreed: &Arc<Agreed<Limit>>,
+        rate: Option<Rate>,
+        now: Timestamp,
+    ) {
+        let (quota, free_at, is_ahead) = agreed.read(|limit| match (limit.quiet_at(now), rate) {
+            (Some((until, _)), _) => (0, Some(until), false),
+            (None, None) => (u32::MAX, None, false),
+            (None, Some(rate)) => {
+                (limit.free(rate, u32::MAX, now), limit.free_at(rate, now), limit.is_ahead(rate, now))
+            }
+        });
+        self.bound(company, quota, free_at);
+        self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), rate)));
+    }
+}
+
+fn closed_off(breaker: &Breaker) -> Held {
+    Held::Breaker { state: breaker.state, reason: breaker.reason.clone() }
+}
+
+fn quiet(limit: &Limit, now: Timestamp) -> Option<(Held, Timestamp)> {
+    limit.quiet_at(now).map(|(until, why)| (Held::Quiet(why.into()), until))
 }
 
 /// What a delivery tells about its provider.
@@ -440,9 +373,6 @@ impl<'a> Told<'a> {
     }
 }
 
-/// A company whose limit is reached and whose provider did not say for how long.
-const QUIET_DEFAULT: Duration = Duration::from_secs(1);
-
 /// A provider as people see it.
 #[derive(Clone, Debug)]
 pub struct ProviderView {
@@ -461,93 +391,61 @@ pub struct ProviderView {
 
 impl Provider {
     pub fn view(&self, now: Timestamp) -> ProviderView {
-        let state = self.state.lock();
-        let strength = self.terms.breaker.as_ref().map_or(1.0, |terms| state.breaker.strength(terms, now));
+        let Guard { breaker, paused } = self.guard.read(Guard::clone);
+        let terms = self.terms.breaker.as_ref();
+        let strength = terms.map_or(1.0, |terms| breaker.strength(terms, now));
+        let here = self.here.lock();
         ProviderView {
             name: self.name.clone(),
             terms: self.terms,
-            breaker: state.breaker.clone(),
-            failures_in_window: self
-                .terms
-                .breaker
-                .as_ref()
-                .map_or(0, |terms| state.breaker.failures_in_window(terms, now)),
-            paused: state.paused.clone(),
-            quiet_until: state.limit.quiet_at(now),
-            running: state.running,
-            bound: self.bound(&state, strength),
-            held: self.held(&state, now),
+            failures_in_window: terms.map_or(0, |terms| breaker.failures_in_window(terms, now)),
+            held: self.held(&breaker, paused.as_ref(), now),
+            breaker,
+            paused,
+            quiet_until: self.limit.read(|limit| limit.quiet_at(now).map(|(until, _)| until)),
+            running: here.running,
+            bound: self.bound(&here, strength),
         }
     }
 
-    /// The same question as [`Provider::admit`], without asking for anything.
-    fn held(&self, state: &State, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
-        if let Some(pause) = &state.paused {
+    /// The same question as [`Provider::ask`], for a lane as a whole.
+    fn held(
+        &self,
+        breaker: &Breaker,
+        paused: Option<&Pause>,
+        now: Timestamp,
+    ) -> Option<(Held, Option<Timestamp>)> {
+        if let Some(pause) = paused {
             return Some((Held::Paused(pause.reason.clone()), None));
         }
-        if self.terms.breaker.is_some() && state.breaker.state != BreakerState::Closed {
-            let Breaker { state: word, reason, next_probe_at, held_open, .. } = &state.breaker;
-            let why = Held::Breaker { state: *word, reason: reason.clone() };
-            return Some((why, next_probe_at.filter(|_| !held_open)));
+        if self.terms.breaker.is_some() && breaker.state != BreakerState::Closed {
+            return Some((closed_off(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));
         }
-        if let Some(until) = state.limit.quiet_at(now) {
-            return Some((Held::Quiet, Some(until)));
-        }
-        let rate = self.terms.rate.filter(|rate| state.limit.free(*rate, 1, now) == 0)?;
-        Some((Held::Rate, state.limit.free_at(rate, now)))
+        self.limit.read(|limit| limited(limit, self.terms.rate, now))
     }
 
     /// Why one company's jobs are held back here, if they are.
     pub fn company_held(&self, company: &CompanyId, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
-        let state = self.state.lock();
-        let known = state.companies.get(company)?;
-        if let Some(until) = known.limit.quiet_at(now) {
-            return Some((Held::Quiet, Some(until)));
-        }
-        let rate = self.terms.company_rate.filter(|rate| known.limit.free(*rate, 1, now) == 0)?;
-        Some((Held::Rate, known.limit.free_at(rate, now)))
+        let here = self.here.lock();
+        let known = here.companies.get(company)?;
+        let by_slots = || (self.slots_of(known) == 0).then_some((Held::CompanyBusy, None));
+        known.limit.read(|limit| limited(limit, self.terms.company_rate, now)).or_else(by_slots)
     }
 
-    pub(crate) fn set_pause(&self, pause: Option<Pause>) {
-        self.state.lock().paused = pause;
-        self.changed.notify_waiters();
+    /// Closed off, and nobody may even probe.
+    pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
+        let Some(terms) = &self.terms.breaker else { return false };
+        self.guard.read(|guard| {
+            let refused = matches!(guard.breaker.look(terms, now), Admission::Refused { .. });
+            refused && guard.breaker.state == BreakerState::Open
+        })
     }
+}
 
-    /// A person opens or closes the breaker.
-    pub(crate) fn turn(&self, open: bool, why: &str, now: Timestamp) -> Option<Swing> {
-        let swing = {
-            let mut state = self.state.lock();
-            if open { state.breaker.hold_open(why, now) } else { state.breaker.close(why, now) }
-        };
-        self.changed.notify_waiters();
-        swing
+fn limited(limit: &Limit, rate: Option<Rate>, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
+    if let Some((why, until)) = quiet(limit, now) {
+        return Some((why, Some(until)));
     }
-
-    /// What is to be written down.
-    pub(crate) fn breaker(&self) -> Breaker {
-        self.state.lock().breaker.clone()
-    }
-
-    pub(crate) fn restore(&self, breaker: Breaker) {
-        self.state.lock().breaker = breaker;
-    }
-
-    /// May the caller's own code ask the provider now? It says how it went by [`Provider::told`].
-    pub(crate) fn permit(&self, now: Timestamp) -> (Grant, Option<Swing>) {
-        self.admit_elsewhere(1, now)
-    }
-
-    pub(crate) fn told(&self, well: bool, why: &str, took: Duration, now: Timestamp) -> Option<Swing> {
-        let terms = self.terms.breaker.as_ref()?;
-        let swing = {
-            let mut state = self.state.lock();
-            if well {
-                state.breaker.succeeded(terms, took, now)
-            } else {
-                state.breaker.failed(terms, why, now)
-            }
-        };
-        self.changed.notify_waiters();
-        swing
-    }
+    let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;
+    Some((Held::Rate, limit.free_at(rate, now)))
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::limit::{Limit, Rate};
-use recado_core::{CompanyId, Payload, Timestamp};
-use recado_store::{NoteWrite, Shelf, Store, StoreError};
+use recado_core::{CompanyId, Timestamp};
+use recado_store::{Note, Shelf};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+
+use crate::agreed::{Agreed, Stepped};
+use crate::guard::TENANT_LIMITS;
+use crate::providers::{Held, Quotas};
 
 pub const SHELF: Shelf = Shelf::new("tenants");
 
@@ -26,11 +29,19 @@ pub struct TenantTerms {
     pub paused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_reason: Option<Box<str>>,
 }
 
 impl Default for TenantTerms {
     fn default() -> Self {
-        TenantTerms { weight: 1, max_per_minute: None, paused: false, paused_since: None }
+        TenantTerms {
+            weight: 1,
+            max_per_minute: None,
+            paused: false,
+            paused_since: None,
+            paused_reason: None,
+        }
     }
 }
 
@@ -40,117 +51,152 @@ impl TenantTerms {
     }
 }
 
+/// What is to change; the rest stays.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TermsChange {
+    pub weight: Option<u32>,
+    /// `Some(None)` takes the bound away.
+    pub max_per_minute: Option<Option<u32>>,
+    pub paused: Option<bool>,
+    /// Why, for whoever comes next.
+    pub reason: Option<Box<str>>,
+}
+
+impl Stepped for TenantTerms {
+    type Step = (TermsChange, Timestamp);
+    type Effect = ();
+
+    fn step(&mut self, (change, at): &(TermsChange, Timestamp)) {
+        self.weight = change.weight.unwrap_or(self.weight);
+        self.max_per_minute = change.max_per_minute.unwrap_or(self.max_per_minute);
+        match change.paused {
+            Some(true) => {
+                self.paused = true;
+                self.paused_since = self.paused_since.or(Some(*at));
+                self.paused_reason = change.reason.clone().or(self.paused_reason.take());
+            }
+            Some(false) => (self.paused, self.paused_since, self.paused_reason) = (false, None, None),
+            None => {}
+        }
+    }
+}
+
 /// Every company that something was said about.
 #[derive(Debug, Default)]
 pub struct Tenants {
     state: Mutex<State>,
-    /// Rung when something is said.
-    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    terms: HashMap<CompanyId, (TenantTerms, Limit)>,
-    /// Ready for claims; made anew when something is said.
+    known: HashMap<CompanyId, Tenant>,
+    // Ready for claims; made anew when something is said.
     weights: Arc<HashMap<CompanyId, u32>>,
+    /// Those that are paused or have a rate.
+    bounded: Vec<CompanyId>,
+}
+
+#[derive(Debug)]
+struct Tenant {
+    terms: Arc<Agreed<TenantTerms>>,
+    limit: Arc<Agreed<Limit>>,
 }
 
 impl State {
-    fn keep(&mut self, company: CompanyId, terms: TenantTerms) {
-        let limit = self.terms.remove(&company).map(|(_, limit)| limit).unwrap_or_default();
-        if terms != TenantTerms::default() {
-            self.terms.insert(company, (terms, limit));
-        }
-        let weighted = self.terms.iter().filter(|(_, (terms, _))| terms.weight != 1);
-        self.weights =
-            Arc::new(weighted.map(|(company, (terms, _))| (company.clone(), terms.weight)).collect());
+    fn tenant(&mut self, company: &CompanyId) -> &Tenant {
+        self.known.entry(company.clone()).or_insert_with(|| Tenant {
+            terms: Arc::new(Agreed::new(SHELF, company.as_str())),
+            limit: Arc::new(Agreed::new(TENANT_LIMITS, company.as_str())),
+        })
     }
 }
 
 impl Tenants {
-    pub(crate) async fn load(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let notes = store.notes(SHELF, now).await?;
-        let mut state = self.state.lock();
-        for note in notes {
-            if let (Ok(company), Ok(terms)) = (CompanyId::new(&*note.key), note.value.parse()) {
-                state.keep(company, terms);
-            }
+    /// Takes in what the store was found to have of companies' terms; whether that is any news.
+    pub(crate) fn learn(&self, notes: &[Note]) -> bool {
+        let learn = |note: &Note| CompanyId::new(&*note.key).is_ok_and(|one| self.agreed(&one).learn(note));
+        let news = notes.iter().filter(|note| learn(note)).count() > 0;
+        if news {
+            self.said();
         }
-        Ok(())
+        news
+    }
+
+    /// The same of what they have spent.
+    pub(crate) fn learn_limits(&self, notes: &[Note]) -> bool {
+        let limit = |note: &Note| Some(self.state.lock().known.get(&*note.key)?.limit.clone());
+        notes.iter().filter(|note| limit(note).is_some_and(|limit| limit.learn(note))).count() > 0
+    }
+
+    /// A company's terms, shared with all nodes.
+    pub(crate) fn agreed(&self, company: &CompanyId) -> Arc<Agreed<TenantTerms>> {
+        self.state.lock().tenant(company).terms.clone()
+    }
+
+    /// Something was said.
+    pub(crate) fn said(&self) {
+        let mut state = self.state.lock();
+        let terms =
+            state.known.iter().map(|(company, tenant)| (company, tenant.terms.read(TenantTerms::clone)));
+        let terms: Vec<_> = terms.map(|(company, terms)| (company.clone(), terms)).collect();
+        let bounded = terms.iter().filter(|(_, terms)| terms.paused || terms.max_per_minute.is_some());
+        state.bounded = bounded.map(|(company, _)| company.clone()).collect();
+        let weighted = terms.into_iter().filter(|(_, terms)| terms.weight != 1);
+        state.weights = Arc::new(weighted.map(|(company, terms)| (company, terms.weight)).collect());
     }
 
     pub fn terms(&self, company: &str) -> TenantTerms {
-        self.state.lock().terms.get(company).map(|(terms, _)| terms.clone()).unwrap_or_default()
-    }
-
-    pub fn all(&self) -> Vec<(CompanyId, TenantTerms)> {
         let state = self.state.lock();
-        state.terms.iter().map(|(company, (terms, _))| (company.clone(), terms.clone())).collect()
+        state.known.get(company).map(|tenant| tenant.terms.read(TenantTerms::clone)).unwrap_or_default()
     }
 
-    pub(crate) async fn set(
-        &self,
-        store: &dyn Store,
-        company: &CompanyId,
-        terms: TenantTerms,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let value = serde_json::to_string(&terms).ok().map(Payload::trusted);
-        let value = value.filter(|_| terms != TenantTerms::default());
-        let key = company.as_str().into();
-        store
-            .write_notes(vec![NoteWrite { shelf: SHELF, key, value, expect: None, expires_at: None }], now)
-            .await?;
-        self.state.lock().keep(company.clone(), terms);
-        self.changed.notify_waiters();
-        Ok(())
+    /// Those that are treated in a way of their own.
+    pub fn all(&self) -> Vec<CompanyId> {
+        let state = self.state.lock();
+        let own = |tenant: &Tenant| tenant.terms.read(|terms| *terms != TenantTerms::default());
+        state.known.iter().filter(|(_, tenant)| own(tenant)).map(|(company, _)| company.clone()).collect()
     }
 
     pub(crate) fn weights(&self) -> Arc<HashMap<CompanyId, u32>> {
         self.state.lock().weights.clone()
     }
 
-    /// Adds to what a claim may take of each company; `until` when the first that is held back is free again.
-    pub(crate) fn bound(&self, quotas: &mut HashMap<CompanyId, u32>, now: Timestamp) -> Option<Timestamp> {
-        let state = self.state.lock();
-        let mut until: Option<Timestamp> = None;
-        for (company, (terms, limit)) in &state.terms {
-            let free = match (terms.paused, terms.rate()) {
-                (true, _) => 0,
-                (false, None) => continue,
-                (false, Some(rate)) => {
-                    let free = limit.free(rate, u32::MAX, now);
-                    if free == 0 {
-                        until = [until, limit.free_at(rate, now)].into_iter().flatten().min();
-                    }
-                    free
-                }
-            };
-            quotas.entry(company.clone()).and_modify(|quota| *quota = (*quota).min(free)).or_insert(free);
-        }
-        until
+    /// Whether anybody is bounded at all.
+    pub(crate) fn are_bounded(&self) -> bool {
+        !self.state.lock().bounded.is_empty()
     }
 
-    pub(crate) fn started(&self, company: &CompanyId, now: Timestamp) {
-        let mut state = self.state.lock();
-        if state.terms.is_empty() {
-            return;
-        }
-        if let Some((terms, limit)) = state.terms.get_mut(company)
-            && let Some(rate) = terms.rate()
-        {
-            limit.take(rate, 1, now);
+    /// What bounds a company over all routes, if anything does.
+    pub(crate) fn limit(&self, company: &CompanyId) -> Option<(Arc<Agreed<Limit>>, Rate)> {
+        let state = self.state.lock();
+        let tenant = state.known.get(company)?;
+        Some((tenant.limit.clone(), tenant.terms.read(TenantTerms::rate)?))
+    }
+
+    /// Bounds what may be claimed of each company.
+    pub(crate) fn bound(&self, quotas: &mut Quotas, now: Timestamp) {
+        let state = self.state.lock();
+        for (company, tenant) in state.bounded.iter().filter_map(|one| Some((one, state.known.get(one)?))) {
+            match tenant.terms.read(|terms| (terms.paused, terms.rate())) {
+                (true, _) => quotas.bound(company, 0, None),
+                (false, None) => {}
+                (false, Some(rate)) => quotas.limit(company, &tenant.limit, Some(rate), now),
+            }
         }
     }
 
     /// Why this company's jobs wait, if that is why.
-    pub fn held(&self, company: &str, now: Timestamp) -> Option<(&'static str, Option<Timestamp>)> {
+    pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
         let state = self.state.lock();
-        let (terms, limit) = state.terms.get(company)?;
-        if terms.paused {
-            return Some(("paused", None));
+        let tenant = state.known.get(company)?;
+        let (paused, reason, rate) =
+            tenant.terms.read(|terms| (terms.paused, terms.paused_reason.clone(), terms.rate()));
+        if paused {
+            return Some((Held::Paused(reason), None));
         }
-        let rate = terms.rate().filter(|rate| limit.free(*rate, 1, now) == 0)?;
-        Some(("rate", limit.free_at(rate, now)))
+        tenant.limit.read(|limit| {
+            let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;
+            Some((Held::Rate, limit.free_at(rate, now)))
+        })
     }
 }

@@ -12,13 +12,14 @@ use recado_store::{Claim, Extended, Pick, Settled, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::admission::Places;
 use crate::aftermath::Aftermath;
-use crate::claimer::turns;
+use crate::claimer::{CLAIM_RETRY, put_back, turns};
 use crate::clock::until;
 use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
 use crate::log;
-use crate::providers::{Grant, Provider, Told};
+use crate::providers::{Provider, Slots, Told};
 use crate::route::Carrier;
 
 /// Leases that one request may ask for.
@@ -90,6 +91,8 @@ impl Engine {
             for waker in &mut wakers {
                 waker.reset();
             }
+            let mut said = std::pin::pin!(inner.said.notified());
+            said.as_mut().enable();
             let (leases, next_at) = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases);
@@ -105,6 +108,7 @@ impl Engine {
             tokio::select! {
                 () = inner.stopping.cancelled() => {}
                 _ = rung => {}
+                () = &mut said => {}
                 () = due => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
@@ -138,24 +142,28 @@ impl Engine {
         let mut leases = Vec::new();
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
-            let now = inner.clock.now();
+            if inner.pause_of(route).is_some() {
+                continue;
+            }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
             let wanted = request.max.min(LEASES_MAX) - leases.len();
             let provider = self.provider_of(route);
-            let grant = provider.map_or(Grant::Some(wanted), |provider| {
-                let (grant, swing) = provider.admit_elsewhere(wanted, now);
-                inner.swung(provider, swing, now);
-                grant
-            });
-            if let Grant::None { until, .. } = grant {
-                next_at = [next_at, until].into_iter().flatten().min();
-                continue;
+            let mut places = None;
+            if let Some(provider) = provider {
+                match inner.admit(provider, wanted, Slots::Theirs).await {
+                    Ok(granted) => places = Some(granted),
+                    Err(refusal) => {
+                        next_at = next_at.into_iter().chain(refusal.until).min();
+                        continue;
+                    }
+                }
             }
             let (turns, free_at) = turns(inner, provider, wanted);
-            next_at = [next_at, free_at].into_iter().flatten().min();
+            next_at = next_at.into_iter().chain(free_at).min();
+            let now = inner.clock.now();
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
-                max: grant.count(),
+                max: places.as_ref().map_or(wanted, Places::count),
                 now,
                 lease_until: now.plus(request.lease),
                 worker: request.worker_id.clone(),
@@ -168,23 +176,37 @@ impl Engine {
                 Err(_) if !leases.is_empty() => break,
                 Err(error) => return Err(error.into()),
             };
-            next_at = [next_at, claimed.next_at].into_iter().flatten().min();
-            if let Some(provider) = provider {
-                provider.unused_elsewhere(&grant, grant.count() - claimed.leases.len(), now);
+            next_at = next_at.into_iter().chain(claimed.next_at).min();
+            let (due, expired): (Vec<_>, Vec<_>) =
+                claimed.leases.into_iter().partition(|lease| lease.job.expires_at > now);
+            for lease in expired {
+                self.give_up_expired(lease, now).await?;
             }
-            for lease in claimed.leases {
-                inner.tenants.started(&lease.job.company, now);
-                if lease.job.expires_at <= now {
-                    self.give_up_expired(lease, now).await?;
-                } else {
-                    leases.push(lease);
-                }
+            let taken = self.take_for_worker(provider, due).await;
+            if let Some(places) = &mut places {
+                places.leave(taken.len());
             }
+            leases.extend(taken);
             if leases.len() >= request.max {
                 break;
             }
         }
         Ok((leases, next_at))
+    }
+
+    /// Those that the rates have room for; the others go back.
+    async fn take_for_worker(&self, provider: Option<&Arc<Provider>>, leases: Vec<Lease>) -> Vec<Lease> {
+        let companies: Vec<_> = leases.iter().map(|lease| Some(&lease.job.company)).collect();
+        let taken = self.inner.take(provider, &companies).await;
+        if let Err(error) = &taken {
+            tracing::warn!(%error, "cannot spend a rate; its jobs go back");
+            tokio::time::sleep(CLAIM_RETRY).await;
+        }
+        let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
+        let mut go = taken.into_iter();
+        let (taken, back) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
+        put_back(&self.inner, back);
+        taken
     }
 
     fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
@@ -229,9 +251,7 @@ impl Engine {
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
             if let Some(provider) = self.provider_of(&lease.job.route) {
-                let took = now.since(lease.claimed_at);
-                let swing = provider.learned(&lease.job.company, Told::by(&verdict), took, now);
-                inner.swung(provider, swing, now);
+                inner.heard(provider, &lease.job.company, Told::by(&verdict), lease.claimed_at, now);
             }
             let (transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());

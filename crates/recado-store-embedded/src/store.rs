@@ -261,11 +261,15 @@ impl Store for EmbeddedStore {
         }
         Ok(StoreReport {
             kind: "embedded",
-            durability: Durability::Fsync,
+            durability: self.durability(),
             size_bytes: disk::used_bytes(&self.dir),
             free_bytes: disk::free_bytes(&self.dir),
             refusing: self.room.lock().refusing().map(str::to_owned),
         })
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Fsync
     }
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {

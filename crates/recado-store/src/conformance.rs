@@ -4,7 +4,10 @@
 //!
 //! ```text
 //! recado_store::conformance_tests!(Directory::new()); // every store
+//! recado_store::turn_tests!(Directory::new()); // every store whose tenants all stand in one ring
 //! recado_store::durability_tests!(Directory::new()); // stores that outlive their process
+//! recado_store::sole_process_tests!(Directory::new()); // and belong to one process at a time
+//! recado_store::shared_tests!(Server::new()); // or to several at once
 //!
 //! #[test]
 //! fn it_does_what_the_reference_does() {
@@ -47,10 +50,12 @@ mod model;
 mod moving;
 mod noting;
 mod ordering;
+mod owning;
 mod pruning;
 mod random;
 mod replaying;
 mod settling;
+mod sharing;
 mod snapshot;
 mod waking;
 
@@ -61,7 +66,7 @@ pub use model::{Restarts, agrees_with_the_reference};
 #[async_trait]
 pub trait Home: Send {
     /// Opens the store that lives here: an empty one the first time, the same one after it was closed or
-    /// dropped.
+    /// dropped. A store that several share can be opened again while it is open.
     async fn open(&mut self) -> Arc<dyn Store>;
 }
 
@@ -106,8 +111,6 @@ suite! { $ conformance_tests in checks {
     ordering {
         within_a_tenant_urgency_then_due_time_then_arrival_decide
         the_same_order_holds_over_many_small_claims
-        tenants_take_turns_of_at_most_three
-        urgency_does_not_let_one_tenant_overtake_another
         a_late_tenant_with_one_job_is_claimed_within_one_turn_of_a_thousand
         a_tenant_that_arrives_waits_at_most_one_turn_of_each_other_one
         a_job_is_not_claimed_before_it_is_due_and_the_claim_says_when
@@ -116,34 +119,6 @@ suite! { $ conformance_tests in checks {
         routes_do_not_mix
         many_claims_at_once_give_each_job_once
         a_claim_takes_no_more_than_it_asked_for
-    }
-    fairness {
-        g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight
-        g10_the_batch_can_be_tuned_from_claim_to_claim
-        g11_turns_go_on_from_claim_to_claim
-        g11_whoever_was_served_longest_ago_is_first
-        g11_a_tenant_that_comes_back_joins_at_the_back
-        g11_a_tenant_with_ten_jobs_does_not_wait_for_twenty_thousand
-        g24_weights_of_three_two_and_one_hold_over_a_long_run
-        g11_of_a_thousand_tenants_each_gets_its_share_over_every_window
-        g22_a_tenant_held_back_is_passed_over_and_keeps_its_place
-        g22_a_tenant_gets_no_more_than_its_quota_and_nobody_less_for_it
-        a_turn_cut_short_by_a_quota_goes_on_where_it_was
-        where_every_tenant_is_held_back_nothing_comes
-        a_tenant_held_back_does_not_say_when_there_is_more
-        other_picks_know_no_quota
-        every_tenth_job_of_a_tenant_is_the_one_due_longest
-        urgent_jobs_without_end_do_not_starve_an_old_one
-    }
-    faring {
-        g12_a_tenant_shows_all_that_the_seed_asks_for
-        g12_waiting_raises_the_priority_round_by_round_and_never_above_the_best
-        g12_jobs_in_a_row_are_counted_until_another_tenant_is_served
-        rounds_count_only_while_a_job_is_due
-        jobs_are_counted_where_they_stand
-        jobs_that_leave_by_another_door_are_not_processed
-        a_tenant_that_was_served_is_remembered_without_jobs
-        tenants_are_found_by_company_and_route
     }
     leasing {
         a_lease_carries_the_whole_job_and_shows_who_holds_it
@@ -276,15 +251,46 @@ suite! { $ conformance_tests in checks {
     }
 } }
 
+suite! { $ turn_tests in turn_checks {
+    fairness {
+        tenants_take_turns_of_at_most_three
+        urgency_does_not_let_one_tenant_overtake_another
+        g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight
+        g10_the_batch_can_be_tuned_from_claim_to_claim
+        g11_turns_go_on_from_claim_to_claim
+        g11_whoever_was_served_longest_ago_is_first
+        g11_a_tenant_that_comes_back_joins_at_the_back
+        g11_a_tenant_with_ten_jobs_does_not_wait_for_twenty_thousand
+        g24_weights_of_three_two_and_one_hold_over_a_long_run
+        g11_of_a_thousand_tenants_each_gets_its_share_over_every_window
+        g22_a_tenant_held_back_is_passed_over_and_keeps_its_place
+        g22_a_tenant_gets_no_more_than_its_quota_and_nobody_less_for_it
+        a_turn_cut_short_by_a_quota_goes_on_where_it_was
+        where_every_tenant_is_held_back_nothing_comes
+        a_tenant_held_back_does_not_say_when_there_is_more
+        other_picks_know_no_quota
+        every_tenth_job_of_a_tenant_is_the_one_due_longest
+        urgent_jobs_without_end_do_not_starve_an_old_one
+    }
+    faring {
+        g12_a_tenant_shows_all_that_the_seed_asks_for
+        g12_waiting_raises_the_priority_round_by_round_and_never_above_the_best
+        g12_jobs_in_a_row_are_counted_until_another_tenant_is_served
+        rounds_count_only_while_a_job_is_due
+        jobs_are_counted_where_they_stand
+        jobs_that_leave_by_another_door_are_not_processed
+        a_tenant_that_was_served_is_remembered_without_jobs
+        tenants_are_found_by_company_and_route
+    }
+} }
+
 suite! { $ durability_tests in durable_checks {
     durability {
         everything_is_there_after_a_clean_stop
         everything_is_there_when_nobody_closed_it
         ids_stay_taken_in_every_phase
         order_and_due_times_hold
-        tenants_stand_by_who_has_been_due_longest
         a_lease_held_outside_outlives_the_process
-        a_lease_held_inside_is_an_orphan_at_once
         work_goes_on_where_it_was
         a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
         follow_ups_are_there
@@ -292,5 +298,22 @@ suite! { $ durability_tests in durable_checks {
         notes_are_there_with_their_versions
         no_version_is_given_again
         thousands_come_back
+    }
+} }
+
+suite! { $ sole_process_tests in sole_checks {
+    owning {
+        tenants_stand_by_who_has_been_due_longest
+        a_lease_held_inside_is_an_orphan_at_once
+    }
+} }
+
+suite! { $ shared_tests in shared_checks {
+    sharing {
+        a_lease_ends_by_time_alone_whoever_opens_the_store
+        turns_go_on_through_a_restart
+        what_one_node_does_the_others_see
+        one_nodes_work_wakes_another
+        one_nodes_notes_wake_another
     }
 } }

@@ -9,8 +9,8 @@ use recado_core::{
 };
 
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
-    TenantFilter, TenantView,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
+    StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::turns::Turns;
@@ -242,6 +242,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Tells when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
+    /// Rung when another node may have written notes: whoever keeps copies of them reads them again. A hint, like
+    /// the other. `None`: nobody else writes, and what this process wrote is what there is.
+    fn notes_changed(&self) -> Option<Waker> {
+        None
+    }
+
     // The read side. None of these counts by scanning what waits.
 
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
@@ -285,6 +291,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
 
     async fn report(&self) -> Result<StoreReport, StoreError>;
+
+    /// What its answers to writes are worth right now. Known without asking, so that every answer can say it.
+    fn durability(&self) -> Durability;
 
     /// Who this lease's job belongs to, for reports about a lease held outside this process.
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;

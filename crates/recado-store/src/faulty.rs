@@ -11,11 +11,11 @@ use crate::contract::{
     Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest, StoreReport,
-    TenantFilter, TenantView,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
+    StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
-use crate::wake::Waker;
+use crate::wake::{Waker, Wakes};
 
 /// Which verb fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Verb {
     Claim,
     Settle,
     WriteNotes,
+    /// The notes are written, and nobody hears of it.
+    WriteNotesAnswer,
     /// One note or a whole shelf.
     ReadNotes,
 }
@@ -33,6 +35,9 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     plan: Mutex<Vec<Fault>>,
     fired: Mutex<Vec<Verb>>,
+    recorded: Mutex<Vec<AuditEvent>>,
+    /// Rung when notes are written, where several nodes share the store.
+    notes_bell: Option<Arc<Wakes>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +51,18 @@ struct Fault {
 
 impl FaultyStore {
     pub fn around(inner: Arc<dyn Store>) -> Self {
-        FaultyStore { inner, plan: Mutex::default(), fired: Mutex::default() }
+        FaultyStore {
+            inner,
+            plan: Mutex::default(),
+            fired: Mutex::default(),
+            recorded: Mutex::default(),
+            notes_bell: None,
+        }
+    }
+
+    /// One node's view of a store that several share: whoever writes notes rings the others' bell, too.
+    pub fn shared(inner: Arc<dyn Store>, notes_bell: &Arc<Wakes>) -> Self {
+        FaultyStore { notes_bell: Some(notes_bell.clone()), ..FaultyStore::around(inner) }
     }
 
     /// After `after` calls that go well, the next `times` calls of `verb` fail before they reach the store.
@@ -57,6 +73,11 @@ impl FaultyStore {
     /// How often the verb has failed: a test of a fault asserts that it fired.
     pub fn fired(&self, verb: Verb) -> usize {
         self.fired.lock().iter().filter(|fired| **fired == verb).count()
+    }
+
+    /// What was put on record that belongs to no other change, in order.
+    pub fn recorded(&self) -> Vec<AuditEvent> {
+        self.recorded.lock().clone()
     }
 
     fn trip(&self, verb: Verb) -> Result<(), StoreError> {
@@ -72,6 +93,11 @@ impl FaultyStore {
         self.fired.lock().push(verb);
         Err(fault.error.clone())
     }
+}
+
+/// Where the bell for notes hangs: a name that no test gives a route.
+fn notes_room() -> RouteName {
+    RouteName::trusted("the-notes-of-all-nodes")
 }
 
 #[async_trait]
@@ -116,16 +142,29 @@ impl Store for FaultyStore {
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.recorded.lock().extend(events.iter().cloned());
         self.inner.record(events).await
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
         self.trip(Verb::WriteNotes)?;
-        self.inner.write_notes(writes, now).await
+        let noted = self.inner.write_notes(writes, now).await?;
+        if let Some(bell) = &self.notes_bell {
+            bell.ring(&notes_room());
+        }
+        self.trip(Verb::WriteNotesAnswer)?;
+        Ok(noted)
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
         self.inner.waker(route)
+    }
+
+    fn notes_changed(&self) -> Option<Waker> {
+        match &self.notes_bell {
+            Some(bell) => Some(bell.waker(&notes_room())),
+            None => self.inner.notes_changed(),
+        }
     }
 
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
@@ -183,6 +222,10 @@ impl Store for FaultyStore {
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
         self.inner.report().await
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
     }
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {

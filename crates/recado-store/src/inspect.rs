@@ -118,15 +118,24 @@ pub struct TenantView {
 pub enum Durability {
     /// Nothing: it was forced to disk.
     Fsync,
+    /// Up to two seconds: it is forced to disk every second.
+    EverySecond,
+    /// Up to half a minute: it goes to disk when the kernel pleases.
+    Eventually,
     /// Everything: it lives in memory.
     Memory,
+    /// The store does not tell.
+    Unknown,
 }
 
 impl Durability {
     pub fn as_str(self) -> &'static str {
         match self {
             Durability::Fsync => "fsync",
+            Durability::EverySecond => "aof-everysec",
+            Durability::Eventually => "aof-no",
             Durability::Memory => "memory",
+            Durability::Unknown => "unknown",
         }
     }
 }

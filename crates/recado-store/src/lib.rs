@@ -15,7 +15,8 @@
 //!   `write_notes` answer, a crash of the process, or of the machine where the store says so, does not undo them.
 //! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail, and takes its follow-ups
 //!   in, together or not at all. So do a redrive and a discard.
-//! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing.
+//! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing. A store whose answers
+//!   can be lost on the way answers a settlement that is repeated word for word as done.
 //! - **Order.** Within a route tenants take turns, see [`Turns`]; within a tenant lower priority numbers go
 //!   first and equal ones in the order they became ready, but every tenth job is the one due longest.
 //! - **Notes.** A note is written only if it has the version that the writer expects. Versions grow and are

@@ -596,11 +596,15 @@ impl Store for ReferenceStore {
     async fn report(&self) -> Result<StoreReport, StoreError> {
         Ok(StoreReport {
             kind: "memory",
-            durability: Durability::Memory,
+            durability: self.durability(),
             size_bytes: 0,
             free_bytes: None,
             refusing: None,
         })
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Memory
     }
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {

@@ -21,6 +21,7 @@ mod conformance {
     use super::*;
 
     recado_store::conformance_tests!(Memory);
+    recado_store::turn_tests!(Memory);
 }
 
 #[test]

@@ -56,7 +56,9 @@ pub struct JobCounts {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreState {
     pub kind: String,
-    /// What an acknowledged write survives: `fsync` (a power cut) or `memory` (nothing).
+    /// What a crash of the store's machine can take of what was acknowledged: `fsync` (nothing),
+    /// `aof-everysec` (the last two seconds), `aof-no` (the last half a minute), `memory` (everything) or
+    /// `unknown` (the store does not tell).
     pub durability: String,
     pub size_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -108,6 +108,9 @@ pub struct JobAccepted {
     pub status: Status,
     /// The same job was here before; this is where it stands.
     pub duplicate: bool,
+    /// What of it a crash of the store's machine can take: see `GET /readyz`.
+    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    pub durability: String,
 }
 
 /// Answer to `POST /v1/jobs/batch`, item by item in the order given.
@@ -118,6 +121,9 @@ pub struct BatchAnswer {
     pub accepted: u64,
     pub duplicates: u64,
     pub refused: u64,
+    /// What of those that were taken a crash of the store's machine can take: see `GET /readyz`.
+    #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
+    pub durability: String,
     pub items: Vec<BatchItem>,
 }
 
@@ -300,14 +306,14 @@ pub enum WaitingFor {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
-    /// For a rate that is used up, or a provider that asked for quiet.
+    /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
     Limit {
         why: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
-    /// For a person who paused its tenant or its provider.
+    /// For a person who paused its tenant, its route or its provider.
     Pause { why: String },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,

@@ -19,9 +19,11 @@ pub mod events;
 pub mod health;
 pub mod jobs;
 pub mod leases;
+pub mod nodes;
 pub mod problem;
 pub mod providers;
 pub mod read;
+pub mod routes;
 pub mod tenants;
 
 #[cfg(feature = "openapi")]

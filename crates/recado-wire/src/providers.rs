@@ -153,7 +153,7 @@ impl Body for BreakerRequest {
     }
 }
 
-/// Body of `POST /v1/providers/{name}/pause`; may be left out.
+/// Body of `pause` and `resume`, for a provider or a route; may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -235,7 +235,7 @@ impl Body for FailureReport {
 
 const MILLISECONDS: &str = "whole milliseconds from 0 on";
 
-fn check_length(name: &str, text: &str, faults: &mut Faults) {
+pub(crate) fn check_length(name: &str, text: &str, faults: &mut Faults) {
     if text.chars().count() > WORDS_LEN_MAX {
         faults.note(name, format!("is too long; write at most {WORDS_LEN_MAX} characters"));
     }

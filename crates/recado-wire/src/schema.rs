@@ -66,6 +66,15 @@ pub fn audit_step() -> Object {
         AuditStep::Replayed,
         AuditStep::Discarded,
         AuditStep::DeadLetterExpired,
+        AuditStep::BreakerOpened,
+        AuditStep::BreakerClosed,
+        AuditStep::ProviderPaused,
+        AuditStep::ProviderResumed,
+        AuditStep::RoutePaused,
+        AuditStep::RouteResumed,
+        AuditStep::TenantPaused,
+        AuditStep::TenantResumed,
+        AuditStep::TenantTermsSet,
     ])
 }
 

@@ -4,6 +4,7 @@ use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::WaitingFor;
+use crate::providers::check_length;
 use crate::read::{Body, Faults, Fields, Params, Query};
 
 pub const WEIGHT_MAX: u32 = 100;
@@ -25,6 +26,10 @@ pub struct Tenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub paused_since: Option<Timestamp>,
+    /// Why it is paused, if somebody said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub paused_reason: Option<Box<str>>,
     /// Its dead letters.
     pub dead: u64,
     #[serde(flatten)]
@@ -76,6 +81,9 @@ pub struct Fares {
 pub struct TenantList {
     /// By company.
     pub items: Vec<Tenant>,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// Which tenants to list; all that have jobs, dead letters or terms of their own when absent.
@@ -88,15 +96,21 @@ pub struct TenantQuery {
     /// Only what concerns this route.
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
     pub route: Option<RouteName>,
+    /// Items on a page, up to 1000; 100 when absent.
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    pub cursor: Option<String>,
 }
 
 impl Query for TenantQuery {
-    const FIELDS: &'static [&'static str] = &["companyId", "route"];
+    const FIELDS: &'static [&'static str] = &["companyId", "route", "limit", "cursor"];
 
     fn from_params(params: &mut Params<'_>) -> Self {
         TenantQuery {
             company_id: params.parsed("companyId", CompanyId::new),
             route: params.parsed("route", RouteName::new),
+            limit: params.limit(),
+            cursor: params.text("cursor"),
         }
     }
 }
@@ -117,16 +131,20 @@ pub struct TenantChange {
     /// While it is paused its jobs wait and spend no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// Why, for whoever comes next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Body for TenantChange {
-    const FIELDS: &'static [&'static str] = &["weight", "maxPerMinute", "paused"];
+    const FIELDS: &'static [&'static str] = &["weight", "maxPerMinute", "paused", "reason"];
 
     fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
         TenantChange {
             weight: fields.integer("weight", "1 to 100"),
             max_per_minute: fields.integer_or_null("maxPerMinute", "1 or more, or null for no bound"),
             paused: fields.boolean("paused"),
+            reason: fields.text("reason"),
         }
     }
 
@@ -137,6 +155,7 @@ impl Body for TenantChange {
         if self.max_per_minute == Some(Some(0)) {
             faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant");
         }
+        check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
     }
 }
 

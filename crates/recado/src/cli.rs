@@ -15,9 +15,11 @@ mod doctor;
 mod endpoints;
 mod events;
 mod jobs;
+mod nodes;
 mod plot;
 mod policy;
 mod providers;
+mod routes;
 mod send;
 mod serve;
 mod tenants;
@@ -89,8 +91,12 @@ enum Command {
     Accounts(accounts::AccountsArgs),
     /// Providers: breakers, limits, what waits for them.
     Providers(providers::ProvidersArgs),
+    /// Routes: who carries them, pausing one.
+    Routes(routes::RoutesArgs),
     /// Tenants: how each fares, how it is treated.
     Tenants(tenants::TenantsArgs),
+    /// The nodes that share the store: health, share of the work.
+    Nodes(nodes::NodesArgs),
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -196,7 +202,9 @@ fn run(command: Command) -> Done {
         Command::Call(args) => wait_for(call::run(args, screen)),
         Command::Accounts(args) => wait_for(accounts::run(args, screen)),
         Command::Providers(args) => wait_for(providers::run(args, screen)),
+        Command::Routes(args) => wait_for(routes::run(args, screen)),
         Command::Tenants(args) => wait_for(tenants::run(args, screen)),
+        Command::Nodes(args) => wait_for(nodes::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),
         Command::Doctor(args) => wait_for(doctor::run(args, screen)),

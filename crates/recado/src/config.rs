@@ -20,6 +20,7 @@ mod resolve;
 mod routes;
 mod rules;
 pub mod show;
+mod store;
 pub mod template;
 mod tree;
 pub mod variables;
@@ -37,6 +38,7 @@ use recado_engine::providers::ProviderTerms;
 use recado_engine::{Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
+use recado_store_redis::link::RedisOptions;
 use recado_transport::Transport;
 use recado_transport_webhook::{Guard, Webhook};
 
@@ -89,6 +91,10 @@ pub struct Server {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
+    /// Where several nodes keep jobs; absent when one keeps them in `data_dir`.
+    pub redis: Option<RedisOptions>,
+    /// Whom to trust to be Redis instead of the system's authorities; its content is in `redis`.
+    pub ca_file: Option<String>,
     pub data_dir: PathBuf,
     pub reserve_bytes: u64,
     pub max_size_bytes: Option<u64>,

@@ -8,8 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
+use recado_core::Timestamp;
+use recado_engine::nodes::About;
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
+use recado_store::Store;
 use recado_store_embedded::EmbeddedStore;
+use recado_store_redis::RedisStore;
+use recado_store_redis::link::{RedisOptions, ServerClock, Target};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -25,14 +30,14 @@ const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
 
 /// Serves until a signal or a failure ends it.
 pub async fn serve(config: &Config) -> Result<(), String> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let _logging = logging::start(config.log, clock.clone());
+    let _logging = logging::start(config.log, Arc::new(SystemClock));
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let listener = bind(config).await?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
-    let store = open(config).await?;
+    let (store, clock) = open(config).await?;
     let settings = config.settings(node());
-    let mut parts = Parts::new(Arc::new(store), config.routes(), settings, clock, Chance::from_entropy());
+    let mut parts = Parts::new(store, config.routes(), settings, clock, Chance::from_entropy());
+    parts.about = About { host: host().into(), listen: Some(address.to_string().into()) };
     parts.endpoints = config.endpoints.clone();
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
@@ -104,7 +109,33 @@ async fn bind(config: &Config) -> Result<TcpListener, String> {
     })
 }
 
-async fn open(config: &Config) -> Result<EmbeddedStore, String> {
+/// The store, and the clock that its leases go by.
+async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
+    match &config.store.redis {
+        Some(options) => {
+            let store = open_redis(options).await?;
+            let clock = RedisClock(store.link().clock());
+            Ok((Arc::new(store), Arc::new(clock)))
+        }
+        None => Ok((Arc::new(open_embedded(config).await?), Arc::new(SystemClock))),
+    }
+}
+
+async fn open_redis(options: &RedisOptions) -> Result<RedisStore, String> {
+    RedisStore::open(options).await.map_err(|error| format!("cannot open the store: {error}"))
+}
+
+/// Nodes that share a store share its time.
+#[derive(Debug)]
+struct RedisClock(ServerClock);
+
+impl Clock for RedisClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+async fn open_embedded(config: &Config) -> Result<EmbeddedStore, String> {
     let options = config.embedded();
     // Reading a large store back takes a while, and signals should not wait for it.
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options)).await;
@@ -112,10 +143,23 @@ async fn open(config: &Config) -> Result<EmbeddedStore, String> {
     opened.map_err(|error| format!("cannot open the store: {error}"))
 }
 
-/// This process, for the record of who holds a lease.
+/// This process, for the record of who holds a lease. Containers may all be process 1 of a host of the same
+/// name: a few random digits tell them apart.
 pub fn node() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}/{}", std::process::id())
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{}/{}-{}", host(), std::process::id(), &random[..4])
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Where jobs are kept, in words that show no password.
+fn place(config: &Config) -> String {
+    match &config.store.redis {
+        Some(options) => Target::read(&options.url).map(|target| target.to_string()).unwrap_or_default(),
+        None => config.store.data_dir.display().to_string(),
+    }
 }
 
 /// What somebody who starts a server wants to know, a line each.
@@ -138,7 +182,7 @@ fn announce(config: &Config, address: &str, engine: &Engine) {
         address = format!("http://{address}"),
         environment = config.environment.as_str(),
         config = config.file.as_deref(),
-        dataDir = %config.store.data_dir.display(),
+        store = place(config),
         token = config.server.token.is_some(),
         version = env!("CARGO_PKG_VERSION"),
         "Recado is ready"

@@ -11,6 +11,7 @@ mod cli {
     mod failing;
     mod given;
     mod logging;
+    mod redis;
     mod starting;
     mod stopping;
     mod stranded;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 41] = [
+const CONTRACT: [(&str, &str); 44] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -46,6 +46,9 @@ const CONTRACT: [(&str, &str); 41] = [
     ("POST", "/v1/providers/{name}/permit"),
     ("POST", "/v1/providers/{name}/success"),
     ("POST", "/v1/providers/{name}/failure"),
+    ("GET", "/v1/routes"),
+    ("POST", "/v1/routes/{name}/pause"),
+    ("POST", "/v1/routes/{name}/resume"),
     ("GET", "/v1/tenants"),
     ("GET", "/v1/tenants/{companyId}"),
     ("PUT", "/v1/tenants/{companyId}"),

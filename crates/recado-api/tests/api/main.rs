@@ -23,6 +23,7 @@ mod grouped;
 mod leases;
 mod limits;
 mod look;
+mod nodes;
 mod providers;
 mod stopping;
 mod tenants;

@@ -168,7 +168,7 @@ async fn g22_what_is_not_named_stays_and_terms_alone_make_a_tenant_known() {
     let server = Server::plain().await;
     let client = server.client();
     server.get("/v1/tenants/acme").await.is_problem(404, "not_found");
-    let change = TenantChange { weight: Some(3), max_per_minute: Some(Some(100)), paused: None };
+    let change = TenantChange { weight: Some(3), max_per_minute: Some(Some(100)), ..TenantChange::default() };
     client.set_tenant("acme", &change).await.unwrap();
     let change = TenantChange { paused: Some(true), ..TenantChange::default() };
     let shown = client.set_tenant("acme", &change).await.unwrap();

@@ -49,6 +49,7 @@ pub(super) fn rules(set: &str, status: (u16, u16)) -> Vec<Rule> {
         when: in_body(r#""is_transient"\s*:\s*true\b"#, status),
         class: Transient,
         blame: Provider,
+        wait: None,
     };
     [by_number(set, WORTH_WAITING, status), vec![flag], by_number(set, FINAL, status)].concat()
 }
@@ -63,6 +64,7 @@ pub(super) fn by_number(set: &str, numbers: &[Named], status: (u16, u16)) -> Vec
             when: in_body(&format!(r#""code"\s*:\s*{}\b"#, number.replace('x', r"\d")), status),
             class,
             blame,
+            wait: None,
         })
         .collect()
 }

@@ -1,5 +1,7 @@
 //! AWS SES: the names of its errors, and the SMTP codes that seed 001 keeps in the same list.
 
+use std::time::Duration;
+
 use super::smtp::TAKEN_BACK;
 use super::{Named, Row, UNANSWERED, code, set, status, text};
 use crate::classify::Blame::{Credential, Message, Provider};
@@ -45,9 +47,16 @@ const KEYLESS: &[Row] = &[
     ("CredentialsUnavailable", code("CredentialsUnavailable"), Transient, Credential),
 ];
 
-/// `Throttling`, and over SMTP a 454, may be a matter of seconds or of a day: only the words tell.
+pub(super) const DAILY_QUOTA: &str = "daily-quota";
+
+/// The quota is that of the last 24 hours, so it frees bit by bit: to ask once an hour loses little time, and costs
+/// a job that is in the way few of its attempts.
+pub(super) const DAILY_QUOTA_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// `Throttling`, and over SMTP a 454, may be a matter of seconds or of a day: only the words tell. Both limits are
+/// the sending account's, which all companies of the provider share.
 pub(super) const WORDS: &[Row] = &[
-    ("daily-quota", text("Daily message quota exceeded"), RateLimit, Credential),
+    (DAILY_QUOTA, text("Daily message quota exceeded"), RateLimit, Provider),
     ("sending-rate", text("Maximum sending rate exceeded"), RateLimit, Provider),
 ];
 
@@ -79,7 +88,7 @@ pub(super) fn by_name(prefix: &str) -> Vec<Rule> {
     for &(name, class, blame) in NAMES {
         for spelling in [name.to_owned(), format!("{name}{SUFFIX}")] {
             let when = Condition { code: Some(spelling.clone().into()), ..Condition::default() };
-            rules.push(Rule { name: format!("{prefix}/{spelling}").into(), when, class, blame });
+            rules.push(Rule { name: format!("{prefix}/{spelling}").into(), when, class, blame, wait: None });
         }
     }
     rules

@@ -142,3 +142,35 @@ fn backoff_minutes_are_rounded_to_the_nearest() {
         assert_eq!(whole_minutes(secs(seconds)), minutes, "{seconds} s");
     }
 }
+
+#[test]
+fn what_a_person_does_to_a_provider_a_route_or_a_company_says_to_which_and_why() {
+    let acts = [
+        (
+            AuditEvent::about_provider("ses", AuditKind::BreakerOpened, NOW),
+            AuditStep::BreakerOpened,
+            "provider",
+            "ses",
+        ),
+        (
+            AuditEvent::about_route("email", AuditKind::RoutePaused, NOW),
+            AuditStep::RoutePaused,
+            "route",
+            "email",
+        ),
+        (
+            AuditEvent::about_company("acme", AuditKind::TenantTermsSet, NOW),
+            AuditStep::TenantTermsSet,
+            "companyId",
+            "acme",
+        ),
+    ];
+    for (act, step, field, name) in acts {
+        let act = act.by(Some("ana")).reason("maintenance".to_owned());
+        assert_eq!(act.kind.events(), [step]);
+        let written = serde_json::to_value(&act).unwrap();
+        assert_eq!((&written[field], &written["actor"]), (&json!(name), &json!("ana")), "{written}");
+        assert_eq!(written["retryReason"], "maintenance");
+        assert_eq!(serde_json::from_value::<AuditEvent>(written).unwrap(), act);
+    }
+}

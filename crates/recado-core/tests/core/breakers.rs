@@ -104,6 +104,54 @@ fn opened_by_hand_it_stays_open_until_a_person_closes_it() {
 }
 
 #[test]
+fn while_it_is_half_open_only_what_was_sent_since_says_anything() {
+    let mut breaker = opened();
+    assert!(breaker.hears(at(3)), "until then everybody does");
+    breaker.admit(&TERMS, at(124));
+    assert!(!breaker.hears(at(3)) && breaker.hears(at(124)));
+}
+
+#[test]
+fn f1_when_the_clock_goes_forward_the_time_that_seems_to_have_passed_is_over() {
+    let mut closed = Breaker::default();
+    closed.failed(&TERMS, "503", at(0));
+    assert_eq!(closed.failures_in_window(&TERMS, at(3_600)), 0);
+    assert_eq!(opened().admit(&TERMS, at(3_600)), (Admission::Probe, Some(Swing::HalfOpened)));
+    let mut half_open = opened();
+    half_open.admit(&TERMS, at(124));
+    assert_eq!(half_open.admit(&TERMS, at(3_600)), (Admission::Probe, None), "its probe seems lost");
+}
+
+#[test]
+fn f1_when_the_clock_is_set_back_nothing_is_waited_for_longer_than_the_terms_say() {
+    let late = |seconds: u64| at(3_600 + seconds);
+    let mut closed = Breaker::default();
+    (0..4).for_each(|second| drop(closed.failed(&TERMS, "503", late(second))));
+    let mut open = closed.clone();
+    open.failed(&TERMS, "503", late(4));
+    let mut half_open = open.clone();
+    half_open.admit(&TERMS, late(124));
+    let mut back = half_open.clone();
+    back.succeeded(&TERMS, secs(0), late(125));
+    for (breaker, wrote_at) in
+        [(&closed, late(4)), (&open, late(4)), (&half_open, late(124)), (&back, late(125))]
+    {
+        assert!(breaker.is_ahead(&TERMS, at(0)) && !breaker.is_ahead(&TERMS, wrote_at), "{breaker:?}");
+    }
+    closed.set_back(&TERMS, at(0));
+    assert_eq!(closed.failures_in_window(&TERMS, at(59)), 4, "they still count");
+    assert_eq!(closed.failures_in_window(&TERMS, at(60)), 0, "and no longer than they should");
+    open.set_back(&TERMS, at(0));
+    assert_eq!(open.admit(&TERMS, at(119)).0, Admission::Refused { until: Some(at(120)) });
+    assert_eq!(open.admit(&TERMS, at(120)).0, Admission::Probe);
+    half_open.set_back(&TERMS, at(0));
+    assert_eq!(half_open.admit(&TERMS, at(89)).0, Admission::Refused { until: Some(at(90)) });
+    assert_eq!(half_open.admit(&TERMS, at(90)).0, Admission::Probe);
+    back.set_back(&TERMS, at(0));
+    assert_eq!(back.strength(&TERMS, at(30)), 1.0, "the ramp goes on from here");
+}
+
+#[test]
 fn its_whole_state_survives_being_written_down() {
     let breaker = opened();
     let json = serde_json::to_string(&breaker).unwrap();

@@ -256,3 +256,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn f12_a_job_that_a_fallback_gives_up_names_the_breaker_and_spends_no_attempt() {
+    let (transition, audit) = decide::given_up(&spent(2), "circuit breaker OPEN: 503", &attempts(5), NOW);
+    assert_eq!(transition.step(spent(2).progress), spent(2).progress);
+    assert_eq!((audit.should_retry, audit.retry_count), (Some(false), Some(1)));
+    let burial = buried(transition);
+    assert_eq!((burial.cause, burial.failure.class), (Cause::Fallback, Class::Transient));
+    assert_eq!(burial.failure.reason.as_str(), "nobody was asked: circuit breaker OPEN: 503");
+    assert_eq!(
+        (burial.failure.code.as_deref(), burial.failure.blame),
+        (Some("CIRCUIT_OPEN"), Blame::Provider)
+    );
+}
+
+#[test]
+fn f12_a_job_that_a_fallback_puts_off_spends_no_attempt_and_never_comes_too_late() {
+    let put_off = |after| decide::put_off(&job(), after, "circuit breaker OPEN: 503", &attempts(5), NOW);
+    let (transition, audit) = put_off(minutes(15));
+    assert!(matches!(transition, Transition::Postpone { until } if until == NOW.plus(minutes(15))));
+    assert_eq!((audit.should_retry, audit.backoff_minutes), (Some(true), Some(15)));
+    let (transition, audit) = put_off(DAY);
+    assert_eq!(buried(transition).cause, Cause::Expired);
+    assert_eq!(audit.should_retry, Some(false));
+}

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use recado_core::classify::Condition;
+use recado_core::time::show_duration;
 use recado_core::{Classifier, rules};
 
 use crate::given::set;
@@ -24,7 +25,8 @@ fn table(set: &Classifier) -> String {
     for rule in &set.rules {
         let blame = format!("{:?}", rule.blame).to_lowercase();
         let (name, when, class) = (&rule.name, shown(&rule.when), rule.class.as_str());
-        table.push_str(&format!("| `{name}` | {when} | {class} | {blame} |\n"));
+        let wait = rule.wait.map(|wait| format!(", waits {}", show_duration(wait))).unwrap_or_default();
+        table.push_str(&format!("| `{name}` | {when} | {class}{wait} | {blame} |\n"));
     }
     table
 }

@@ -16,11 +16,11 @@ const SES: Rate = Rate { max: 100, per: Duration::from_secs(60) };
 fn g16_a_hundred_may_go_at_once_and_then_none_until_their_minute_is_over() {
     let mut limit = Limit::default();
     assert_eq!(limit.free(SES, 1_000, NOW), 100);
-    limit.take(SES, 100, NOW);
-    assert_eq!(limit.free(SES, 1, NOW), 0);
+    assert_eq!(limit.take(SES, 1_000, NOW), 100);
+    assert_eq!((limit.free(SES, 1, NOW), limit.take(SES, 1, NOW)), (0, 0));
     assert_eq!(limit.free(SES, 1, NOW.plus(secs(59))), 0);
     let at = limit.free_at(SES, NOW).unwrap();
-    assert!(at.since(NOW) >= secs(60) && at.since(NOW) < secs(61), "{at}");
+    assert!(at.since(NOW) >= secs(60) && at.since(NOW) < secs(62), "{at}");
     assert_eq!(limit.free(SES, 1_000, at), 100);
 }
 
@@ -36,10 +36,47 @@ fn what_was_taken_and_not_used_can_be_given_back() {
 #[test]
 fn a_provider_that_asks_for_quiet_gets_it_whatever_the_rate_allows() {
     let mut limit = Limit::default();
-    limit.quiet_until(NOW.plus(secs(30)));
-    limit.quiet_until(NOW.plus(secs(10)));
+    limit.quiet_until(NOW.plus(secs(30)), "slow down");
+    limit.quiet_until(NOW.plus(secs(10)), "a little");
     assert_eq!((limit.free(SES, 1, NOW.plus(secs(29))), limit.free(SES, 1, NOW.plus(secs(30)))), (0, 1));
     assert_eq!(limit.free_at(SES, NOW), Some(NOW.plus(secs(30))), "the longest wish holds");
+    assert_eq!(limit.quiet_at(NOW), Some((NOW.plus(secs(30)), "slow down")));
+    assert_eq!((limit.take(SES, 1, NOW), limit.over_at()), (0, NOW.plus(secs(30))));
+}
+
+#[test]
+fn what_goes_out_later_than_it_was_taken_counts_from_then_on() {
+    let mut limit = Limit::default();
+    limit.take(SES, 100, NOW);
+    assert!(!Limit::is_late(SES, NOW, NOW.plus(Duration::from_millis(900))), "that much is allowed for");
+    let late = NOW.plus(secs(5));
+    assert!(Limit::is_late(SES, NOW, late));
+    limit.postdate(SES, 100, late);
+    assert_eq!(limit.free(SES, 1, NOW.plus(secs(64))), 0);
+    assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(67))), 100);
+}
+
+#[test]
+fn after_the_clock_was_set_back_nobody_waits_longer_than_a_window() {
+    let mut limit = Limit::default();
+    let ahead = NOW.plus(secs(3_600));
+    limit.take(SES, 40, NOW.plus(secs(3_555)));
+    limit.take(SES, 60, ahead);
+    assert!(limit.is_ahead(SES, NOW.plus(secs(2))) && !limit.is_ahead(SES, ahead));
+    limit.set_back(SES, NOW.plus(secs(2)));
+    assert_eq!(limit.free(SES, 1, NOW.plus(secs(3))), 0, "what went out still counts");
+    assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(65))), 100);
+    assert!(limit.over_at() < NOW.plus(secs(65)));
+}
+
+#[test]
+fn g16_a_limit_survives_being_written_down() {
+    let mut limit = Limit::default();
+    limit.take(SES, 7, NOW);
+    limit.quiet_until(NOW.plus(secs(9)), "Daily message quota exceeded");
+    let json = serde_json::to_string(&limit).unwrap();
+    assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit);
+    assert_eq!(serde_json::to_string(&Limit::default()).unwrap(), "{}");
 }
 
 #[test]
@@ -68,7 +105,7 @@ proptest! {
                 let at = limit.free_at(rate, now).expect("a time to come back");
                 prop_assert!(at > now && limit.free(rate, 1, at) == 1);
             }
-            limit.take(rate, free, now);
+            prop_assert_eq!(limit.take(rate, wanted, now), free);
             passed.push((now, free));
         }
         for (start, _) in &passed {

@@ -145,6 +145,7 @@ fn e6_an_operators_own_rule_comes_before_the_built_in_ones() {
         },
         class: Class::Transient,
         blame: Blame::Message,
+        wait: None,
     };
     let set = rules::named("smtp").unwrap().preceded_by(vec![own]);
     let told = set.classify(smtp("550", "5.7.1 Come back tomorrow"));

@@ -1,7 +1,7 @@
 //! What the tests are given: a clock that follows tokio's, routes, and far ends that misbehave.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,17 +15,26 @@ use recado_store::{JobView, Retention, Store};
 use recado_transport::{DataFault, Delivery, Transport};
 use tokio::time::Instant;
 
-/// Follows tokio's time, which the tests pause.
+/// Follows tokio's time, which the tests pause, unless somebody sets it.
 #[derive(Debug)]
 pub struct TestClock {
     started: Instant,
+    set_by_ms: AtomicI64,
+}
+
+impl TestClock {
+    /// Sets it forward, or back.
+    pub fn set_by(&self, seconds: i64) {
+        self.set_by_ms.fetch_add(seconds * 1_000, Ordering::SeqCst);
+    }
 }
 
 pub const EPOCH: Timestamp = Timestamp::from_millis(1_760_000_000_000);
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        EPOCH.plus(self.started.elapsed())
+        let now = EPOCH.plus(self.started.elapsed()).as_millis();
+        Timestamp::from_millis(now + self.set_by_ms.load(Ordering::SeqCst))
     }
 }
 
@@ -124,7 +133,10 @@ pub struct Given {
 
 impl Given {
     pub fn new() -> Self {
-        Given { store: Arc::default(), clock: Arc::new(TestClock { started: Instant::now() }) }
+        Given {
+            store: Arc::default(),
+            clock: Arc::new(TestClock { started: Instant::now(), set_by_ms: AtomicI64::new(0) }),
+        }
     }
 
     pub fn engine(&self, routes: impl IntoIterator<Item = Route>) -> Engine {

@@ -1,89 +1,18 @@
 //! Breakers, rates, pauses and turns: what holds a lane back, and what it must not cost anybody.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
-use recado_core::{
-    AttemptResult, CompanyId, EventKind, Fault, NetworkKind, Outcome, Payload, RouteName, Status, Timestamp,
-};
+use recado_core::{AttemptResult, CompanyId, EventKind, Fault, NetworkKind, RouteName, Status};
 use recado_engine::providers::ProviderTerms;
-use recado_engine::tenants::TenantTerms;
+use recado_engine::tenants::TermsChange;
 use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Submission};
-use recado_transport::{DataFault, Delivery, Transport};
 
+use crate::flaky::{BREAKER, Flaky, protected, sleep, to, with_breaker};
 use crate::given::{Given, Scripted, route, settings, submission, submit};
-
-const BREAKER: BreakerTerms = BreakerTerms::new(5, Duration::from_secs(60), Duration::from_secs(120));
-
-/// A provider that is down until somebody brings it back, and that notes every request.
-#[derive(Debug, Default)]
-struct Flaky {
-    down: AtomicBool,
-    answer: Mutex<Option<Fault>>,
-    asked: Mutex<Vec<(Timestamp, String)>>,
-    latency: Duration,
-}
-
-impl Flaky {
-    fn down() -> Arc<Self> {
-        let flaky = Flaky::default();
-        flaky.down.store(true, Ordering::SeqCst);
-        Arc::new(flaky)
-    }
-
-    fn asked_since(&self, at: Timestamp) -> Vec<Timestamp> {
-        self.asked.lock().iter().map(|(when, _)| *when).filter(|when| *when >= at).collect()
-    }
-}
-
-#[async_trait]
-impl Transport for Flaky {
-    fn name(&self) -> &'static str {
-        "flaky"
-    }
-
-    fn check(&self, _: &Payload) -> Result<(), Vec<DataFault>> {
-        Ok(())
-    }
-
-    async fn send(&self, delivery: Delivery<'_>) -> Outcome {
-        self.asked.lock().push((delivery.now, delivery.job.company.as_str().to_owned()));
-        tokio::time::sleep(self.latency).await;
-        if let Some(fault) = self.answer.lock().clone() {
-            return Outcome::Failed(fault);
-        }
-        match self.down.load(Ordering::SeqCst) {
-            true => Outcome::Failed(Fault::answer("421", "down")),
-            false => Outcome::Accepted { answer: None },
-        }
-    }
-}
-
-fn protected(given: &Given, routes: Vec<Route>, terms: &[(&str, ProviderTerms)]) -> Engine {
-    let chance = Chance::seeded(7);
-    let routes = Routes::new(routes);
-    let mut parts = Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), chance);
-    parts.providers = terms.iter().map(|(name, terms)| ((*name).into(), *terms)).collect::<BTreeMap<_, _>>();
-    Engine::start(parts)
-}
-
-fn with_breaker() -> ProviderTerms {
-    ProviderTerms { breaker: Some(BREAKER), ..ProviderTerms::plain(8) }
-}
-
-fn to(company: &str, id: &str) -> Submission {
-    Submission { company_id: company.to_owned(), ..submission(id) }
-}
-
-async fn sleep(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
 
 #[tokio::test(start_paused = true)]
 async fn f1_jobs_of_an_open_provider_wait_and_spend_no_attempt() {
@@ -259,7 +188,8 @@ async fn g22_a_paused_tenant_waits_and_nobody_else_does() {
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
     let acme = CompanyId::new("acme").unwrap();
-    engine.set_tenant(&acme, TenantTerms { paused: true, ..TenantTerms::default() }).await.unwrap();
+    let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
+    engine.set_tenant(&acme, paused(true), None).await.unwrap();
     for n in 0..20 {
         submit(&engine, to("acme", &format!("a-{n}"))).await;
     }
@@ -267,8 +197,8 @@ async fn g22_a_paused_tenant_waits_and_nobody_else_does() {
     given.until("g", Status::Sent).await;
     sleep(60).await;
     assert_eq!(far_end.count(), 1);
-    assert_eq!(engine.why_waiting("mail", "acme").unwrap().0, "tenant paused");
-    engine.set_tenant(&acme, TenantTerms::default()).await.unwrap();
+    assert_eq!(engine.hold("mail", "acme").unwrap().why, "tenant paused");
+    engine.set_tenant(&acme, paused(false), None).await.unwrap();
     given.until("a-19", Status::Sent).await;
 }
 
@@ -278,8 +208,8 @@ async fn g22_a_tenants_own_rate_holds_over_all_it_sends() {
     let far_end = Arc::new(Scripted::default());
     let engine = given.mail(&far_end);
     let acme = CompanyId::new("acme").unwrap();
-    let terms = TenantTerms { max_per_minute: Some(6), ..TenantTerms::default() };
-    engine.set_tenant(&acme, terms).await.unwrap();
+    let terms = TermsChange { max_per_minute: Some(Some(6)), ..TermsChange::default() };
+    engine.set_tenant(&acme, terms, None).await.unwrap();
     for n in 0..40 {
         submit(&engine, to("acme", &format!("a-{n:02}"))).await;
     }
@@ -336,18 +266,18 @@ async fn f3_the_same_breaker_serves_the_products_own_calls() {
         &[("mail", with_breaker())],
     );
     for _ in 0..5 {
-        assert!(engine.permit("mail").unwrap().permitted);
+        assert!(engine.permit("mail").await.unwrap().permitted);
         engine.tell_provider("mail", false, "my own call failed", Duration::ZERO).unwrap();
     }
-    let refused = engine.permit("mail").unwrap();
+    let refused = engine.permit("mail").await.unwrap();
     assert_eq!((refused.permitted, refused.state), (false, BreakerState::Open));
     assert_eq!(refused.retry_after, Some(Duration::from_secs(120)));
     sleep(120).await;
-    assert!(engine.permit("mail").unwrap().permitted, "one probe");
-    assert!(!engine.permit("mail").unwrap().permitted, "and no second one");
+    assert!(engine.permit("mail").await.unwrap().permitted, "one probe");
+    assert!(!engine.permit("mail").await.unwrap().permitted, "and no second one");
     let view = engine.tell_provider("mail", true, "", Duration::ZERO).unwrap();
     assert_eq!(view.breaker.state, BreakerState::Closed);
-    assert!(engine.permit("nobody").is_none());
+    assert!(engine.permit("nobody").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -370,7 +300,7 @@ async fn a_paused_provider_is_asked_by_nobody_and_a_restart_keeps_it_so() {
     submit(&engine, submission("a")).await;
     sleep(60).await;
     assert_eq!(far_end.count(), 0);
-    assert_eq!(engine.why_waiting("mail", "acme").unwrap().0, "paused: audit");
+    assert_eq!(engine.hold("mail", "acme").unwrap().why, "paused: audit");
     engine.stop().await.unwrap();
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let mut parts =

@@ -5,10 +5,16 @@
 mod aftermath;
 mod calls;
 mod claims;
+mod closed_off;
 mod crashes;
+mod flaky;
 mod given;
 mod lanes;
 mod lives;
+mod nodes;
+mod operators;
+mod outage;
 mod shaky;
 mod stops;
+mod together;
 mod workers;

@@ -7,7 +7,9 @@ use recado_store::conformance::{
 use crate::given::Directory;
 
 recado_store::conformance_tests!(Directory::in_memory());
+recado_store::turn_tests!(Directory::in_memory());
 recado_store::durability_tests!(Directory::in_memory());
+recado_store::sole_process_tests!(Directory::in_memory());
 
 #[test]
 fn the_embedded_store_agrees_with_the_reference() {

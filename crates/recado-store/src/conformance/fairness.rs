@@ -9,6 +9,7 @@ use recado_core::{CompanyId, NewJob};
 
 use super::Home;
 use super::given::{DAY, Desk, HOUR, SECOND, T0, company, deliver, job, jobs_of, priority, route};
+use super::ordering::turns;
 use crate::{OLDEST_EVERY_JOBS, Pick, Turns};
 
 fn each(values: &[(&str, u32)]) -> Arc<HashMap<CompanyId, u32>> {
@@ -30,6 +31,28 @@ async fn given(home: &mut dyn Home, tenants: &[&str], count: usize) -> Desk {
         desk.accept(jobs_of(tenant, count)).await;
     }
     desk
+}
+
+pub async fn tenants_take_turns_of_at_most_three(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    for tenant in ["a", "b", "c"] {
+        desk.accept(jobs_of(tenant, 7)).await;
+    }
+    let leases = desk.ready(100, T0).await;
+    let expected = [("a", 3), ("b", 3), ("c", 3), ("a", 3), ("b", 3), ("c", 3), ("a", 1), ("b", 1), ("c", 1)];
+    assert_eq!(turns(&leases), expected.map(|(tenant, count)| (tenant.to_owned(), count)));
+}
+
+pub async fn urgency_does_not_let_one_tenant_overtake_another(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(jobs_of("calm", 4)).await;
+    desk.accept(jobs_of("loud", 20).into_iter().map(|new| NewJob { priority: priority(1), ..new }).collect())
+        .await;
+    let leases = desk.ready(10, T0).await;
+    assert_eq!(
+        turns(&leases),
+        [("calm", 3), ("loud", 3), ("calm", 1), ("loud", 3)].map(|(t, n)| (t.to_owned(), n))
+    );
 }
 
 pub async fn g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight(home: &mut dyn Home) {

@@ -27,13 +27,16 @@ const STEPS_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restarts {
     No,
+    /// Its process is the only one: what that held and remembered ends with it.
     Yes,
+    /// Others share it: nothing in it changes because one of them comes or goes.
+    Shared,
 }
 
 /// Lives random lives in stores that `home` makes; panics with the shortest one that differs.
 pub fn agrees_with_the_reference<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
     let lives = proptest::collection::vec(steps::step(restarts), 1..STEPS_MAX).prop_map(Life);
-    for_any(&lives, async |life| live(home(), &life.0).await);
+    for_any(&lives, async |life| live(home(), &life.0, restarts).await);
 }
 
 /// Shown as one step a line.
@@ -46,7 +49,7 @@ impl std::fmt::Debug for Life {
     }
 }
 
-async fn live(mut home: impl Home, steps: &[Step]) {
+async fn live(mut home: impl Home, steps: &[Step], restarts: Restarts) {
     let model = Arc::new(ReferenceStore::default());
     let mut pair = Pair {
         desk: Desk::at(&mut home).await,
@@ -55,11 +58,12 @@ async fn live(mut home: impl Home, steps: &[Step]) {
         now: T0,
         leases: Vec::new(),
         versions: vec![(0, 0)],
+        settled: 0,
     };
     for (nth, step) in steps.iter().enumerate() {
         let what = format!("step {nth}, {step:?}");
         if let Step::Restart { close } = step {
-            pair = pair.restart(&mut home, *close).await;
+            pair = pair.restart(&mut home, *close, restarts).await;
         } else {
             pair.take(step, &what).await;
         }
@@ -78,6 +82,8 @@ struct Pair {
     leases: Vec<(Lease, LeaseToken)>,
     /// Every version so far, oldest first: the store's and the reference's. It begins with absence.
     versions: Vec<(u64, u64)>,
+    /// Settlements so far. No two are the same word for word: a store may answer those as one that is repeated.
+    settled: usize,
 }
 
 impl Pair {
@@ -95,11 +101,12 @@ impl Pair {
                 for (nth, step) in steps.iter().enumerate() {
                     let Some((lease, token)) = self.choose(step.choice).await else { continue };
                     let now = Timestamp::from_millis(self.now.as_millis() + nth as i64);
-                    let settlement = step.settlement(lease, now);
+                    let settlement = step.settlement(lease, now, self.now, self.settled + nth);
                     theirs.push(crate::Settlement { token, ..settlement.clone() });
                     ours.push(settlement);
                 }
                 assert_eq!(store.settle(ours).await.unwrap(), model.settle(theirs).await.unwrap(), "{what}");
+                self.settled += steps.len();
             }
             Step::Extend { choices, by_ms } => {
                 let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -233,12 +240,14 @@ impl Pair {
         }
     }
 
-    async fn restart(self, home: &mut impl Home, close: bool) -> Pair {
+    async fn restart(self, home: &mut impl Home, close: bool, restarts: Restarts) -> Pair {
         if close {
             self.desk.0.close().await.unwrap();
         }
         drop(self.desk);
-        self.model.restart();
+        if restarts == Restarts::Yes {
+            self.model.restart();
+        }
         Pair { desk: Desk::at(home).await, ..self }
     }
 

@@ -17,7 +17,7 @@ fn ids(leases: &[Lease]) -> Vec<&str> {
 }
 
 /// How many consecutive jobs each tenant got, in order.
-fn turns(leases: &[Lease]) -> Vec<(String, usize)> {
+pub fn turns(leases: &[Lease]) -> Vec<(String, usize)> {
     let mut turns: Vec<(String, usize)> = Vec::new();
     for lease in leases {
         match turns.last_mut() {
@@ -55,28 +55,6 @@ pub async fn the_same_order_holds_over_many_small_claims(home: &mut dyn Home) {
         claimed.extend(leases.into_iter().map(|lease| lease.job.id.to_string()));
     }
     assert_eq!(claimed, names);
-}
-
-pub async fn tenants_take_turns_of_at_most_three(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
-    for tenant in ["a", "b", "c"] {
-        desk.accept(jobs_of(tenant, 7)).await;
-    }
-    let leases = desk.ready(100, T0).await;
-    let expected = [("a", 3), ("b", 3), ("c", 3), ("a", 3), ("b", 3), ("c", 3), ("a", 1), ("b", 1), ("c", 1)];
-    assert_eq!(turns(&leases), expected.map(|(tenant, count)| (tenant.to_owned(), count)));
-}
-
-pub async fn urgency_does_not_let_one_tenant_overtake_another(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
-    desk.accept(jobs_of("calm", 4)).await;
-    desk.accept(jobs_of("loud", 20).into_iter().map(|new| NewJob { priority: priority(1), ..new }).collect())
-        .await;
-    let leases = desk.ready(10, T0).await;
-    assert_eq!(
-        turns(&leases),
-        [("calm", 3), ("loud", 3), ("calm", 1), ("loud", 3)].map(|(t, n)| (t.to_owned(), n))
-    );
 }
 
 pub async fn a_late_tenant_with_one_job_is_claimed_within_one_turn_of_a_thousand(home: &mut dyn Home) {

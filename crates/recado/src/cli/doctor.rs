@@ -1,6 +1,7 @@
 //! `recado doctor`: looks at everything a server needs, and says how to mend what is wrong.
 
 mod checks;
+mod redis;
 
 use std::time::Duration;
 
@@ -14,12 +15,15 @@ use crate::screen::{Paint, Screen, clean_lines};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
+    after_help = "EXAMPLES:\n  recado doctor\n  recado doctor --store redis://127.0.0.1:6379\n  recado doctor --env production --config /etc/recado/recado.toml --url http://10.0.0.5:7400"
 )]
 pub struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// The store to look at, instead of the configured one.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
     #[command(flatten)]
     config: ConfigArgs,
     #[command(flatten)]
@@ -64,7 +68,7 @@ impl Finding {
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
-    let inputs = args.config.inputs(Flags::default())?;
+    let inputs = args.config.inputs(Flags { store: args.store, ..Flags::default() })?;
     let client = args.server.client()?.with_timeout(PATIENCE);
     let health = client.health().await;
     let running = health.is_ok();
@@ -86,7 +90,10 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
         }
     };
     if let Some(config) = &config {
-        findings.extend(checks::data_dir(config, running, SystemClock.now()));
+        findings.extend(match &config.store.redis {
+            Some(options) => redis::look_at(options).await,
+            None => checks::data_dir(config, running, SystemClock.now()),
+        });
         findings.push(checks::port(config, running).await);
     }
     findings.push(checks::clock(SystemClock.now()));

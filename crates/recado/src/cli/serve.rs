@@ -11,12 +11,13 @@ EXAMPLES:
   recado serve                                       for a first try: 127.0.0.1:7400, ./recado-data, sandbox on
   recado serve --env production --config /etc/recado/recado.toml
   RECADO_TOKEN=$(openssl rand -hex 24) recado serve --listen 0.0.0.0:7400
+  recado serve --store redis://127.0.0.1:6379        one of several nodes; also redis+sentinel:// and redis+cluster://
 
 SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once.")]
 pub struct ServeArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Where to keep jobs: this build keeps them in --data-dir.
+    /// Redis or Valkey to keep jobs in, shared with other nodes [env: RECADO_STORE_URL=] [default: --data-dir].
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Directory for jobs [env: RECADO_DATA_DIR=] [default: ./recado-data].

@@ -46,6 +46,12 @@ struct ListArgs {
     /// Only what concerns this route.
     #[arg(long, value_name = "ROUTE", value_parser = route)]
     route: Option<RouteName>,
+    /// Tenants on a page, up to 1000.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Where the page before ended.
+    #[arg(long)]
+    cursor: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -80,6 +86,9 @@ struct SetArgs {
     /// Let it go on.
     #[arg(long)]
     resume: bool,
+    /// Why, for whoever comes next.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -112,7 +121,12 @@ pub async fn run(args: TenantsArgs, screen: &mut Screen) -> Done {
 }
 
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let query = TenantQuery { company_id: args.company, route: args.route };
+    let query = TenantQuery {
+        company_id: args.company,
+        route: args.route,
+        limit: Some(args.limit),
+        cursor: args.cursor,
+    };
     let list = args.server.client()?.tenants(&query).await?;
     if args.json {
         screen.json(&list)?;
@@ -133,6 +147,9 @@ async fn list(args: ListArgs, screen: &mut Screen) -> Done {
             "why",
         ];
         screen.table(&heads, list.items.iter().map(row).collect())?;
+        if let Some(cursor) = list.next_cursor {
+            screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
+        }
     }
     Ok(())
 }
@@ -142,8 +159,9 @@ async fn set(args: SetArgs, screen: &mut Screen) -> Done {
         weight: args.weight,
         max_per_minute: args.max_per_minute.map(|Bound(max)| max),
         paused: (args.pause || args.resume).then_some(args.pause),
+        reason: args.reason,
     };
-    if change == TenantChange::default() {
+    if (change.weight, change.max_per_minute, change.paused) == (None, None, None) {
         return Err(Stop::Usage(
             "nothing to change; name --weight, --max-per-minute, --pause or --resume".to_owned(),
         ));
@@ -207,6 +225,7 @@ fn facts(screen: &mut Screen, tenant: &Tenant) -> io::Result<()> {
     ];
     facts.extend(tenant.paused.then(|| ("state", state(tenant))));
     facts.extend(tenant.paused_since.map(|at| ("paused since", Field::from(at))));
+    facts.extend(tenant.paused_reason.as_ref().map(|reason| ("paused because", Field::from(reason))));
     facts.push(("dead", Field::from(tenant.dead)));
     facts.extend(tenant.fares.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
     screen.pairs(facts)?;

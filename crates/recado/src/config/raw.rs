@@ -21,10 +21,7 @@ pub struct Raw {
     pub token: Option<At<String>>,
     pub max_body_bytes: Option<At<u64>>,
     pub allowed_hosts: Option<At<Vec<At<String>>>>,
-    pub store_url: Option<At<String>>,
-    pub data_dir: Option<At<String>>,
-    pub reserve_bytes: Option<At<u64>>,
-    pub max_size_bytes: Option<At<u64>>,
+    pub store: RawStore,
     pub lease: Option<At<Duration>>,
     pub stop_grace: Option<At<Duration>>,
     pub job_ttl: Option<At<Duration>>,
@@ -42,6 +39,17 @@ pub struct Raw {
     pub turn_jobs: Option<At<u64>>,
     pub providers: Vec<(String, RawProvider)>,
     pub routes: Vec<(String, RawRoute)>,
+}
+
+pub struct RawStore {
+    pub url: Option<At<String>>,
+    pub partitions: Option<At<u64>>,
+    pub prefix: Option<At<String>>,
+    pub timeout: Option<At<Duration>>,
+    pub ca_file: Option<At<String>>,
+    pub data_dir: Option<At<String>>,
+    pub reserve_bytes: Option<At<u64>>,
+    pub max_size_bytes: Option<At<u64>>,
 }
 
 pub struct RawProvider {
@@ -143,11 +151,16 @@ pub struct RawRule {
     pub network: Option<At<Option<NetworkKind>>>,
     pub class: Option<At<Class>>,
     pub blame: Option<At<Blame>>,
+    pub wait: Option<At<Duration>>,
 }
 
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
+const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// More parts than that have nothing left to divide.
+const PARTITIONS_MAX: u64 = 256;
 
 const fn secs(low: u64, high: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(low)..=Duration::from_secs(high)
@@ -175,10 +188,16 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         allowed_hosts: server.get("allowed_hosts", |it| {
             it.list("[\"recado.example.com\"]", |it| it.text("\"recado.example.com\""))
         }),
-        store_url: store.get("url", |it| it.text("\"redis://127.0.0.1:6379\"")),
-        data_dir: store.get("data_dir", |it| it.text("\"./recado-data\"")),
-        reserve_bytes: store.get("reserve", |it| it.size(0..=1024 * GIB)),
-        max_size_bytes: store.get("max_size", |it| it.size(1024 * KIB..=8_000 * 1024 * GIB)),
+        store: RawStore {
+            url: store.get("url", |it| it.text("\"redis://127.0.0.1:6379\"")),
+            partitions: store.get("partitions", |it| it.count(1..=PARTITIONS_MAX)),
+            prefix: store.get("prefix", |it| it.text("\"recado\"")),
+            timeout: store.get("timeout", |it| it.duration(Duration::from_millis(100)..=MINUTE)),
+            ca_file: store.get("ca_file", |it| it.text("\"/etc/ssl/private-ca.pem\"")),
+            data_dir: store.get("data_dir", |it| it.text("\"./recado-data\"")),
+            reserve_bytes: store.get("reserve", |it| it.size(0..=1024 * GIB)),
+            max_size_bytes: store.get("max_size", |it| it.size(1024 * KIB..=8_000 * 1024 * GIB)),
+        },
         lease: engine.get("lease", |it| it.duration(secs(1, HOUR_SECS))),
         stop_grace: engine.get("stop_grace", |it| it.duration(secs(0, HOUR_SECS))),
         job_ttl: engine.get("job_ttl", |it| it.duration(secs(1, YEAR_SECS))),
@@ -384,6 +403,7 @@ fn rule(setting: Setting<'_>) -> Option<RawRule> {
         network: section.get("network", |it| it.choice("network failure", &networks)),
         class: section.get("as", |it| it.choice("class", &classes)),
         blame: section.get("blame", |it| it.choice("blame", &blames)),
+        wait: section.get("wait", |it| it.duration(secs(1, 7 * 24 * HOUR_SECS))),
     };
     if raw.class.is_none() && !section.has("as") {
         let fault = "the rule does not say what it means; write as = \"transient\", \"permanent\", \"rate_limit\" or \"unknown\"";

@@ -1,7 +1,6 @@
 //! What the configuration means: defaults filled in, parts checked against each other.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +18,11 @@ use super::raw::Raw;
 use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
-use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, Store, notices, routes};
+use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, notices, routes, store};
 use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
-pub const DATA_DIR_DEFAULT: &str = "./recado-data";
 const MAX_BODY_DEFAULT_BYTES: u64 = 1 << 20;
-const RESERVE_DEFAULT_BYTES: u64 = 64 << 20;
 const LEASE_DEFAULT: Duration = Duration::from_secs(15);
 const STOP_GRACE_DEFAULT: Duration = Duration::from_secs(30);
 const POISON_AFTER_DEFAULT: u32 = 5;
@@ -35,14 +32,6 @@ const TOKEN_LEN_MIN: usize = 16;
 
 pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config {
     let fault = |fault| faults.borrow_mut().push(fault);
-    if let Some(url) = &raw.store_url {
-        fault(url.fault(match url.value.split(':').next() {
-            Some("redis" | "rediss" | "valkey") => {
-                "this build has no Redis store; leave url out and jobs are kept in store.data_dir"
-            }
-            _ => "no store has this address; leave url out and jobs are kept in store.data_dir",
-        }));
-    }
     let token = token(raw.token.as_ref(), faults);
     let listen = listen(raw.listen.as_ref(), raw.token.is_some(), faults);
     let allowed_hosts = raw.allowed_hosts.map(|hosts| hosts.value).unwrap_or_default();
@@ -90,11 +79,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             max_body_bytes: or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES),
             allowed_hosts: allowed_hosts.into_iter().map(|host| host.value).collect(),
         },
-        store: Store {
-            data_dir: PathBuf::from(or(raw.data_dir, DATA_DIR_DEFAULT.to_owned())),
-            reserve_bytes: or(raw.reserve_bytes, RESERVE_DEFAULT_BYTES),
-            max_size_bytes: raw.max_size_bytes.map(|size| size.value),
-        },
+        store: store::resolve(raw.store, faults),
         engine,
         retention: Retention {
             ended_max_age: or(raw.ended_max_age, ENDED_MAX_AGE_DEFAULT),

@@ -1,5 +1,7 @@
 //! An operator's own classification rules.
 
+use std::time::Duration;
+
 use recado_core::classify::{Blame, Class, Condition, Rule};
 use recado_core::{NetworkKind, RouteName};
 use regex::Regex;
@@ -21,6 +23,7 @@ pub struct OwnRule {
     pub network: Option<Option<NetworkKind>>,
     pub class: Class,
     pub blame: Blame,
+    pub wait: Option<Duration>,
 }
 
 impl OwnRule {
@@ -40,6 +43,7 @@ impl OwnRule {
             when: Condition { status, ..condition.clone() },
             class: self.class,
             blame: self.blame,
+            wait: self.wait,
         };
         match self.status.as_slice() {
             [] => vec![rule(None)],
@@ -80,6 +84,11 @@ pub fn resolve(raw: &RawRule, faults: &FaultList) -> Option<OwnRule> {
             None
         }
     });
+    if let (Some(wait), Some(At { value: Class::Permanent, .. })) = (&raw.wait, &raw.class) {
+        fault(
+            wait.fault("nobody waits for what no retry can mend; take it out, or write as = \"rate_limit\""),
+        );
+    }
     let status = raw.status.iter().flatten().filter_map(|said| status(said, faults)).collect();
     let class = raw.class.as_ref()?.value;
     let text = |said: &Option<At<String>>| said.as_ref().map(|said| said.value.clone());
@@ -93,6 +102,7 @@ pub fn resolve(raw: &RawRule, faults: &FaultList) -> Option<OwnRule> {
         network: raw.network.as_ref().map(|network| network.value),
         class,
         blame: raw.blame.as_ref().map_or(usual_blame, |blame| blame.value),
+        wait: raw.wait.as_ref().map(|wait| wait.value),
     })
 }
 

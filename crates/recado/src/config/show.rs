@@ -15,6 +15,7 @@ use recado_core::{Backoff, CapApplies, Policy};
 use recado_engine::notices::Channel;
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback};
+use recado_store_redis::link::{TIMEOUT, Target};
 
 use super::template::comment;
 use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
@@ -60,6 +61,13 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("allowed_hosts", &list(config.server.allowed_hosts.iter().map(|host| text(host))));
 
     page.section("store");
+    let redis = config.store.redis.as_ref();
+    let url = redis.and_then(|redis| Target::read(&redis.url).ok()).map(|target| text(&target.to_string()));
+    page.set_or("url", url, "\"redis://127.0.0.1:6379\"");
+    page.set_or("partitions", redis.map(|redis| redis.partitions.to_string()), "1");
+    page.set_or("prefix", redis.map(|redis| text(&redis.prefix)), "\"recado\"");
+    page.set_or("timeout", redis.map(|redis| duration(redis.timeout)), &duration(TIMEOUT));
+    page.set_or("ca_file", config.store.ca_file.as_deref().map(text), "\"/etc/ssl/private-ca.pem\"");
     page.set("data_dir", &text(&config.store.data_dir.display().to_string()));
     page.set("reserve", &text(&show_size(config.store.reserve_bytes)));
     page.set_or("max_size", config.store.max_size_bytes.map(|size| text(&show_size(size))), "\"20GiB\"");
@@ -355,5 +363,6 @@ fn rule(rule: &OwnRule) -> String {
         Blame::Provider => "provider",
     };
     parts.push(format!("as = \"{class}\", blame = \"{blame}\""));
+    parts.extend(rule.wait.map(|wait| format!("wait = {}", duration(wait))));
     format!("{{ {} }}", parts.join(", "))
 }

@@ -12,7 +12,7 @@ pub const DEFAULT_PREFACE: &str = "\
 # ${NAME} in a string is replaced by the environment variable NAME; $${ stands for ${ itself.
 # A variable sets a key when its name is RECADO_ and the key's path with two underscores between the
 # parts: RECADO_SERVER__LISTEN, RECADO_ROUTES__EMAIL_SES__TIMEOUT. Short names: RECADO_LISTEN,
-# RECADO_TOKEN, RECADO_DATA_DIR, RECADO_STORE, RECADO_LOG_LEVEL, RECADO_LOG_FORMAT; RECADO_ENV is --env.
+# RECADO_TOKEN, RECADO_DATA_DIR, RECADO_STORE_URL, RECADO_LOG_LEVEL, RECADO_LOG_FORMAT; RECADO_ENV is --env.
 ";
 
 pub const STARTER_PREFACE: &str = "\
@@ -69,14 +69,32 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 38] = [
+const COMMENTS: [(&str, &str); 43] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
     ("server.max_body", "Larger requests are refused."),
     ("server.allowed_hosts", "Names that requests may use for this server besides its own address."),
-    ("store", "Where jobs are kept."),
-    ("store.data_dir", "One process at a time."),
+    (
+        "store",
+        "Where jobs are kept: in a directory of this machine, or in Redis or Valkey, which several nodes may share.",
+    ),
+    (
+        "store.url",
+        "redis://host:6379/0, redis+sentinel://host:26379,host:26379/service or redis+cluster://host:6379,host:6379;\n\
+         rediss:// speaks TLS, and a login goes before the host: redis://user:${REDIS_PASSWORD}@host.",
+    ),
+    (
+        "store.partitions",
+        "Parts that the jobs are divided into by company, for a Cluster with several shards. Chosen once.",
+    ),
+    (
+        "store.prefix",
+        "What every key begins with. Stores with different prefixes know nothing of each other.",
+    ),
+    ("store.timeout", "A request to Redis ends within this, well or not."),
+    ("store.ca_file", "PEM certificates to trust instead of the system's, for rediss://."),
+    ("store.data_dir", "Without a url jobs are kept here, by one process at a time."),
     (
         "store.reserve",
         "New jobs are refused when the disk has less free than this; those already in can still end.",

@@ -21,10 +21,11 @@ use super::fault::{Place, closest};
 use super::tree::{Node, Table, Text, Value, parse_value};
 
 /// Short names, and the keys they stand for.
-pub const SHORT: [(&str, &[&str]); 6] = [
+pub const SHORT: [(&str, &[&str]); 7] = [
     ("RECADO_LISTEN", &["server", "listen"]),
     ("RECADO_TOKEN", &["server", "token"]),
     ("RECADO_STORE", &["store", "url"]),
+    ("RECADO_STORE_URL", &["store", "url"]),
     ("RECADO_DATA_DIR", &["store", "data_dir"]),
     ("RECADO_LOG_LEVEL", &["log", "level"]),
     ("RECADO_LOG_FORMAT", &["log", "format"]),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 48] = [
+const COMMANDS: [&[&str]; 49] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -53,6 +53,7 @@ const COMMANDS: [&[&str]; 48] = [
     &["tenants", "list"],
     &["tenants", "show"],
     &["tenants", "set"],
+    &["nodes"],
 ];
 
 #[test]

@@ -69,7 +69,7 @@ rows! { "general":
         smtp("550", "try again later") => Transient, Message, "general/55x-temporary"
     }
     fn general_daily_quota_is_a_rate_limit() {
-        smtp("454", "Daily message quota exceeded") => RateLimit, Credential, "general/daily-quota"
+        smtp("454", "Daily message quota exceeded") => RateLimit, Provider, "general/daily-quota"
     }
     fn general_sending_rate_is_a_rate_limit() {
         smtp("454", "Maximum sending rate exceeded") => RateLimit, Provider, "general/sending-rate"

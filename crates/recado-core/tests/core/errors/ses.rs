@@ -59,7 +59,7 @@ rows! { "ses":
     }
     fn ses_daily_quota_is_a_rate_limit_of_the_account() {
         named(400, "ThrottlingException", "Daily message quota exceeded.")
-            => RateLimit, Credential, "ses/daily-quota"
+            => RateLimit, Provider, "ses/daily-quota"
     }
     fn ses_limit_exceeded_exception_is_a_rate_limit_of_the_account() {
         named(400, "LimitExceededException", "Sending quota exceeded")

@@ -164,7 +164,7 @@ rows! { "smtp":
     }
     fn smtp_454_daily_quota_of_ses_is_a_rate_limit_of_the_account() {
         smtp("454", "Throttling failure: Daily message quota exceeded")
-            => RateLimit, Credential, "smtp/daily-quota"
+            => RateLimit, Provider, "smtp/daily-quota"
     }
     fn smtp_454_without_such_words_is_merely_transient() {
         smtp("454", "4.7.0 TLS not available due to local problem") => Transient, Provider, "smtp/4xx"

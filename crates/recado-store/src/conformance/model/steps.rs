@@ -144,10 +144,12 @@ pub struct SettleStep {
 }
 
 impl SettleStep {
-    pub fn settlement(&self, lease: &Lease, now: Timestamp) -> Settlement {
+    /// What follows is taken in at `step_at`: whether it is due at once must not depend on its place in a batch.
+    pub fn settlement(&self, lease: &Lease, now: Timestamp, step_at: Timestamp, nth: usize) -> Settlement {
         let transition = self.ending.transition(lease, now);
-        let audit = Some(AuditEvent::about(&lease.job, given::kind_of(&transition), now));
-        let follow_ups = jobs(&self.follow_ups, now);
+        let audit = AuditEvent::about(&lease.job, given::kind_of(&transition), now);
+        let audit = Some(audit.reason(format!("settlement {nth}")));
+        let follow_ups = jobs(&self.follow_ups, step_at);
         Settlement { token: lease.token, transition, audit, now, follow_ups }
     }
 }
@@ -374,6 +376,6 @@ pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {
     let restart = any::<bool>().prop_map(|close| Step::Restart { close });
     match restarts {
         Restarts::No => usual.boxed(),
-        Restarts::Yes => prop_oneof![17 => usual, 1 => restart].boxed(),
+        Restarts::Yes | Restarts::Shared => prop_oneof![17 => usual, 1 => restart].boxed(),
     }
 }

@@ -99,7 +99,7 @@ fn a_wrong_variable_is_named_and_strange_ones_are_left_alone() {
 fn a_wrong_flag_is_named() {
     let mut inputs = inputs("", &[]);
     inputs.flags.listen = Some("everywhere".to_owned());
-    inputs.flags.store = Some("redis://localhost".to_owned());
+    inputs.flags.store = Some("reddis://localhost".to_owned());
     let said = Config::load(&inputs).unwrap_err().to_string();
     assert!(said.contains("`everywhere` is not an address to listen on"), "{said}");
     assert!(said.contains(" --> --listen  server.listen"), "{said}");

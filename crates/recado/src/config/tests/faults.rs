@@ -149,15 +149,37 @@ error: write true or false, without quotes
 }
 
 #[test]
-fn a_store_that_this_build_does_not_have_is_refused_clearly() {
+fn a_store_that_cannot_be_is_refused_at_its_line_and_without_its_password() {
     assert_faults(
-        "[store]\nurl = \"redis://127.0.0.1:6379\"\n",
+        "[store]\nurl = \"redis://ana:hunter2@a,b\"\n",
         "
-error: this build has no Redis store; leave url out and jobs are kept in store.data_dir
+error: the store's URL names several hosts; write redis+cluster://… for a Cluster or redis+sentinel://…/service for Sentinel
  --> recado.toml:2:7  store.url
   |
-2 | url = \"redis://127.0.0.1:6379\"
-  |       ^^^^^^^^^^^^^^^^^^^^^^^^
+2 | url = \"***********************\"
+  |       ^^^^^^^^^^^^^^^^^^^^^^^^^
+",
+    );
+    assert_faults(
+        "[store]\nurl = \"rediss://a\"\nprefix = \"{x}\"\npartitions = 0\nca_file = \"/nowhere\"\n",
+        "
+error: write 1 to 64 letters, digits, hyphens, dots, colons or underscores, such as \"recado\"
+ --> recado.toml:3:10  store.prefix
+  |
+3 | prefix = \"{x}\"
+  |          ^^^^^
+
+error: write a whole number from 1 to 256
+ --> recado.toml:4:14  store.partitions
+  |
+4 | partitions = 0
+  |              ^
+
+error: cannot be read (No such file or directory (os error 2)); give a file with PEM certificates
+ --> recado.toml:5:11  store.ca_file
+  |
+5 | ca_file = \"/nowhere\"
+  |           ^^^^^^^^^^
 ",
     );
 }

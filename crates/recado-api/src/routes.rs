@@ -1,0 +1,106 @@
+//! Routes: who carries them, whether their jobs may leave, and pausing one by hand.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_core::reason::clip;
+use recado_store::Counts;
+use recado_wire::jobs::WaitingFor;
+use recado_wire::providers::PauseRequest;
+use recado_wire::routes::{Route, RouteList};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, Refused};
+use crate::extract::{Actor, Segment};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::providers::{show_pause, waiting_for, why};
+use crate::state::ApiState;
+
+/// Bytes at most that a message repeats of a name.
+const NAME_SHOWN_MAX_BYTES: usize = 128;
+
+fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
+    let engine = api.engine();
+    let undeliverable = engine.why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
+    Route {
+        name: route.name.clone(),
+        transport: route.transport_name().into(),
+        providers: route.providers().map(Into::into).collect(),
+        paused: engine.pause_of(&route.name).map(show_pause),
+        waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
+        waiting_for: undeliverable.or_else(|| engine.route_hold(route).map(waiting_for)),
+    }
+}
+
+async fn counts(api: &ApiState) -> Result<Counts, Refused> {
+    Ok(api.engine().store().counts(api.engine().now()).await?)
+}
+
+/// Every route: its transport, its providers, what waits on it and what holds it back.
+#[utoipa::path(
+    get, path = "/v1/routes", tag = "routes",
+    responses((status = 200, body = RouteList), ReadProblems)
+)]
+pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+    let counts = counts(&api).await?;
+    let routes = api.engine().routes().iter();
+    Ok(answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() }))
+}
+
+/// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider go on.
+#[utoipa::path(
+    post, path = "/v1/routes/{name}/pause", tag = "routes",
+    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, body = Route),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn pause(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    set_pause(&api, &name, true, &actor, request).await
+}
+
+/// Let a paused route go on.
+#[utoipa::path(
+    post, path = "/v1/routes/{name}/resume", tag = "routes",
+    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, body = Route),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn resume(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    set_pause(&api, &name, false, &actor, request).await
+}
+
+async fn set_pause(
+    api: &ApiState,
+    name: &str,
+    paused: bool,
+    actor: &str,
+    request: Request,
+) -> Result<Response, Refused> {
+    let reason = why(api, request).await?;
+    let known = api.engine().pause_route(name, paused, reason.as_deref(), Some(actor)).await?;
+    match api.engine().routes().get(name).filter(|_| known) {
+        Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
+        None => {
+            let name = clip(name, NAME_SHOWN_MAX_BYTES);
+            let detail = format!("there is no route `{name}`; GET /v1/routes lists those there are");
+            Err(Refused::new(Code::NotFound, detail))
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Asking to send, and telling how it went: where one process's knowledge meets that of all.
+//!
+//! ```text
+//! admit ─▶ claim ─▶ start ─▶ take ─▶ send ─▶ heard
+//! ```
+//!
+//! `admit` answers from memory and reserves; only a probe is asked of the store first. `take` spends the rates, in
+//! the store, before anything is sent: what another node was faster with is put back untouched. `heard` tells the
+//! breaker and the limits. A process that dies after `take` has spent what it did not send; one that dies with a
+//! probe leaves it to the next, when the probe's time is over. A store that does not answer grants nothing.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::breaker::BreakerState;
+use recado_core::limit::{Limit, Rate};
+use recado_core::{Blame, Class, CompanyId, Timestamp, Verdict};
+use recado_store::StoreError;
+
+use crate::agreed::{Agreed, Owed, Stepped, make};
+use crate::engine::Inner;
+use crate::guard::{Change, Effect, GuardStep, LimitStep, News, Spend};
+use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
+
+/// Whoever was refused because the store did not answer, or because somebody else was just faster, asks again then.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// First wait before what is owed is written again; it doubles up to [`WRITE_RETRY_MAX`].
+const WRITE_RETRY_MIN: Duration = Duration::from_millis(50);
+const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// A company whose limit is reached and whose provider did not say for how long.
+const QUIET_DEFAULT: Duration = Duration::from_secs(1);
+
+/// What a provider granted. Whatever is not started goes back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Places {
+    engine: Arc<Inner>,
+    provider: Arc<Provider>,
+    slots: Slots,
+    granted: usize,
+    started: usize,
+    probe: bool,
+}
+
+impl Places {
+    /// How many may be claimed.
+    pub fn count(&self) -> usize {
+        self.granted
+    }
+
+    /// A delivery takes one of the places; `None` when its company has no slot left.
+    pub fn start(&mut self, company: &CompanyId, first_try: bool) -> Option<Way> {
+        let sent_at = self.engine.clock.now();
+        if self.started == self.granted || !self.provider.start(company, first_try, sent_at) {
+            return None;
+        }
+        self.started += 1;
+        let (engine, provider) = (self.engine.clone(), self.provider.clone());
+        Some(Way { engine, provider, company: company.clone(), sent_at, open: true })
+    }
+
+    /// Somebody outside this process takes so many of the places.
+    pub fn leave(&mut self, count: usize) {
+        self.started = (self.started + count).min(self.granted);
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.provider.unreserve(self.granted);
+        if self.slots == Slots::Ours {
+            self.provider.free(self.granted - self.started);
+        }
+        if self.probe && self.started == 0 {
+            let now = self.engine.clock.now();
+            self.engine.news(&self.provider, News::Inconclusive, now, now);
+        }
+    }
+}
+
+/// A delivery's place at its provider. However the delivery ends, the place is free again.
+#[derive(Debug)]
+pub(crate) struct Way {
+    engine: Arc<Inner>,
+    provider: Arc<Provider>,
+    company: CompanyId,
+    sent_at: Timestamp,
+    open: bool,
+}
+
+impl Way {
+    /// What came back, and when.
+    pub fn told(mut self, verdict: &Verdict, now: Timestamp) {
+        self.end(Told::by(verdict), now);
+    }
+
+    fn end(&mut self, told: Told<'_>, now: Timestamp) {
+        self.open = false;
+        self.provider.end(&self.company);
+        self.engine.heard(&self.provider, &self.company, told, self.sent_at, now);
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if self.open {
+            self.end(Told::Nothing, self.engine.clock.now());
+        }
+    }
+}
+
+impl Inner {
+    /// Whether up to `wanted` deliveries to this provider may start now.
+    pub async fn admit(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        wanted: usize,
+        slots: Slots,
+    ) -> Result<Places, Refusal> {
+        let now = self.clock.now();
+        self.mind_the_clock(provider, now);
+        let (granted, probe) = match provider.ask(wanted, slots, now) {
+            Answer::Granted(count) => (count, false),
+            Answer::Refused(refusal) => return Err(refusal),
+            Answer::ProbeDue => {
+                self.ask_for_probe(provider, now).await?;
+                provider.reserve_probe(slots);
+                (1, true)
+            }
+        };
+        let (engine, provider) = (self.clone(), provider.clone());
+        Ok(Places { engine, provider, slots, granted, started: 0, probe })
+    }
+
+    async fn ask_for_probe(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let Some(terms) = provider.terms.breaker else { return Ok(()) };
+        let again = Some(now.plus(ASK_AGAIN));
+        match self.change_guard(provider, Change::Probe(terms), now).await {
+            Ok(Effect { probe: true, .. }) => Ok(()),
+            Ok(_) => Err(match provider.ask(1, Slots::Theirs, now) {
+                Answer::Refused(refusal) => refusal,
+                // It closed meanwhile, or the faster one is done already.
+                Answer::Granted(count) => {
+                    provider.unreserve(count);
+                    Refusal { why: Held::Busy, until: again }
+                }
+                Answer::ProbeDue => Refusal { why: Held::Busy, until: again },
+            }),
+            Err(error) => {
+                tracing::warn!(provider = %provider.name, %error, "cannot ask the store for a probe; trying again");
+                Err(Refusal { why: Held::Store, until: again })
+            }
+        }
+    }
+
+    /// Changes what all nodes know of a provider, and returns when the store has it.
+    pub async fn change_guard(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        what: Change,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        let step = GuardStep { at: now, what };
+        let made = make(&*self.store, &[(&*provider.guard, Some(step))], now).await;
+        let made = made.map_err(|error| self.unless_broken(error))?.pop();
+        provider.changed.notify_waiters();
+        let Some(made) = made else { return Err(StoreError::Unavailable("it did not say".to_owned())) };
+        let asked = made.asked.unwrap_or(Effect { swing: None, probe: false });
+        for effect in made.owed.into_iter().chain([asked]) {
+            self.swung(provider, effect.swing, now);
+        }
+        Ok(asked)
+    }
+
+    /// Takes each of these deliveries from every rate that bounds it; which of them may go.
+    pub async fn take(
+        self: &Arc<Self>,
+        provider: Option<&Arc<Provider>>,
+        companies: &[Option<&CompanyId>],
+    ) -> Result<Vec<bool>, StoreError> {
+        let now = self.clock.now();
+        let (mut purses, of) = self.purses(provider, companies, now);
+        if purses.is_empty() {
+            return Ok(vec![true; companies.len()]);
+        }
+        let take = |purse: &Purse| LimitStep { at: now, what: Spend::Take(purse.rate, purse.wanted) };
+        let asked: Vec<_> = purses.iter().map(|purse| (&*purse.limit, Some(take(purse)))).collect();
+        let made = make(&*self.store, &asked, now).await.map_err(|error| self.unless_broken(error))?;
+        drop(asked);
+        for (purse, made) in purses.iter_mut().zip(made) {
+            purse.got = made.asked.unwrap_or(0);
+        }
+        let everybodys = 0..usize::from(purses[0].is_everybodys);
+        let goes = companies.iter().map(|company| {
+            let own = company.and_then(|company| of.get(company)).cloned().unwrap_or(0..0);
+            let goes = everybodys.clone().chain(own.clone()).all(|at| purses[at].used < purses[at].got);
+            everybodys.clone().chain(own).for_each(|at| purses[at].used += u32::from(goes));
+            goes
+        });
+        let goes = goes.collect();
+        let then = self.clock.now();
+        for Purse { limit, rate, got, used, .. } in purses {
+            if got > used {
+                self.owe_limit(&limit, Spend::GiveBack(got - used), then);
+            }
+            if used > 0 && Limit::is_late(rate, now, then) {
+                self.owe_limit(&limit, Spend::Postdate(rate, used), then);
+            }
+        }
+        Ok(goes)
+    }
+
+    /// Every rate that bounds one of these deliveries, the provider's own first; and which are each company's.
+    fn purses<'a>(
+        &self,
+        provider: Option<&Arc<Provider>>,
+        companies: &[Option<&'a CompanyId>],
+        now: Timestamp,
+    ) -> (Vec<Purse>, HashMap<&'a CompanyId, Range<usize>>) {
+        let (mut purses, mut of) = (Vec::new(), HashMap::new());
+        if let Some((provider, rate)) = provider.and_then(|provider| Some((provider, provider.terms.rate?))) {
+            let wanted = u32::try_from(companies.len()).unwrap_or(u32::MAX);
+            purses.push(Purse::new(provider.limit.clone(), rate, true, wanted));
+        }
+        let company_rate = provider.and_then(|provider| Some((provider, provider.terms.company_rate?)));
+        if company_rate.is_none() && !self.tenants.are_bounded() {
+            return (purses, of);
+        }
+        let mut counts: HashMap<&CompanyId, u32> = HashMap::new();
+        companies.iter().flatten().for_each(|company| *counts.entry(company).or_default() += 1);
+        for (company, wanted) in counts {
+            let first = purses.len();
+            let here = company_rate.map(|(provider, rate)| (provider.company_limit(company, now), rate));
+            let everywhere = self.tenants.limit(company);
+            let own = here.into_iter().chain(everywhere);
+            purses.extend(own.map(|(limit, rate)| Purse::new(limit, rate, false, wanted)));
+            of.insert(company, first..purses.len());
+        }
+        (purses, of)
+    }
+
+    /// What a delivery that was sent then tells about its provider.
+    pub fn heard(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        company: &CompanyId,
+        told: Told<'_>,
+        sent_at: Timestamp,
+        now: Timestamp,
+    ) {
+        provider.pace(told);
+        let took = now.since(sent_at);
+        let news = match told {
+            Told::Well => News::Succeeded(took),
+            Told::Failed(failure) => match (failure.blame, failure.class) {
+                // A provider that says "slower" is alive.
+                (Blame::Provider, Class::RateLimit) => News::Succeeded(Duration::ZERO),
+                (Blame::Provider, _) => News::Failed(failure.reason.as_str().into()),
+                _ => News::Inconclusive,
+            },
+            Told::Nothing => News::Inconclusive,
+        };
+        self.news(provider, news, sent_at, now);
+        if let Told::Failed(failure) = told
+            && failure.class == Class::RateLimit
+        {
+            let until = now.plus(failure.retry_after.unwrap_or(QUIET_DEFAULT));
+            let quiet = Spend::Quiet { until, why: failure.reason.as_str().into() };
+            match failure.blame {
+                Blame::Provider if failure.retry_after.is_some() => {
+                    self.owe_limit(&provider.limit, quiet, now);
+                }
+                Blame::Provider => {}
+                Blame::Credential | Blame::Message => {
+                    self.owe_limit(&provider.company_limit(company, now), quiet, now);
+                }
+            }
+        }
+    }
+
+    /// The same, in the words of the breaker.
+    pub fn news(self: &Arc<Self>, provider: &Arc<Provider>, news: News, sent_at: Timestamp, now: Timestamp) {
+        let Some(terms) = provider.terms.breaker else { return };
+        // The hot path: a provider that is well and answers in time.
+        if let News::Succeeded(took) = news
+            && terms.slow.is_none_or(|slow| took < slow)
+            && provider.guard.read(|guard| guard.breaker.state != BreakerState::HalfOpen)
+        {
+            return;
+        }
+        self.owe_guard(provider, Change::Heard { sent_at, terms, news }, now);
+    }
+
+    /// Nobody waits longer because somebody set the clock back.
+    fn mind_the_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
+        if let Some(terms) = provider.terms.breaker
+            && provider.guard.read(|guard| guard.breaker.is_ahead(&terms, now))
+        {
+            self.owe_guard(provider, Change::SetBack(terms), now);
+        }
+        if let Some(rate) = provider.terms.rate
+            && provider.limit.read(|limit| limit.is_ahead(rate, now))
+        {
+            self.owe_limit(&provider.limit, Spend::SetBack(rate), now);
+        }
+    }
+
+    fn owe_guard(self: &Arc<Self>, provider: &Arc<Provider>, what: Change, now: Timestamp) {
+        let guarded = provider.clone();
+        let owed = self.owe(&provider.guard, GuardStep { at: now, what }, move |engine, effect: Effect| {
+            engine.swung(&guarded, effect.swing, engine.clock.now());
+        });
+        if owed {
+            provider.changed.notify_waiters();
+        }
+    }
+
+    pub fn owe_limit(self: &Arc<Self>, limit: &Arc<Agreed<Limit>>, what: Spend, now: Timestamp) {
+        self.owe(limit, LimitStep { at: now, what }, |_, _| {});
+    }
+
+    /// Makes a step here and sees to it that the store hears of it, however long that takes. Whether it changed
+    /// anything.
+    fn owe<T: Stepped>(
+        self: &Arc<Self>,
+        agreed: &Arc<Agreed<T>>,
+        step: T::Step,
+        told: impl Fn(&Arc<Inner>, T::Effect) + Send + Sync + 'static,
+    ) -> bool {
+        let owed = agreed.owe(step);
+        if owed == Owed::Unattended {
+            let (engine, agreed) = (self.clone(), agreed.clone());
+            self.deliveries.spawn(async move { engine.pay(&agreed, told).await });
+        }
+        owed != Owed::Nothing
+    }
+
+    async fn pay<T: Stepped>(self: &Arc<Self>, agreed: &Agreed<T>, told: impl Fn(&Arc<Inner>, T::Effect)) {
+        let mut wait = WRITE_RETRY_MIN;
+        while !agreed.is_even() {
+            match make(&*self.store, &[(agreed, None)], self.clock.now()).await {
+                Ok(made) => made.into_iter().flat_map(|made| made.owed).for_each(|effect| told(self, effect)),
+                Err(error) => {
+                    if let StoreError::Broken(_) = self.unless_broken(error) {
+                        return;
+                    }
+                    tracing::warn!("cannot write down what a provider told; trying again");
+                    tokio::select! {
+                        () = self.stopped.cancelled() => return,
+                        () = tokio::time::sleep(wait) => {}
+                    }
+                    wait = (wait * 2).min(WRITE_RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    fn unless_broken(&self, error: StoreError) -> StoreError {
+        if let StoreError::Broken(why) = &error {
+            self.store_broke(why);
+        }
+        error
+    }
+}
+
+/// One rate, and what a batch of deliveries wants of it.
+struct Purse {
+    limit: Arc<Agreed<Limit>>,
+    rate: Rate,
+    /// It bounds all of them, and not those of one company.
+    is_everybodys: bool,
+    wanted: u32,
+    got: u32,
+    used: u32,
+}
+
+impl Purse {
+    fn new(limit: Arc<Agreed<Limit>>, rate: Rate, is_everybodys: bool, wanted: u32) -> Self {
+        Purse { limit, rate, is_everybodys, wanted, got: 0, used: 0 }
+    }
+}

@@ -1,0 +1,260 @@
+//! Small values that all nodes agree on: a provider's breaker, what is left of a rate, a pause.
+//!
+//! The truth is a note in the store. Each process has a copy, and changes it by *steps*: values that can be made
+//! again on a fresh copy. A step is written only on top of the version that it was made on; when another node was
+//! faster, its note is read and the step is made again on that. So there is no lock that a dead node could hold,
+//! and nobody undoes what another did.
+//!
+//! There are two ways to make one. Whatever must not be granted twice waits until the store has it ([`make`]). What
+//! a delivery tells about its provider is made here at once and *owed* to the store ([`Agreed::owe`]). A step that
+//! changes nothing is not written, so a provider that is well costs no I/O.
+//!
+//! Notes are never removed here, only overwritten: a larger version is a later one, and that is all a reader
+//! has to compare.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+
+use parking_lot::Mutex;
+use recado_core::{Payload, Timestamp};
+use recado_store::{Note, NoteWrite, Noted, Shelf, Store, StoreError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Tries at a compare-and-set before giving up; each loss means that somebody else won.
+const WRITE_TRIES_MAX: usize = 32;
+
+/// Steps at most that one value owes the store. What comes on top while nothing can be written is forgotten.
+const OWED_MAX: usize = 1_000;
+
+/// A value that changes by steps.
+pub(crate) trait Stepped:
+    Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    type Step: Debug + Send + Sync;
+    /// What a step brought about.
+    type Effect: Debug + Send;
+
+    fn step(&mut self, step: &Self::Step) -> Self::Effect;
+
+    /// From then on it is as if there had never been anything, and the store may forget it.
+    fn over_at(&self) -> Option<Timestamp> {
+        None
+    }
+}
+
+/// What became of one value in [`make`].
+#[derive(Debug)]
+pub(crate) struct Made<E> {
+    /// Of the step that was asked for, if one was.
+    pub asked: Option<E>,
+    /// Of what was owed, and is written now.
+    pub owed: Vec<E>,
+}
+
+/// What becomes of a step that is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// It changed nothing.
+    Nothing,
+    /// Somebody sees to it already that it is written.
+    Attended,
+    /// Nobody does: the caller has to.
+    Unattended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Agreed<T: Stepped> {
+    shelf: Shelf,
+    key: Box<str>,
+    copy: Mutex<Copied<T>>,
+    /// One writer in a process, so that its own tasks do not conflict with each other.
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Copied<T: Stepped> {
+    /// As the store has it.
+    written: T,
+    version: u64,
+    owed: VecDeque<T::Step>,
+    /// What `owed` makes of `written`.
+    current: T,
+    /// Somebody sees to it that what is owed is written.
+    attended: bool,
+    /// A write whose answer was lost: what it makes, and how much of what is owed is in it.
+    doubtful: Option<(T, usize)>,
+}
+
+/// What is about to be written.
+struct Draft<T: Stepped> {
+    after: T,
+    made: Made<T::Effect>,
+}
+
+impl<T: Stepped> Agreed<T> {
+    pub fn new(shelf: Shelf, key: impl Into<Box<str>>) -> Self {
+        let copy = Copied {
+            written: T::default(),
+            version: 0,
+            owed: VecDeque::new(),
+            current: T::default(),
+            attended: false,
+            doubtful: None,
+        };
+        Agreed { shelf, key: key.into(), copy: Mutex::new(copy), writing: tokio::sync::Mutex::default() }
+    }
+
+    /// Looks at it, as this process knows it.
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.copy.lock().current)
+    }
+
+    /// Makes a step here and owes it to the store.
+    pub fn owe(&self, step: T::Step) -> Owed {
+        let mut copy = self.copy.lock();
+        let mut after = copy.current.clone();
+        after.step(&step);
+        if after == copy.current || copy.owed.len() >= OWED_MAX {
+            return Owed::Nothing;
+        }
+        copy.current = after;
+        copy.owed.push_back(step);
+        match std::mem::replace(&mut copy.attended, true) {
+            true => Owed::Attended,
+            false => Owed::Unattended,
+        }
+    }
+
+    pub fn owes(&self) -> bool {
+        !self.copy.lock().owed.is_empty()
+    }
+
+    /// Whether nothing is owed any more. If so, whoever saw to it may go.
+    pub fn is_even(&self) -> bool {
+        let mut copy = self.copy.lock();
+        copy.attended &= !copy.owed.is_empty();
+        !copy.attended
+    }
+
+    /// Takes in what the store was found to have; whether that is any news. What is older than the copy is not,
+    /// and what is being written right now decides for itself.
+    pub fn learn(&self, note: &Note) -> bool {
+        let Ok(_writing) = self.writing.try_lock() else { return false };
+        let mut copy = self.copy.lock();
+        if note.version <= copy.version {
+            return false;
+        }
+        let before = copy.current.clone();
+        copy.replace(Some(note));
+        copy.current != before
+    }
+
+    fn place(&self) -> (Shelf, &str) {
+        (self.shelf, &self.key)
+    }
+
+    /// What is owed and what is asked for, made on what the store has; `None` when that changes nothing.
+    fn draft(&self, asked: Option<&T::Step>) -> (Draft<T>, Option<(u64, Option<Timestamp>)>) {
+        let copy = self.copy.lock();
+        let mut after = copy.written.clone();
+        let owed = copy.owed.iter().map(|step| after.step(step)).collect();
+        let made = Made { asked: asked.map(|step| after.step(step)), owed };
+        let write = (after != copy.written).then(|| (copy.version, after.over_at()));
+        (Draft { after, made }, write)
+    }
+
+    /// The draft is what the store has. Without a version, it had it all along.
+    fn settle(&self, draft: Draft<T>, version: Option<u64>) -> Made<T::Effect> {
+        let mut copy = self.copy.lock();
+        copy.version = version.unwrap_or(copy.version);
+        copy.written = draft.after;
+        copy.pay(draft.made.owed.len());
+        draft.made
+    }
+
+    fn doubt(&self, draft: Draft<T>) {
+        self.copy.lock().doubtful = Some((draft.after, draft.made.owed.len()));
+    }
+
+    /// Another node was faster: its value is the one to go on from.
+    async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        let note = store.note(self.shelf, &self.key, now).await?;
+        self.copy.lock().replace(note.as_ref());
+        Ok(())
+    }
+}
+
+impl<T: Stepped> Copied<T> {
+    fn replace(&mut self, note: Option<&Note>) {
+        self.version = note.map_or(0, |note| note.version);
+        self.written = note.and_then(|note| note.value.parse().ok()).unwrap_or_default();
+        // If this is what the write without an answer would have made, it was that write.
+        let paid = self.doubtful.take().filter(|(after, _)| false && *after == self.written);
+        self.pay(paid.map_or(0, |(_, owed)| owed));
+    }
+
+    fn pay(&mut self, owed: usize) {
+        self.doubtful = None;
+        self.owed.drain(..owed);
+        self.current = self.written.clone();
+        self.owed.iter().for_each(|step| drop(self.current.step(step)));
+    }
+}
+
+/// Writes what each of these owes, and the step that is asked for on top, all in one go; each may stand here once.
+/// Returns when the store has them, in the order given. After an error nobody knows which of them it has.
+pub(crate) async fn make<T: Stepped>(
+    store: &dyn Store,
+    asked: &[(&Agreed<T>, Option<T::Step>)],
+    now: Timestamp,
+) -> Result<Vec<Made<T::Effect>>, StoreError> {
+    // Everybody locks in the same order, so that nobody waits for somebody who waits for them.
+    let mut in_order: Vec<_> = asked.iter().map(|(agreed, _)| agreed).collect();
+    in_order.sort_by_key(|agreed| agreed.place());
+    let mut locked = Vec::with_capacity(in_order.len());
+    for agreed in in_order {
+        locked.push(agreed.writing.lock().await);
+    }
+    let mut made: Vec<Option<Made<T::Effect>>> = asked.iter().map(|_| None).collect();
+    for _ in 0..WRITE_TRIES_MAX {
+        let (mut writes, mut drafts) = (Vec::new(), Vec::new());
+        let open = asked.iter().zip(&mut made).enumerate().filter(|(_, (_, made))| made.is_none());
+        for (at, ((agreed, step), made)) in open {
+            match agreed.draft(step.as_ref()) {
+                (draft, None) => *made = Some(agreed.settle(draft, None)),
+                (draft, Some((version, expires_at))) => {
+                    let value = Some(json(&draft.after)?);
+                    let (shelf, key) = (agreed.shelf, agreed.key.clone());
+                    writes.push(NoteWrite { shelf, key, value, expect: Some(version), expires_at });
+                    drafts.push((at, draft));
+                }
+            }
+        }
+        if writes.is_empty() {
+            return Ok(made.into_iter().flatten().collect());
+        }
+        let noted = match store.write_notes(writes, now).await {
+            Ok(noted) => noted,
+            Err(error) => {
+                drafts.into_iter().for_each(|(at, draft)| asked[at].0.doubt(draft));
+                return Err(error);
+            }
+        };
+        for ((at, draft), noted) in drafts.into_iter().zip(noted) {
+            let (agreed, _) = &asked[at];
+            match noted {
+                Noted::Done { version } => made[at] = Some(agreed.settle(draft, Some(version))),
+                Noted::Conflict { .. } => agreed.read_again(store, now).await?,
+            }
+        }
+    }
+    Err(StoreError::Unavailable("a note kept changing while it was written".to_owned()))
+}
+
+fn json(value: &impl Serialize) -> Result<Payload, StoreError> {
+    let written = serde_json::to_string(value);
+    written
+        .map(Payload::trusted)
+        .map_err(|error| StoreError::Unavailable(format!("cannot write a note: {error}")))
+}

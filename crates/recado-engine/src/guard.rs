@@ -1,0 +1,182 @@
+//! What all nodes know of a provider, a route or a company, and the steps by which it changes.
+//!
+//! Nothing here does I/O or reads a clock: [`crate::agreed`] writes, and each step brings its time along.
+
+use std::time::Duration;
+
+use recado_core::Timestamp;
+use recado_core::breaker::{Admission, Breaker, BreakerTerms, Swing};
+use recado_core::limit::{Limit, Rate};
+use recado_store::Shelf;
+use serde::{Deserialize, Serialize};
+
+use crate::agreed::Stepped;
+
+/// Guards, by provider.
+pub(crate) const PROVIDERS: Shelf = Shelf::new("providers");
+
+/// Limits of a provider (`name/`), and of a company there (`name/company`).
+pub(crate) const LIMITS: Shelf = Shelf::new("limits");
+
+/// Limits of a company over all providers, by company.
+pub(crate) const TENANT_LIMITS: Shelf = Shelf::new("tenant-limits");
+
+/// Doors, by route.
+pub(crate) const ROUTES: Shelf = Shelf::new("routes");
+
+/// Somebody stopped it by hand.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Box<str>>,
+}
+
+/// A provider's breaker, and whether somebody paused it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Guard {
+    pub breaker: Breaker,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct GuardStep {
+    pub at: Timestamp,
+    pub what: Change,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Somebody asks for the probe.
+    Probe(BreakerTerms),
+    /// What a delivery that was sent then tells about the provider.
+    Heard {
+        sent_at: Timestamp,
+        terms: BreakerTerms,
+        news: News,
+    },
+    /// The clock was set back since this was written.
+    SetBack(BreakerTerms),
+    /// A person opens the breaker, or closes it.
+    Turn {
+        open: bool,
+        why: Box<str>,
+    },
+    Pause(Option<Pause>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    Succeeded(Duration),
+    Failed(Box<str>),
+    /// It says nothing about the provider.
+    Inconclusive,
+}
+
+/// What a step brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effect {
+    pub swing: Option<Swing>,
+    /// Whoever asked for the probe has it.
+    pub probe: bool,
+}
+
+impl Stepped for Guard {
+    type Step = GuardStep;
+    type Effect = Effect;
+
+    fn step(&mut self, GuardStep { at, what }: &GuardStep) -> Effect {
+        let breaker = &mut self.breaker;
+        let mut probe = false;
+        let swing = match what {
+            Change::Probe(terms) => {
+                let (admission, swing) = breaker.admit(terms, *at);
+                probe = admission == Admission::Probe;
+                swing
+            }
+            Change::Heard { sent_at, .. } if !breaker.hears(*sent_at) => None,
+            Change::Heard { terms, news, .. } => match news {
+                News::Succeeded(took) => breaker.succeeded(terms, *took, *at),
+                News::Failed(why) => breaker.failed(terms, why, *at),
+                News::Inconclusive => {
+                    breaker.inconclusive(*at);
+                    None
+                }
+            },
+            Change::SetBack(terms) => {
+                breaker.set_back(terms, *at);
+                None
+            }
+            Change::Turn { open: true, why } => breaker.hold_open(why, *at),
+            Change::Turn { open: false, why } => breaker.close(why, *at),
+            Change::Pause(pause) => {
+                self.paused.clone_from(pause);
+                None
+            }
+        };
+        Effect { swing, probe }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LimitStep {
+    pub at: Timestamp,
+    pub what: Spend,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Spend {
+    Take(Rate, u32),
+    GiveBack(u32),
+    /// What was taken goes out only now.
+    Postdate(Rate, u32),
+    Quiet {
+        until: Timestamp,
+        why: Box<str>,
+    },
+    /// The clock was set back since this was written.
+    SetBack(Rate),
+}
+
+impl Stepped for Limit {
+    type Step = LimitStep;
+    /// How many were got.
+    type Effect = u32;
+
+    fn step(&mut self, LimitStep { at, what }: &LimitStep) -> u32 {
+        match what {
+            Spend::Take(rate, count) => return self.take(*rate, *count, *at),
+            Spend::GiveBack(count) => self.give_back(*count),
+            Spend::Postdate(rate, count) => self.postdate(*rate, *count, *at),
+            Spend::Quiet { until, why } => self.quiet_until(*until, why),
+            Spend::SetBack(rate) => self.set_back(*rate, *at),
+        }
+        0
+    }
+
+    fn over_at(&self) -> Option<Timestamp> {
+        Some(Limit::over_at(self))
+    }
+}
+
+/// Whether a route's jobs may leave at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Door {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+}
+
+impl Stepped for Door {
+    type Step = Option<Pause>;
+    type Effect = ();
+
+    fn step(&mut self, pause: &Option<Pause>) {
+        self.paused.clone_from(pause);
+    }
+}

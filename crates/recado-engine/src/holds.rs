@@ -1,0 +1,132 @@
+//! Why is this waiting? One answer for a job, a route or a provider: breaker, limit or pause, and until when.
+
+use recado_core::{CompanyId, RouteName, Timestamp};
+
+use crate::engine::{Engine, Inner};
+use crate::guard::Pause;
+use crate::providers::{Held, Provider, ProviderView};
+use crate::route::Route;
+
+/// What keeps jobs that are due from going out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub by: Holder,
+    pub why: String,
+    /// As far as anybody knows.
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Breaker,
+    Limit,
+    Pause,
+}
+
+impl Hold {
+    fn new(why: &Held, until: Option<Timestamp>) -> Self {
+        let by = match why {
+            Held::Breaker { .. } => Holder::Breaker,
+            Held::Paused(_) => Holder::Pause,
+            Held::Rate | Held::Quiet(_) | Held::Busy | Held::CompanyBusy | Held::Store => Holder::Limit,
+        };
+        Hold { by, why: words(why), until }
+    }
+
+    fn pause(whose: &str, reason: Option<&str>) -> Self {
+        let why = match reason {
+            Some(reason) => format!("{whose} paused: {reason}"),
+            None => format!("{whose} paused"),
+        };
+        Hold { by: Holder::Pause, why, until: None }
+    }
+}
+
+pub(crate) fn words(why: &Held) -> String {
+    match why {
+        Held::Breaker { state, reason } => {
+            format!("circuit breaker {}: {}", state.as_str(), reason.as_deref().unwrap_or("no reason given"))
+        }
+        Held::Rate => "the provider's rate is used up".to_owned(),
+        Held::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
+        Held::Quiet(why) => format!("the provider asked for quiet: {why}"),
+        Held::Paused(reason) => format!("paused: {}", reason.as_deref().unwrap_or("no reason given")),
+        Held::Busy => "all slots are taken".to_owned(),
+        Held::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
+        Held::Store => "the store did not answer".to_owned(),
+    }
+}
+
+impl ProviderView {
+    /// What holds its lanes back, if anything does.
+    pub fn hold(&self) -> Option<Hold> {
+        self.held.as_ref().map(|(why, until)| Hold::new(why, *until))
+    }
+}
+
+impl Inner {
+    /// Who paused a route, if somebody did.
+    pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
+        self.doors.get(route)?.read(|door| door.paused.clone())
+    }
+
+    /// What holds a whole route back, if anything does. Its other providers have to be held, too.
+    pub fn route_hold(&self, route: &Route) -> Option<Hold> {
+        if let Some(pause) = self.pause_of(&route.name) {
+            return Some(Hold::pause("route", pause.reason.as_deref()));
+        }
+        let now = self.clock.now();
+        self.hold_by_providers(route, now, |provider| provider.view(now).held)
+    }
+
+    fn hold(&self, route: &str, company: &str) -> Option<Hold> {
+        let now = self.clock.now();
+        match self.tenants.held(company, now) {
+            Some((Held::Paused(reason), _)) => return Some(Hold::pause("tenant", reason.as_deref())),
+            Some((_, until)) => {
+                let why = "the tenant's rate is used up".to_owned();
+                return Some(Hold { by: Holder::Limit, why, until });
+            }
+            None => {}
+        }
+        let route = self.routes.get(route)?;
+        let company = CompanyId::new(company).ok();
+        self.route_hold(route).or_else(|| {
+            self.hold_by_providers(route, now, |provider| {
+                provider.view(now).held.or_else(|| provider.company_held(company.as_ref()?, now))
+            })
+        })
+    }
+
+    fn hold_by_providers(
+        &self,
+        route: &Route,
+        now: Timestamp,
+        held: impl Fn(&Provider) -> Option<(Held, Option<Timestamp>)>,
+    ) -> Option<Hold> {
+        let mut hold: Option<Hold> = None;
+        for name in route.providers() {
+            let (why, until) = held(self.providers.get(name)?)?;
+            // A probe that is due lets one job through: it waits for its turn, not for the breaker.
+            if until.is_some_and(|until| until <= now) {
+                return None;
+            }
+            let sooner =
+                |known: Hold| Hold { until: [known.until, until].into_iter().flatten().min(), ..known };
+            hold = Some(hold.map_or_else(|| Hold::new(&why, until), sooner));
+        }
+        hold
+    }
+}
+
+impl Engine {
+    /// What holds this company's jobs of this route back although they are due, if anything does.
+    pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
+        self.inner.hold(route, company)
+    }
+
+    /// What holds a whole route back, if anything does.
+    pub fn route_hold(&self, route: &Route) -> Option<Hold> {
+        self.inner.route_hold(route)
+    }
+}

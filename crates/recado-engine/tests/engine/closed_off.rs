@@ -1,0 +1,138 @@
+//! What a route's fallback does while every provider of it is closed off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::breaker::BreakerState;
+use recado_core::{Cause, EventKind, Job, JobId, Status};
+use recado_engine::{Act, Carrier, Engine, Fallback, Route};
+use recado_store::Store;
+
+use crate::flaky::{Flaky, mail, protected, sleep, submit_many, with_breaker};
+use crate::given::{Given, Scripted, route, submission, submit};
+
+fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
+    let fallback = Fallback { act, on_open: true, ..Fallback::default() };
+    Route { fallback, ..mail(flaky) }
+}
+
+/// An engine whose one provider is closed off by five failures of its own.
+fn closed_off(given: &Given, route: Route) -> Engine {
+    let engine = protected(given, vec![route], &[("mail", with_breaker())]);
+    for _ in 0..5 {
+        engine.tell_provider("mail", false, "503 down", Duration::ZERO).unwrap();
+    }
+    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Open);
+    engine
+}
+
+fn untried(job: &Job) -> bool {
+    (job.progress.attempts_started, job.progress.attempts_spent) == (0, 0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_publishing_is_given_up_at_once_while_the_provider_is_closed_off() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
+    let mut heard = engine.events().listen(None);
+    submit_many(&engine, 300).await;
+    sleep(1).await;
+    for n in [0, 299] {
+        let view = given.until(&format!("job-{n:04}"), Status::Failed).await;
+        assert!(untried(&view.job), "no attempt is spent");
+    }
+    let id = JobId::new("job-0299").unwrap();
+    let letter = given.store.dead_letter(&id).await.unwrap().unwrap();
+    assert_eq!((letter.cause, letter.last_failure_code.as_deref()), (Cause::Fallback, Some("CIRCUIT_OPEN")));
+    assert_eq!(letter.last_failure_reason.as_str(), "nobody was asked: circuit breaker OPEN: 503 down");
+    assert_eq!(flaky.count(), 0);
+    let told = std::iter::from_fn(|| heard.told.try_recv().ok());
+    assert_eq!(told.filter(|event| event.kind == EventKind::JobFailed).count(), 300, "the user hears of it");
+    // When the reset time is over, the next job is the probe, and everything is as before.
+    sleep(120).await;
+    submit(&engine, submission("probe")).await;
+    given.until("probe", Status::Sent).await;
+    submit(&engine, submission("next")).await;
+    given.until("next", Status::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_collecting_is_put_off_while_the_provider_is_closed_off_and_spends_no_attempt() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = closed_off(&given, falling_back(&flaky, Act::Reschedule(Duration::from_secs(900))));
+    submit(&engine, submission("a")).await;
+    sleep(1).await;
+    let job = given.view("a").await.job;
+    assert!(untried(&job) && job.progress.deferrals == 1, "{:?}", job.progress);
+    assert!(job.due_at.since(engine.now()) > Duration::from_secs(890), "{}", job.due_at);
+    sleep(880).await;
+    assert_eq!(flaky.count(), 0);
+    given.until("a", Status::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_renewing_a_token_marks_the_account_while_the_provider_is_closed_off() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = closed_off(&given, falling_back(&flaky, Act::MarkAccount));
+    submit(&engine, submission("a")).await;
+    let view = given.until("a", Status::Failed).await;
+    sleep(1).await;
+    assert!(untried(&view.job));
+    let accounts = engine.accounts().list(Some("acme"));
+    assert_eq!((accounts.len(), &*accounts[0].status), (1, "token_expired"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_whoever_does_not_ask_for_it_waits_and_so_do_acts_that_concern_calls_only() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let plain = mail(&flaky);
+    let cached = Route {
+        name: recado_core::RouteName::new("figures").unwrap(),
+        provider: "mail".into(),
+        ..falling_back(&flaky, Act::Cached)
+    };
+    let engine = protected(&given, vec![plain, cached], &[("mail", with_breaker())]);
+    engine.turn_breaker("mail", true, "maintenance", None).await.unwrap().unwrap();
+    submit(&engine, submission("a")).await;
+    submit(&engine, recado_engine::Submission { route: "figures".to_owned(), ..submission("b") }).await;
+    sleep(600).await;
+    for id in ["a", "b"] {
+        let view = given.view(id).await;
+        assert_eq!((view.status, view.job.progress.deferrals), (Status::Queued, 0), "{id}");
+        assert!(engine.hold(view.job.route.as_str(), "acme").unwrap().why.contains("maintenance"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed_off() {
+    let given = Given::new();
+    let (first, second) = (Flaky::down(), Arc::new(Scripted::default()));
+    let route =
+        Route { others: vec![("backup".into(), second.clone())], ..falling_back(&first, Act::MarkFailed) };
+    let worker = crate::given::route("other", Carrier::Workers);
+    let terms = [("mail", with_breaker()), ("backup", with_breaker())];
+    let engine = protected(&given, vec![route, worker], &terms);
+    engine.turn_breaker("mail", true, "down", None).await.unwrap().unwrap();
+    submit(&engine, submission("a")).await;
+    given.until("a", Status::Sent).await;
+    engine.turn_breaker("backup", true, "down, too", None).await.unwrap().unwrap();
+    submit(&engine, submission("b")).await;
+    given.until("b", Status::Failed).await;
+    assert_eq!((first.count(), second.count()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_jobs_for_workers_fall_back_like_all_others() {
+    let given = Given::new();
+    let fallback = Fallback { on_open: true, ..Fallback::default() };
+    let work = Route { fallback, ..route("work", Carrier::Workers) };
+    let engine = protected(&given, vec![work], &[("work", with_breaker())]);
+    engine.turn_breaker("work", true, "maintenance", None).await.unwrap().unwrap();
+    submit(&engine, recado_engine::Submission { route: "work".to_owned(), ..submission("a") }).await;
+    let view = given.until("a", Status::Failed).await;
+    assert!(untried(&view.job));
+}

@@ -1,0 +1,113 @@
+//! Nodes that share a store know of each other: who is there, who is going, who is gone, who does how much.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::Status;
+use recado_engine::nodes::{About, Health, Node};
+use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
+use recado_store::faulty::{FaultyStore, Verb};
+use recado_store::{StoreError, Wakes};
+
+use crate::given::{Given, Scripted, route, settings, submission, submit};
+
+/// One of several nodes on the same store, and its way to the store.
+fn node(given: &Given, bell: &Arc<Wakes>, name: &str, far_end: &Arc<Scripted>) -> (Engine, Arc<FaultyStore>) {
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
+    let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
+    let settings = Settings { node: name.into(), ..settings() };
+    let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Chance::seeded(7));
+    parts.about = About { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
+    (Engine::start(parts), store)
+}
+
+async fn nodes(engine: &Engine) -> Vec<Node> {
+    engine.nodes().await.unwrap()
+}
+
+async fn health(engine: &Engine) -> Vec<(String, Health)> {
+    nodes(engine).await.into_iter().map(|node| (node.id.into(), node.health)).collect()
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_alone_tells_of_itself_and_writes_nothing() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["ok"]));
+    let (engine, store) = given.shaky(&far_end);
+    store.fail(Verb::WriteNotes, 0, 1, StoreError::Unavailable("nobody asked for this".to_owned()));
+    submit(&engine, submission("a")).await;
+    given.until("a", Status::Sent).await;
+    pass(30).await;
+    let [only] = &nodes(&engine).await[..] else { panic!("there are others") };
+    assert_eq!((&*only.id, only.health), ("node-1", Health::Ok));
+    assert_eq!((only.running, only.ended_last_minute, only.share_percent), (0, 1, 100.0));
+    assert_eq!(store.fired(Verb::WriteNotes), 0, "it wrote to nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_node_sees_all_of_them_and_their_shares_of_the_work() {
+    let given = Given::new();
+    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_millis(100))));
+    let (first, _) = node(&given, &bell, "node-1", &far_end);
+    let (second, _) = node(&given, &bell, "node-2", &far_end);
+    for number in 0..40 {
+        submit(&first, submission(&format!("job-{number}"))).await;
+    }
+    for number in 0..40 {
+        given.until(&format!("job-{number}"), Status::Sent).await;
+    }
+    pass(6).await;
+    for engine in [&first, &second] {
+        let [one, other] = &nodes(engine).await[..] else { panic!("not two") };
+        assert_eq!((&*one.id, &*other.id), ("node-1", "node-2"));
+        assert_eq!((one.health, other.health), (Health::Ok, Health::Ok));
+        assert_eq!((&*other.host, other.listen.as_deref()), ("mail-1", Some("10.0.0.5:7400")));
+        assert!(other.last_seen_at > other.started_at, "it was heard of once");
+        assert_eq!(one.ended_last_minute + other.ended_last_minute, 40);
+        assert!((one.share_percent + other.share_percent - 100.0).abs() < 0.001);
+    }
+    pass(70).await;
+    assert!(nodes(&first).await.iter().all(|node| node.ended_last_minute == 0), "a minute has passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
+    let given = Given::new();
+    let (bell, slow) = (Arc::default(), Arc::new(Scripted::slow(Duration::from_secs(20))));
+    let (stays, _) = node(&given, &bell, "node-1", &Arc::new(Scripted::new(&["ok"])));
+    // It has the only route with work.
+    let store = Arc::new(FaultyStore::shared(given.store.clone(), &bell));
+    let routes = Routes::new([route("letters", Carrier::Transport(slow))]);
+    let settings = Settings { node: "node-2".into(), ..settings() };
+    let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7)));
+    let mut job = submission("long");
+    job.route = "letters".to_owned();
+    submit(&goes, job).await;
+    pass(6).await;
+    assert_eq!(nodes(&stays).await[1].running, 1);
+    let stopping = tokio::spawn(async move { goes.stop().await });
+    pass(1).await;
+    assert_eq!(health(&stays).await[1], ("node-2".to_owned(), Health::Stopping));
+    stopping.await.unwrap().unwrap();
+    assert_eq!(health(&stays).await, [("node-1".to_owned(), Health::Ok)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_heard_is_silent_and_then_forgotten() {
+    let given = Given::new();
+    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (hears, _) = node(&given, &bell, "node-1", &far_end);
+    let (_cut_off, store) = node(&given, &bell, "node-2", &far_end);
+    pass(1).await;
+    assert_eq!(health(&hears).await[1].1, Health::Ok);
+    store.fail(Verb::WriteNotes, 0, 1_000, StoreError::Unavailable("cut off".to_owned()));
+    pass(20).await;
+    assert!(store.fired(Verb::WriteNotes) > 0, "it was never cut off");
+    assert_eq!(health(&hears).await[1], ("node-2".to_owned(), Health::Silent));
+    pass(60).await;
+    assert_eq!(health(&hears).await, [("node-1".to_owned(), Health::Ok)]);
+}

@@ -1,0 +1,170 @@
+//! What operators do to providers, routes and companies: it holds, it lasts, and it is on record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{AuditKind, CompanyId, Status};
+use recado_engine::calls::{Call, Called};
+use recado_engine::providers::ProviderTerms;
+use recado_engine::tenants::{TenantTerms, TermsChange};
+use recado_engine::workers::LeaseRequest;
+use recado_engine::{Carrier, Holder, Route, Submission};
+use recado_store::Wakes;
+
+use crate::flaky::{Flaky, mail, node, protected, restarted, sleep, to};
+use crate::given::{Given, route, submission, submit};
+
+fn acme() -> CompanyId {
+    CompanyId::new("acme").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let other = || Route { provider: "mail".into(), ..route("other", mail(&flaky).carrier) };
+    let engine = protected(&given, vec![mail(&flaky), other()], &[]);
+    assert!(engine.pause_route("mail", true, Some("wrong template"), Some("ana")).await.unwrap());
+    assert!(!engine.pause_route("nobody", true, None, None).await.unwrap());
+    submit(&engine, submission("a")).await;
+    submit(&engine, Submission { route: "other".to_owned(), ..submission("b") }).await;
+    given.until("b", Status::Sent).await;
+    sleep(60).await;
+    let hold = engine.hold("mail", "acme").unwrap();
+    assert_eq!((hold.by, hold.why.as_str()), (Holder::Pause, "route paused: wrong template"));
+    assert_eq!(given.view("a").await.job.progress.attempts_started, 0);
+    engine.stop().await.unwrap();
+    let engine = restarted(&given, vec![mail(&flaky), other()], &[]).await;
+    let pause = engine.pause_of(&mail(&flaky).name).unwrap();
+    assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
+    sleep(60).await;
+    assert_eq!(flaky.count(), 1);
+    engine.pause_route("mail", false, None, None).await.unwrap();
+    given.until("a", Status::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_polls_a_paused_route_gets_its_jobs_as_soon_as_it_goes_on() {
+    let given = Given::new();
+    let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
+    submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
+    engine.pause_route("work", true, None, None).await.unwrap();
+    let request = LeaseRequest {
+        routes: vec![recado_core::RouteName::new("work").unwrap()],
+        max: 10,
+        wait: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+        worker_id: "w".into(),
+    };
+    let asked_at = engine.now();
+    let (leases, ()) = tokio::join!(engine.lease(&request), async {
+        sleep(10).await;
+        engine.pause_route("work", false, None, None).await.unwrap();
+    });
+    assert_eq!(leases.unwrap().len(), 1);
+    assert!(engine.now().since(asked_at) < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let flaky = Arc::new(Flaky::default());
+    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    engine.turn_breaker("mail", true, "their maintenance", Some("ana")).await.unwrap();
+    engine.turn_breaker("mail", false, "they are back", Some("ana")).await.unwrap();
+    engine.pause_provider("mail", true, Some("new key"), Some("bea")).await.unwrap();
+    engine.pause_provider("mail", false, None, Some("bea")).await.unwrap();
+    engine.pause_route("mail", true, Some("template"), Some("rui")).await.unwrap();
+    engine.pause_route("mail", false, None, Some("rui")).await.unwrap();
+    let reason = Some("pays for it".into());
+    let change = TermsChange { weight: Some(3), max_per_minute: Some(Some(60)), paused: Some(true), reason };
+    engine.set_tenant(&acme(), change, Some("ana")).await.unwrap();
+    let resumed = TermsChange { paused: Some(false), ..TermsChange::default() };
+    engine.set_tenant(&acme(), resumed, Some("ana")).await.unwrap();
+    let recorded = store.recorded();
+    let shown: Vec<_> = recorded
+        .iter()
+        .map(|act| (act.kind, act.actor.as_deref().unwrap_or(""), act.retry_reason.as_deref().unwrap_or("")))
+        .collect();
+    let expected = [
+        (AuditKind::BreakerOpened, "ana", "their maintenance"),
+        (AuditKind::BreakerClosed, "ana", "they are back"),
+        (AuditKind::ProviderPaused, "bea", "new key"),
+        (AuditKind::ProviderResumed, "bea", ""),
+        (AuditKind::RoutePaused, "rui", "template"),
+        (AuditKind::RouteResumed, "rui", ""),
+        (AuditKind::TenantTermsSet, "ana", "weight 3, 60 a minute: pays for it"),
+        (AuditKind::TenantPaused, "ana", "pays for it"),
+        (AuditKind::TenantResumed, "ana", ""),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(recorded[0].provider.as_deref(), Some("mail"));
+    assert_eq!(&*recorded[4].route, "mail");
+    assert_eq!(recorded[6].company_id.as_deref(), Some("acme"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_operators_who_set_a_companys_terms_at_the_same_time_lose_nothing() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let flaky = Arc::new(Flaky::default());
+    let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &[]).await;
+    let company = acme();
+    let weight = TermsChange { weight: Some(3), ..TermsChange::default() };
+    let bound = TermsChange { max_per_minute: Some(Some(60)), ..TermsChange::default() };
+    let (one, other) = tokio::join!(
+        a.set_tenant(&company, weight, Some("ana")),
+        b.set_tenant(&company, bound, Some("bea")),
+    );
+    one.unwrap();
+    other.unwrap();
+    sleep(2).await;
+    let expected = TenantTerms { weight: 3, max_per_minute: Some(60), ..TenantTerms::default() };
+    assert_eq!((a.tenant_terms("acme"), b.tenant_terms("acme")), (expected.clone(), expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_company_whose_slots_are_taken_waits_for_a_limit_and_not_for_its_turn() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky { latency: Duration::from_secs(10), ..Flaky::default() });
+    let terms = ProviderTerms { company_concurrency: Some(2), ..ProviderTerms::plain(8) };
+    let engine = protected(&given, vec![mail(&flaky)], &[("mail", terms)]);
+    for n in 0..6 {
+        submit(&engine, to("acme", &format!("a-{n}"))).await;
+    }
+    sleep(1).await;
+    assert_eq!(flaky.count(), 2, "not even the first claim takes more");
+    let hold = engine.hold("mail", "acme").unwrap();
+    assert_eq!((hold.by, hold.until), (Holder::Limit, None));
+    assert_eq!(engine.hold("mail", "globex"), None);
+    given.until("a-5", Status::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_holds_a_companys_jobs_back_holds_its_calls_back() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = protected(&given, vec![mail(&flaky)], &[]);
+    let call = || Call {
+        route: "mail".to_owned(),
+        company_id: acme(),
+        data: recado_core::Payload::new("{}").unwrap(),
+        timeout: None,
+        cache_key: None,
+    };
+    let refused = async || match engine.call(call()).await.unwrap().unwrap() {
+        Called::Unavailable { failure, .. } => failure.code.unwrap().to_string(),
+        other => panic!("{other:?}"),
+    };
+    engine.pause_route("mail", true, None, None).await.unwrap();
+    assert_eq!(refused().await, "PAUSED");
+    engine.pause_route("mail", false, None, None).await.unwrap();
+    let bound = TermsChange { max_per_minute: Some(Some(1)), ..TermsChange::default() };
+    engine.set_tenant(&acme(), bound, None).await.unwrap();
+    assert!(matches!(engine.call(call()).await.unwrap().unwrap(), Called::Answered { .. }));
+    assert_eq!(refused().await, "RATE_LIMITED", "a call spends the company's rate, too");
+    let paused = TermsChange { paused: Some(true), ..TermsChange::default() };
+    engine.set_tenant(&acme(), paused, None).await.unwrap();
+    assert_eq!(refused().await, "PAUSED");
+    assert_eq!(flaky.count(), 1);
+}

@@ -1,0 +1,49 @@
+-- What a person does to a job that nobody holds, or time to a dead letter.
+-- ARGV: floor of the numbers, number, the head it was decided by, verb ('cancel', 'recall', 'redrive' or 'give-up'),
+-- its head from now on, now, record, '1' and the corrected data or '0' and '', and what follows as for enqueue.
+-- Answers 1, or 0 when the job is not any more what it was when that was decided.
+
+local floor, seq, before, verb = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local head, now, event = ARGV[5], ARGV[6], ARGV[7]
+local count = (#ARGV - 9) / 5
+
+if head_of(seq) ~= before or call('HEXISTS', K .. 'held', seq) == 1 then
+  return 0
+end
+local job = header(head)
+if verb == 'cancel' then
+  leave(seq, header(before))
+  forget_end(seq)
+  finish(seq, head)
+  call('ZADD', K .. 'ended', now, padded(seq))
+elseif verb == 'recall' then
+  -- A replay that is called off leaves the dead letter where it was.
+  leave(seq, header(before))
+  forget_end(seq)
+  call('SET', K .. 'job:' .. seq, head)
+  call('DEL', K .. 'corrected:' .. seq)
+  call('ZADD', K .. 'deadlines', (parts(call('GET', K .. 'letter:' .. seq))), padded(seq))
+elseif verb == 'redrive' then
+  call('SET', K .. 'job:' .. seq, head)
+  if ARGV[8] == '1' then
+    call('SET', K .. 'corrected:' .. seq, ARGV[9])
+  end
+  call('ZREM', K .. 'deadlines', padded(seq))
+  call('ZADD', K .. 'ends', job.expires, padded(seq))
+  wait(seq, job, false)
+else
+  finish(seq, head)
+  call('ZADD', K .. 'ended', now, padded(seq))
+end
+record(seq, event)
+if count > 0 then
+  local last = numbers('seq', count, floor)
+  for nth = 1, count do
+    local at = 10 + (nth - 1) * 5
+    take_in(last + nth, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] == '1')
+  end
+  close_intake(last + count)
+end
+settle_blocks()
+save()
+return 1

@@ -1,0 +1,64 @@
+-- Takes jobs in as another store had them.
+-- ARGV: floor of the numbers, then for each: bucket, id, head, where it stands ('wait', 'dead' or 'end'), data, '1' and
+-- the corrected data or '0' and '', letter or '', when it ended, how many records, and those.
+-- Answers for each 1, or 0 when its id is taken.
+
+local DISCARDED = 4
+
+local floor, at, answers = tonumber(ARGV[1]), 1, {}
+
+local function argument()
+  at = at + 1
+  return ARGV[at]
+end
+
+-- Whether the id is free, or made free: a dead letter that comes back takes the place of its discarded job.
+local function is_free(bucket, id, standing)
+  local known = call('HGET', K .. 'ids:' .. bucket, id)
+  if not known then
+    return true
+  end
+  local head = tonumber(known) and head_of(known)
+  if standing == 'dead' and head and header(head).phase == DISCARDED then
+    forget(tonumber(known))
+    return true
+  end
+  return false
+end
+
+while at < #ARGV do
+  local bucket, id, head, standing, data = argument(), argument(), argument(), argument(), argument()
+  local is_corrected, corrected, letter, ended_at = argument() == '1', argument(), argument(), argument()
+  local free = is_free(bucket, id, standing)
+  local seq, job = free and numbers('seq', 1, floor) + 1, header(head)
+  if free then
+    call('HSET', K .. 'ids:' .. bucket, id, seq)
+    call('SET', K .. 'job:' .. seq, head)
+    call('ZADD', K .. 'blocks', block_of(seq), block_of(seq))
+    if standing == 'end' then
+      call('ZADD', K .. 'ended', ended_at, padded(seq))
+    else
+      call('SET', K .. 'data:' .. seq, data)
+    end
+    if letter ~= '' then
+      file(seq, letter, numbers('letter', 1, floor) + 1)
+    end
+    if standing == 'wait' then
+      if is_corrected then
+        call('SET', K .. 'corrected:' .. seq, corrected)
+      end
+      call('ZREM', K .. 'deadlines', padded(seq))
+      call('ZADD', K .. 'ends', job.expires, padded(seq))
+      wait(seq, job, false)
+    end
+  end
+  for _ = 1, tonumber(argument()) do
+    local event = argument()
+    if free then
+      record(seq, event)
+    end
+  end
+  answers[#answers + 1] = free and 1 or 0
+end
+save()
+return answers

@@ -1,0 +1,252 @@
+-- Leases jobs.
+-- ARGV: fence, which try, pick, most jobs, now, end of the leases, holder, route, jobs of a turn, then for each tenant with
+-- terms of its own: company, jobs of its turn, most jobs of it in this claim.
+-- Answers: when time alone brings more (or false), the leases, each with number, head, data, and for one that is taken
+-- over since when and by whom it was held, and how many tenants have a job that is due.
+--
+-- The fence is the request's own number: whoever asks again with the same one, because the answer was lost, gets
+-- the same leases.
+
+-- How long a claim can be asked for again.
+local REMEMBERED_MS = 10000
+
+-- Blocks of new jobs at most that are looked through for those whose time is over, and for the next such time.
+local OVERDUE_BLOCKS_MAX = 64
+
+local fence, tries, pick = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local max, now, lease_until = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local worker, route, turn_jobs = ARGV[7], ARGV[8], tonumber(ARGV[9])
+local terms = {}
+for at = 10, #ARGV, 3 do
+  terms[ARGV[at]] = { turn = tonumber(ARGV[at + 1]), quota = tonumber(ARGV[at + 2]) }
+end
+
+local function turn_of(company)
+  return terms[company] and terms[company].turn or turn_jobs
+end
+
+-- Sends a tenant whose turn is over to the back. Not as soon as it is over: whoever arrived since then was served
+-- less recently.
+local function end_turn(company)
+  local one, kept = tenant(route, company), lane(route).kept
+  if one.place > 0 and one.taken >= turn_of(company) then
+    one.taken, one.place = 0, kept.place
+    kept.place = kept.place + 1
+    call('ZADD', K .. 'ring:' .. route, one.place, company)
+  end
+end
+
+-- Takes up to `max` jobs of the lane, tenant after tenant.
+local function take_ready()
+  local of, picked, had = lane(route), {}, {}
+  -- Whoever stands before this place is held back: what is left of a quota only shrinks while a claim lasts.
+  local passed = 0
+  while #picked < max do
+    if of.kept.last ~= '' then
+      end_turn(of.kept.last)
+    end
+    local next_in = call('ZRANGEBYSCORE', K .. 'ring:' .. route, passed, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if #next_in == 0 then
+      break
+    end
+    local company = next_in[1]
+    local one, left = tenant(route, company), max - #picked
+    if terms[company] then
+      left = math.min(left, terms[company].quota - (had[company] or 0))
+    end
+    if left <= 0 then
+      passed = tonumber(next_in[2]) + 1
+    elseif one.taken >= turn_of(company) then
+      end_turn(company)
+    else
+      local run = math.min(left, turn_of(company) - one.taken, one.ready)
+      if of.kept.last ~= company or one.taken == 0 then
+        of.kept.turns = of.kept.turns + 1
+        of.kept.last = company
+      end
+      local enough = #picked + run
+      while #picked < enough do
+        pop(route, company, one, enough - #picked, picked)
+      end
+      one.taken, one.leased = one.taken + run, one.leased + run
+      one.since, one.at = of.kept.turns, now
+      had[company] = (had[company] or 0) + run
+    end
+  end
+  return picked
+end
+
+-- The new jobs of a block that wait, each with the end of its life, and the earliest of those ends.
+local function waiting_in(block)
+  local from = string.format('%.0f-0', block * BLOCK_JOBS)
+  local to = string.format('%.0f-0', block * BLOCK_JOBS + BLOCK_JOBS - 1)
+  local found, earliest = {}, nil
+  for _, entry in ipairs(call('XRANGE', K .. 'new', from, to)) do
+    local seq = tonumber(string.match(entry[1], '^%d+'))
+    local expires = header(entry[2][2]).expires
+    if call('HEXISTS', K .. 'held', seq) == 0 then
+      found[#found + 1] = { seq = seq, expires = expires }
+      earliest = math.min(earliest or expires, expires)
+    end
+  end
+  return found, earliest
+end
+
+local function note_earliest(block, earliest)
+  if earliest then
+    call('ZADD', K .. 'newends', earliest, block)
+  else
+    call('ZREM', K .. 'newends', block)
+  end
+end
+
+-- Takes up to `max` waiting jobs whose time is over, the earliest first.
+local function take_overdue()
+  local found, limit = {}, now
+  local blocks = call('ZRANGEBYSCORE', K .. 'newends', '-inf', now, 'WITHSCORES', 'LIMIT', 0, OVERDUE_BLOCKS_MAX + 1)
+  if #blocks > 2 * OVERDUE_BLOCKS_MAX then
+    -- Nothing in the blocks that are left comes before this.
+    limit = tonumber(table.remove(blocks))
+    table.remove(blocks)
+  end
+  for at = 1, #blocks, 2 do
+    for _, one in ipairs((waiting_in(tonumber(blocks[at])))) do
+      found[#found + 1] = one
+    end
+  end
+  local ends = call('ZRANGEBYSCORE', K .. 'ends', '-inf', limit, 'WITHSCORES', 'LIMIT', 0, max)
+  for at = 1, #ends, 2 do
+    found[#found + 1] = { seq = tonumber(ends[at]), expires = tonumber(ends[at + 1]) }
+  end
+  table.sort(found, function(a, b)
+    return a.expires < b.expires or (a.expires == b.expires and a.seq < b.seq)
+  end)
+  local picked = {}
+  for _, one in ipairs(found) do
+    if #picked == max or one.expires > limit then
+      break
+    end
+    picked[#picked + 1] = { seq = one.seq }
+    local job = header(head_of(one.seq))
+    leave(one.seq, job)
+    local whose = tenant(job.route, job.company)
+    whose.leased = whose.leased + 1
+  end
+  return picked
+end
+
+local function take_orphaned()
+  local picked = {}
+  for _, seq in ipairs(call('ZRANGEBYSCORE', K .. 'leases', '-inf', now, 'LIMIT', 0, max)) do
+    local _, since, _, by = holder(tonumber(seq))
+    picked[#picked + 1] = { seq = tonumber(seq), since = since, by = by }
+  end
+  return picked
+end
+
+-- Puts down who holds them, and answers with what their holder needs.
+local function lease(picked)
+  local held, leases, waited, answer = {}, {}, {}, {}
+  local mark = fence .. struct.pack('>I6', now) .. worker
+  for nth, one in ipairs(picked) do
+    local member = padded(one.seq)
+    local head, data, is_new = find(one.seq)
+    held[2 * nth - 1], held[2 * nth] = one.seq, mark
+    leases[2 * nth - 1], leases[2 * nth] = lease_until, member
+    if not is_new then
+      waited[#waited + 1] = member
+    end
+    answer[nth] = { one.seq, head, data, one.since or false, one.by or false }
+  end
+  each_of('HSET', K .. 'held', held)
+  each_of('ZADD', K .. 'leases', leases)
+  each_of('ZREM', K .. 'ends', waited)
+  if #picked > 0 then
+    local kept = cmsgpack.pack({ tries = tries, picked = picked })
+    call('SET', K .. 'claim:' .. fence, kept, 'PX', REMEMBERED_MS)
+  end
+  return answer
+end
+
+local function first_after(key)
+  local score = call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return score and tonumber(score)
+end
+
+-- The earliest end of life that is still to come. A block's note may be of a job that is gone: then it is put
+-- right and the next one is looked at.
+local function next_overdue()
+  local own = first_after(K .. 'ends')
+  for _ = 1, OVERDUE_BLOCKS_MAX do
+    local noted = call('ZRANGEBYSCORE', K .. 'newends', '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if #noted == 0 then
+      return own
+    end
+    local _, earliest = waiting_in(tonumber(noted[1]))
+    if earliest == tonumber(noted[2]) then
+      return math.min(own or earliest, earliest)
+    end
+    note_earliest(tonumber(noted[1]), earliest)
+  end
+  return now
+end
+
+-- Puts a job back that whoever asks again has no use for any more.
+local function give_back(seq)
+  local job = header(head_of(seq))
+  local whose = tenant(job.route, job.company)
+  whose.leased = whose.leased - 1
+  call('HDEL', K .. 'held', seq)
+  call('ZREM', K .. 'leases', padded(seq))
+  if new_entry(seq) then
+    call('ZADD', K .. 'newends', 'LT', job.expires, block_of(seq))
+  else
+    call('ZADD', K .. 'ends', job.expires, padded(seq))
+  end
+  wait(seq, job, false)
+end
+
+-- What this very request took before, if it did: as far as it is still held by it and not more than is wanted now.
+-- A try that arrives after a later one gets nothing: nobody waits for its answer.
+local function taken_before()
+  local kept = call('GET', K .. 'claim:' .. fence)
+  if not kept then
+    return nil
+  end
+  kept = cmsgpack.unpack(kept)
+  local again = {}
+  for _, one in ipairs(tries > kept.tries and kept.picked or {}) do
+    local is_held = fence_of(one.seq) == fence
+    if is_held and #again < max then
+      again[#again + 1] = one
+    elseif is_held and not one.by then
+      give_back(one.seq)
+    end
+  end
+  return again
+end
+
+local function next_at()
+  if pick == 'overdue' then
+    return next_overdue()
+  elseif pick == 'orphaned' then
+    return first_after(K .. 'leases')
+  end
+  return first_after(K .. 'later:' .. route)
+end
+
+local picked, more = taken_before(), false
+if not picked then
+  if pick == 'overdue' then
+    picked = take_overdue()
+  elseif pick == 'orphaned' then
+    picked = take_orphaned()
+  else
+    more = look(route, now)
+    picked = take_ready()
+  end
+end
+local leases = lease(picked)
+local at = more and now or next_at()
+save()
+return { at or false, leases, pick == 'ready' and call('ZCARD', K .. 'ring:' .. route) or 0 }

@@ -1,0 +1,14 @@
+-- How many jobs are where. ARGV: now. Answers: leased, dead, ended, then route, ready and delayed of each lane.
+
+local now = tonumber(ARGV[1])
+local answers = { call('ZCARD', K .. 'leases'), call('ZCARD', K .. 'dead'), call('ZCARD', K .. 'ended') }
+for _, route in ipairs(call('HKEYS', K .. 'lanes')) do
+  look(route, now)
+  local later = K .. 'later:' .. route
+  local due = call('ZCOUNT', later, '-inf', now)
+  answers[#answers + 1] = route
+  answers[#answers + 1] = lane(route).kept.ready + due
+  answers[#answers + 1] = call('ZCARD', later) - due
+end
+save()
+return answers

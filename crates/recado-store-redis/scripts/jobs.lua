@@ -1,0 +1,184 @@
+-- Where jobs are kept. Put before every script of a partition.
+--
+-- KEYS[1] is what all keys of the partition begin with, hash tag included, so they share one slot (KEYS[2] only
+-- makes a Cluster refuse while it moves that slot). A job is two values, a head and its data, under a number that grows. The head's first fields are read here; all else
+-- in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation; once it has
+-- a story of its own, or is large or for later, it has keys of its own.
+
+local call = redis.call
+local K = KEYS[1] .. ':'
+
+-- Jobs in a block: what is kept per block instead of per job costs next to nothing.
+local BLOCK_JOBS = 64
+
+-- Old jobs that are moved out of a stream with many holes, in one call.
+local MOVE_OUT_MAX = 32
+
+-- Sorts as text in the order of the numbers.
+local function padded(seq)
+  return string.format('%014.0f', seq)
+end
+
+local function block_of(seq)
+  return math.floor(seq / BLOCK_JOBS)
+end
+
+local function header(head)
+  local job = {}
+  job.due, job.expires, job.priority, job.phase, job.route, job.company, job.bucket, job.id =
+    struct.unpack('>I6I6BBBc0Bc0I2Bc0', head)
+  return job
+end
+
+local function new_entry(seq)
+  local id = string.format('%.0f-0', seq)
+  return call('XRANGE', K .. 'new', id, id)[1]
+end
+
+local function head_of(seq)
+  local entry = new_entry(seq)
+  return entry and entry[2][2] or call('GET', K .. 'job:' .. seq)
+end
+
+-- Head and data, and whether it is new. The data that a person corrected, if one did.
+local function find(seq)
+  local entry = new_entry(seq)
+  if entry then
+    return entry[2][2], entry[2][4], true
+  end
+  local head = call('GET', K .. 'job:' .. seq)
+  if head then
+    return head, call('GET', K .. 'corrected:' .. seq) or call('GET', K .. 'data:' .. seq) or 'null', false
+  end
+end
+
+-- Values at most in one command with many.
+local VALUES_MAX = 1000
+
+-- One command with many values, in as many calls as it takes.
+local function each_of(command, key, values)
+  for from = 1, #values, VALUES_MAX do
+    call(command, key, unpack(values, from, math.min(from + VALUES_MAX - 1, #values)))
+  end
+end
+
+local function seq_of(bucket, id)
+  local known = call('HGET', K .. 'ids:' .. bucket, id)
+  return known and tonumber(known)
+end
+
+-- Blocks that lost a new job in this call.
+local thinned = {}
+
+local function drop_new(seq)
+  thinned[block_of(seq)] = true
+  return call('XDEL', K .. 'new', string.format('%.0f-0', seq)) == 1
+end
+
+-- Gives a new job keys of its own. Says whether it was in the stream.
+local function move_out(seq)
+  local entry = new_entry(seq)
+  if not entry then
+    return false
+  end
+  call('SET', K .. 'job:' .. seq, entry[2][2])
+  call('SET', K .. 'data:' .. seq, entry[2][4])
+  return drop_new(seq)
+end
+
+local function forget_end(seq)
+  call('ZREM', K .. 'ends', padded(seq))
+end
+
+-- A node of a stream is freed when all of its entries are gone, so jobs that stay long would hold many half
+-- empty ones. The oldest are moved out as soon as the stream is mostly holes.
+local function close_ranks(last)
+  local count = call('XLEN', K .. 'new')
+  local oldest = count > 0 and call('XRANGE', K .. 'new', '-', '+', 'COUNT', 1)[1]
+  if not oldest or last - tonumber(string.match(oldest[1], '^%d+')) < 4 * count + 1024 then
+    return
+  end
+  for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
+    local seq = tonumber(string.match(entry[1], '^%d+'))
+    move_out(seq)
+    if call('HEXISTS', K .. 'held', seq) == 0 then
+      call('ZADD', K .. 'ends', header(entry[2][2]).expires, padded(seq))
+    end
+  end
+end
+
+-- Call last: lets go of blocks that have no new job any more.
+local function settle_blocks()
+  for block in pairs(thinned) do
+    local from = string.format('%.0f-0', block * BLOCK_JOBS)
+    local to = string.format('%.0f-0', block * BLOCK_JOBS + BLOCK_JOBS - 1)
+    if #call('XRANGE', K .. 'new', from, to, 'COUNT', 1) == 0 then
+      call('ZREM', K .. 'newends', block)
+    end
+  end
+end
+
+-- Appends to the audit trail, and to the trail of the job that it is about.
+local function record(seq, event)
+  local ms, nth = string.match(call('XADD', K .. 'audit', '*', 'r', event), '^(%d+)-(%d+)$')
+  if seq then
+    local trail, place = K .. 'trail:' .. block_of(seq), struct.pack('>I6I2', ms, nth)
+    if call('HSETNX', trail, seq, place) == 0 then
+      call('HSET', trail, seq, call('HGET', trail, seq) .. place)
+    end
+  end
+end
+
+-- The fence of a job's current lease, if it has one.
+local function fence_of(seq)
+  local held = call('HGET', K .. 'held', seq)
+  return held and string.sub(held, 1, 16)
+end
+
+-- Who holds a job: the fence in sixteen digits, since when, until when and its name.
+local function holder(seq)
+  local held = call('HGET', K .. 'held', seq)
+  if held then
+    local since = struct.unpack('>I6', held, 17)
+    return string.sub(held, 1, 16), since, call('ZSCORE', K .. 'leases', padded(seq)), string.sub(held, 23)
+  end
+end
+
+-- Forgets an ended job. Answers its id.
+local function forget(seq)
+  local job = header(call('GET', K .. 'job:' .. seq))
+  call('DEL', K .. 'job:' .. seq)
+  call('ZREM', K .. 'ended', padded(seq))
+  call('HDEL', K .. 'ids:' .. job.bucket, job.id)
+  call('HDEL', K .. 'trail:' .. block_of(seq), seq)
+  return job.id
+end
+
+-- The numbers and heads of a block, by their place in it.
+local function heads_in(block)
+  local heads, keys, from = {}, {}, block * BLOCK_JOBS
+  for nth = 1, BLOCK_JOBS do
+    keys[nth] = K .. 'job:' .. (from + nth - 1)
+  end
+  for nth, head in ipairs(call('MGET', unpack(keys))) do
+    heads[nth] = head
+  end
+  for _, entry in ipairs(call('XRANGE', K .. 'new', string.format('%.0f-0', from), string.format('%.0f-0', from + BLOCK_JOBS - 1))) do
+    heads[tonumber(string.match(entry[1], '^%d+')) - from + 1] = entry[2][2]
+  end
+  return heads
+end
+
+-- The records about a job, oldest first.
+local function trail_of(seq)
+  local trail, events = call('HGET', K .. 'trail:' .. block_of(seq), seq) or '', {}
+  for at = 1, #trail, 8 do
+    local ms, nth = struct.unpack('>I6I2', trail, at)
+    local id = string.format('%.0f-%.0f', ms, nth)
+    local entry = call('XRANGE', K .. 'audit', id, id)[1]
+    if entry then
+      events[#events + 1] = entry[2][2]
+    end
+  end
+  return events
+end

@@ -1,0 +1,57 @@
+-- Dead letters: one value each, in the order they were buried, with counts of every kind kept as they come and go.
+-- Put after lanes.lua, before every script that buries, brings back or gives up.
+
+-- What dead letters are counted by, in the order of the letter's first fields.
+local KINDS = { 'code', 'company', 'route', 'fingerprint' }
+
+local function parts(letter)
+  local expires, code, company, route, fingerprint, reason =
+    struct.unpack('>I6I2c0I2c0I2c0I2c0I2c0', letter)
+  return expires, { code, company, route, fingerprint }, reason
+end
+
+local function uncount(letter)
+  local _, keys = parts(letter)
+  for nth, kind in ipairs(KINDS) do
+    local group = K .. 'group:' .. kind
+    if call('HINCRBY', group, keys[nth], -1) <= 0 then
+      call('HDEL', group, keys[nth])
+      call('HDEL', group .. ':reason', keys[nth])
+    end
+  end
+end
+
+-- Files a letter, in the place of the job's older one.
+local function file(seq, letter, order)
+  local old = call('GET', K .. 'letter:' .. seq)
+  if old then
+    uncount(old)
+  end
+  local expires, keys, reason = parts(letter)
+  for nth, kind in ipairs(KINDS) do
+    call('HINCRBY', K .. 'group:' .. kind, keys[nth], 1)
+    call('HSET', K .. 'group:' .. kind .. ':reason', keys[nth], reason)
+  end
+  call('SET', K .. 'letter:' .. seq, letter)
+  call('ZADD', K .. 'dead', order, padded(seq))
+  call('ZADD', K .. 'deadlines', expires, padded(seq))
+end
+
+local function unfile(seq)
+  local letter = call('GET', K .. 'letter:' .. seq)
+  if letter then
+    uncount(letter)
+    call('DEL', K .. 'letter:' .. seq)
+    call('ZREM', K .. 'dead', padded(seq))
+    call('ZREM', K .. 'deadlines', padded(seq))
+  end
+end
+
+-- A job has ended: its data goes, its head stays until it is pruned.
+local function finish(seq, head)
+  if not drop_new(seq) then
+    call('DEL', K .. 'data:' .. seq, K .. 'corrected:' .. seq)
+    unfile(seq)
+  end
+  call('SET', K .. 'job:' .. seq, head)
+end

@@ -1,0 +1,363 @@
+//! Whether a server may keep jobs: looked at before it does, and by `recado doctor`.
+//!
+//! Only two things keep a store from being opened: a server that throws keys away when it is full, and one that
+//! lacks what the scripts need. Everything else is told, with what to do about it. Where a managed server hides
+//! its settings, `INFO` is read as far as it goes and the rest is said to be unknown.
+
+mod info;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use recado_store::Durability;
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use crate::link::{Node, OpenError, Reading, RedisOptions, Request, Shards, Target};
+pub use info::Info;
+
+const MAJOR_VERSION_MIN: u64 = 7;
+
+/// How often an open store is looked at again: settings can be changed while it runs, and after a failover
+/// another server answers.
+const EXAMINE_EVERY: Duration = Duration::from_secs(30);
+
+/// From this share of its memory on, a server is worth a note.
+const MEMORY_HIGH: f64 = 0.8;
+
+const ROLE: &str = "store role";
+const MEMORY: &str = "store memory";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Good,
+    /// It works; somebody should know.
+    Note,
+    /// The store does not open.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub what: &'static str,
+    pub state: State,
+    pub found: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+/// What every master says about itself.
+#[derive(Debug, Clone)]
+pub struct Checkup {
+    servers: Vec<Server>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Server {
+    at: Arc<str>,
+    product: &'static str,
+    version: String,
+    role: Option<String>,
+    /// Of a Cluster, and the URL does not say so.
+    unexpected_cluster: bool,
+    append_only: Option<bool>,
+    append_fsync: Option<String>,
+    eviction: Option<String>,
+    memory: Option<Reading>,
+}
+
+impl Checkup {
+    /// Looks without opening the store, however unfit the server may be.
+    pub async fn of(options: &RedisOptions) -> Result<Checkup, OpenError> {
+        let shards = Shards::open(&Target::read(&options.url)?, options).await?;
+        examine(&shards, options.timeout).await
+    }
+
+    /// What a crash of the server's machine can take: of the weakest master.
+    pub fn durability(&self) -> Durability {
+        self.servers
+            .iter()
+            .map(Server::durability)
+            .max_by_key(|durability| loss(*durability))
+            .unwrap_or(Durability::Unknown)
+    }
+
+    /// Everything that was looked at, a server after the other.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.servers.iter().flat_map(Server::findings).collect()
+    }
+
+    /// Logs what is not good and was not known before. Memory is left to those who watch it.
+    fn tell(&self, before: &[Finding]) {
+        let known = |finding: &Finding| before.iter().any(|told| told.found == finding.found);
+        for finding in self.findings() {
+            match finding.state {
+                _ if finding.what == MEMORY || known(&finding) => {}
+                State::Good => {}
+                State::Note => tracing::warn!(fix = finding.fix, "{}", finding.found),
+                State::Bad => tracing::error!(fix = finding.fix, "{}", finding.found),
+            }
+        }
+    }
+
+    /// Refuses what would lose jobs or cannot run the scripts.
+    pub(crate) fn permit(&self) -> Result<(), OpenError> {
+        let bad: Vec<_> = self.findings().into_iter().filter(|finding| finding.state == State::Bad).collect();
+        if bad.is_empty() {
+            return Ok(());
+        }
+        let told = |finding: &Finding| match &finding.fix {
+            Some(fix) => format!("{}; {fix}", finding.found),
+            None => finding.found.clone(),
+        };
+        Err(OpenError::Unfit(bad.iter().map(told).collect::<Vec<_>>().join("\n")))
+    }
+}
+
+/// What is known of a store that is open.
+#[derive(Debug)]
+pub(crate) struct Health(RwLock<Arc<Checkup>>);
+
+impl Health {
+    /// Refuses a server that is unfit, and tells what else is worth knowing.
+    pub async fn examine(shards: &Shards, timeout: Duration) -> Result<Self, OpenError> {
+        let checkup = examine(shards, timeout).await?;
+        checkup.permit()?;
+        checkup.tell(&[]);
+        Ok(Health(RwLock::new(Arc::new(checkup))))
+    }
+
+    pub fn latest(&self) -> Arc<Checkup> {
+        self.0.read().clone()
+    }
+
+    pub async fn keep(self: Arc<Self>, shards: Arc<Shards>, timeout: Duration) {
+        loop {
+            tokio::time::sleep(EXAMINE_EVERY).await;
+            if let Ok(checkup) = examine(&shards, timeout).await {
+                checkup.tell(&self.latest().findings());
+                *self.0.write() = Arc::new(checkup);
+            }
+        }
+    }
+}
+
+/// How much is at stake.
+fn loss(durability: Durability) -> u8 {
+    match durability {
+        Durability::Fsync => 0,
+        Durability::EverySecond => 1,
+        Durability::Eventually => 2,
+        Durability::Unknown => 3,
+        Durability::Memory => 4,
+    }
+}
+
+/// Asks every master.
+pub(crate) async fn examine(shards: &Shards, timeout: Duration) -> Result<Checkup, OpenError> {
+    let mut servers = Vec::new();
+    for node in shards.masters() {
+        let mut server = look_at(&node, timeout).await?;
+        server.unexpected_cluster &= matches!(shards, Shards::One { .. });
+        servers.push(server);
+    }
+    Ok(Checkup { servers })
+}
+
+async fn look_at(node: &Node, timeout: Duration) -> Result<Server, OpenError> {
+    let deadline = Instant::now() + timeout;
+    let ask = async |command: &Cmd| {
+        let values = node.send(Request::One(command), deadline).await;
+        values.map(|mut values| values.pop().unwrap_or(Value::Nil))
+    };
+    let answer = ask(&redis::cmd("INFO")).await.map_err(|fault| OpenError::of(fault, timeout))?;
+    let info = Info::read(&answer).ok_or_else(|| {
+        OpenError::Unavailable(format!(
+            "the server at {} does not answer INFO; is it Redis or Valkey?",
+            node.name()
+        ))
+    })?;
+    let mut settings = redis::cmd("CONFIG");
+    settings.arg("GET").arg("append*").arg("maxmemory-policy");
+    // Managed servers forbid it.
+    let settings = ask(&settings).await.ok().and_then(|value| Info::of_pairs(&value)).unwrap_or_default();
+    Ok(Server::read(node.name(), &info, &settings))
+}
+
+impl Server {
+    fn read(at: Arc<str>, info: &Info, settings: &Info) -> Self {
+        let text = |name: &str| settings.get(name).map(str::to_owned);
+        let (product, version) = match info.get("valkey_version") {
+            Some(version) => ("Valkey", version),
+            None => ("Redis", info.get("redis_version").unwrap_or("of unknown version")),
+        };
+        Server {
+            at,
+            product,
+            version: version.to_owned(),
+            role: info.get("role").map(str::to_owned),
+            unexpected_cluster: info.number("cluster_enabled") == Some(1),
+            append_only: settings
+                .get("appendonly")
+                .map(|setting| setting == "yes")
+                .or_else(|| info.number("aof_enabled").map(|enabled| enabled == 1)),
+            append_fsync: text("appendfsync"),
+            eviction: text("maxmemory-policy").or_else(|| info.get("maxmemory_policy").map(str::to_owned)),
+            memory: Reading::of(info),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        match (self.append_only, self.append_fsync.as_deref()) {
+            (Some(false), _) => Durability::Memory,
+            (Some(true), Some("always")) => Durability::Fsync,
+            (Some(true), Some("everysec")) => Durability::EverySecond,
+            (Some(true), Some("no")) => Durability::Eventually,
+            _ => Durability::Unknown,
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings = vec![self.version_finding()];
+        findings.extend(self.role_finding());
+        findings.push(self.eviction_finding());
+        findings.push(self.durability_finding());
+        findings.push(self.memory_finding());
+        findings
+    }
+
+    fn version_finding(&self) -> Finding {
+        let found = format!("{} {} at {}", self.product, self.version, self.at);
+        let major = self.version.split('.').next().and_then(|major| major.parse::<u64>().ok());
+        match major {
+            Some(major) if major >= MAJOR_VERSION_MIN => good("store version", found),
+            Some(_) => bad(
+                "store version",
+                format!("{found} is too old"),
+                "use Redis 7 or Valkey 7.2, or a later one",
+            ),
+            None => note("store version", found, "see that it is Redis 7, Valkey 7.2 or later"),
+        }
+    }
+
+    fn role_finding(&self) -> Option<Finding> {
+        match self.role.as_deref() {
+            _ if self.unexpected_cluster => Some(bad(
+                ROLE,
+                format!("{} at {} is part of a Cluster", self.product, self.at),
+                "write redis+cluster://… in the store's URL: a single member has only some of the keys",
+            )),
+            Some("slave") => Some(bad(
+                ROLE,
+                format!("{} at {} is a replica and takes no writes", self.product, self.at),
+                "name the master in the store's URL, or use redis+sentinel://… so that it is found",
+            )),
+            _ => None,
+        }
+    }
+
+    fn eviction_finding(&self) -> Finding {
+        let what = "store eviction";
+        match self.eviction.as_deref() {
+            Some("noeviction") => good(what, format!("maxmemory-policy at {} is noeviction", self.at)),
+            Some(policy) => bad(
+                what,
+                format!(
+                    "{} at {} throws keys away when it is full (maxmemory-policy {policy}), and with them jobs",
+                    self.product, self.at
+                ),
+                "run `redis-cli CONFIG SET maxmemory-policy noeviction`, and write `maxmemory-policy noeviction` into redis.conf",
+            ),
+            None => note(
+                what,
+                format!("the server at {} hides its maxmemory-policy", self.at),
+                "see that it is noeviction: with any other, jobs vanish when the memory is full",
+            ),
+        }
+    }
+
+    fn durability_finding(&self) -> Finding {
+        let what = "store durability";
+        let always = "for none at all: `redis-cli CONFIG SET appendfsync always`, and `appendfsync always` in redis.conf";
+        match self.durability() {
+            Durability::Fsync => {
+                good(what, format!("{} forces every write to disk before it answers", self.at))
+            }
+            Durability::EverySecond => note(
+                what,
+                format!(
+                    "{} writes to disk every second: a crash of its machine loses up to two seconds of jobs that were accepted",
+                    self.at
+                ),
+                always,
+            ),
+            Durability::Eventually => note(
+                what,
+                format!(
+                    "{} leaves writing to disk to its kernel: a crash of its machine loses up to half a minute of jobs that were accepted",
+                    self.at
+                ),
+                always,
+            ),
+            Durability::Memory => note(
+                what,
+                format!(
+                    "{} has no append-only file: a crash or a restart loses every job since its last snapshot",
+                    self.at
+                ),
+                "run `redis-cli CONFIG SET appendonly yes`, and write `appendonly yes` and `appendfsync everysec` (or `always`) into redis.conf",
+            ),
+            Durability::Unknown => note(
+                what,
+                format!("the server at {} hides whether and when it writes to disk", self.at),
+                "see in its provider's console that appendonly is yes, and what appendfsync is",
+            ),
+        }
+    }
+
+    fn memory_finding(&self) -> Finding {
+        let what = MEMORY;
+        let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        let Some(memory) = self.memory else {
+            return note(
+                what,
+                format!("the server at {} hides its memory", self.at),
+                "watch it in its provider's console",
+            );
+        };
+        let used = megabytes(memory.used_bytes);
+        let (Some(max), Some(fraction)) = (memory.max_bytes, memory.fraction()) else {
+            return note(
+                what,
+                format!(
+                    "{used} MB used at {}, without a limit: it grows until its machine has no more",
+                    self.at
+                ),
+                "set maxmemory to what the machine can spare, such as `maxmemory 512mb`: then a full store refuses jobs instead of dying",
+            );
+        };
+        let found = format!("{used} of {} MB used at {}", megabytes(max), self.at);
+        match fraction >= MEMORY_HIGH {
+            true => note(
+                what,
+                found,
+                "raise maxmemory, or let the queues and the dead letters drain: a full store refuses jobs",
+            ),
+            false => good(what, found),
+        }
+    }
+}
+
+fn good(what: &'static str, found: String) -> Finding {
+    Finding { what, state: State::Good, found, fix: None }
+}
+
+fn note(what: &'static str, found: String, fix: &str) -> Finding {
+    Finding { what, state: State::Note, found, fix: Some(fix.to_owned()) }
+}
+
+fn bad(what: &'static str, found: String, fix: &str) -> Finding {
+    Finding { what, state: State::Bad, found, fix: Some(fix.to_owned()) }
+}

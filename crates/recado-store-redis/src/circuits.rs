@@ -1,0 +1,72 @@
+//! Breakers as seed 004 lays them out: `circuit:<provider>:state`, `:failures` and `:last_failure`, plain texts that
+//! people and their scripts can `GET`.
+//!
+//! A copy for reading. The breaker itself is a note, changed at the version that its writer knows; here it is written
+//! again whenever the note was. A copy that cannot be written is not worth a refusal.
+
+use std::time::Duration;
+
+use recado_core::breaker::Breaker;
+use recado_store::{NoteWrite, Noted};
+use redis::Cmd;
+use serde::Deserialize;
+
+use crate::store::RedisStore;
+
+/// The shelf of providers' notes.
+const PROVIDERS: &str = "providers";
+
+/// Seed 004 counts failures for a minute.
+const FAILURES_LAST: Duration = Duration::from_secs(60);
+
+/// A provider that nobody writes about any more is forgotten after this.
+const STATE_LASTS: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+#[derive(Deserialize)]
+struct Kept {
+    breaker: Breaker,
+}
+
+impl RedisStore {
+    /// Copies what was written about breakers.
+    pub(crate) async fn copy_circuits(&self, writes: &[NoteWrite], noted: &[Noted]) {
+        for (write, noted) in writes.iter().zip(noted) {
+            if write.shelf.as_str() != PROVIDERS || !matches!(noted, Noted::Done { .. }) {
+                continue;
+            }
+            let kept = write.value.as_ref().and_then(|value| value.parse::<Kept>().ok());
+            for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
+                if let Err(error) = self.link.command(&command, key.as_bytes()).await {
+                    tracing::warn!(%error, provider = %write.key, "Cannot copy a breaker's state to its circuit keys");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What each key is to hold; without a breaker, nothing.
+fn copies(provider: &str, breaker: Option<Breaker>) -> [(String, Cmd); 3] {
+    let (state, failures, last_failure) = match &breaker {
+        Some(breaker) => (
+            Some(breaker.state.as_str().to_owned()),
+            Some(breaker.failures.len().to_string()),
+            breaker.failures.back().map(ToString::to_string),
+        ),
+        None => (None, None, None),
+    };
+    let copy = |name: &str, value: Option<String>, lasts: Duration| {
+        let key = format!("circuit:{provider}:{name}");
+        let mut command = redis::cmd(if value.is_some() { "SET" } else { "DEL" });
+        command.arg(&key);
+        if let Some(value) = value {
+            command.arg(value).arg("PX").arg(lasts.as_millis() as u64);
+        }
+        (key, command)
+    };
+    [
+        copy("state", state, STATE_LASTS),
+        copy("failures", failures, FAILURES_LAST),
+        copy("last_failure", last_failure, STATE_LASTS),
+    ]
+}

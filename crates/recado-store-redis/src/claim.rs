@@ -1,0 +1,281 @@
+//! Leasing jobs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use recado_core::{Job, Lease, LeaseToken, LostLease, RouteName, Timestamp};
+use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
+
+use crate::answer::{Answer, unexpected};
+use crate::link::Arg;
+use crate::record::Record;
+use crate::store::RedisStore;
+use crate::token::{Token, fence_arg};
+
+/// Claims without an answer that are remembered at most.
+const UNANSWERED_MAX: usize = 1_000;
+
+/// Extensions at most in one call.
+const CALL_TOKENS_MAX: usize = 1_000;
+
+/// Jobs at most in one call: nobody else is served while a script runs, and each may be large.
+const CALL_JOBS_MAX: usize = 250;
+
+/// What is known between claims.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// Requests whose answer was lost: whoever asks for the same again repeats one, and gets the same leases, if they
+    /// were given.
+    unanswered: Mutex<Vec<Request>>,
+    /// Counts claims, so that each begins with another partition.
+    rotation: AtomicUsize,
+    /// Tenants with a job that was due, of each partition, when a route was last claimed from.
+    tenants: Mutex<HashMap<RouteName, Vec<u64>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Request {
+    pick: Pick,
+    partition: u16,
+    fence: u64,
+    /// How often it was repeated: an older try that arrives late must not undo what a newer one was given.
+    tries: i64,
+}
+
+/// A request on its way. Nobody repeats it until it is known to have no answer.
+struct Asking<'a> {
+    claims: &'a Claims,
+    request: Option<Request>,
+}
+
+impl Claims {
+    /// Repeats a request that had no answer, or makes a new one.
+    fn ask(&self, pick: &Pick, partition: u16) -> Asking<'_> {
+        let mut unanswered = self.unanswered.lock();
+        let before = unanswered.iter().position(|other| other.pick == *pick && other.partition == partition);
+        let request = match before.map(|at| unanswered.swap_remove(at)) {
+            Some(before) => Request { tries: before.tries + 1, ..before },
+            None => Request { pick: pick.clone(), partition, fence: fastrand::u64(..), tries: 0 },
+        };
+        Asking { claims: self, request: Some(request) }
+    }
+}
+
+/// Whoever stops waiting has had no answer either.
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut unanswered = self.claims.unanswered.lock();
+        if unanswered.len() < UNANSWERED_MAX {
+            unanswered.extend(self.request.take());
+        }
+    }
+}
+
+/// What one partition gave.
+struct Given {
+    claimed: Claimed,
+    tenants: u64,
+}
+
+impl RedisStore {
+    pub(crate) async fn lease_jobs(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        let mut claim = claim.clone();
+        if self.has_one_partition() {
+            let max = claim.max;
+            return self.lease_from(&mut claim, 0, max).await.map(|given| given.claimed);
+        }
+        let mut all = Claimed::default();
+        let mut asked = self.shares(&claim);
+        // First everybody's share; then whoever had all of it is asked for what others left of theirs.
+        while !asked.is_empty() && all.leases.len() < claim.max {
+            let mut had_more = Vec::new();
+            for (partition, share) in asked {
+                let wanted = share.min(claim.max - all.leases.len());
+                let given = match self.lease_from(&mut claim, partition, wanted).await {
+                    Err(_) if !all.leases.is_empty() => return Ok(all),
+                    given => given?,
+                };
+                if wanted > 0 && given.claimed.leases.len() == wanted {
+                    had_more.push((partition, usize::MAX));
+                }
+                self.note_tenants(&claim.pick, partition, given.tenants);
+                all.leases.extend(given.claimed.leases);
+                all.next_at = all.next_at.into_iter().chain(given.claimed.next_at).min();
+            }
+            asked = had_more;
+        }
+        Ok(all)
+    }
+
+    /// The partitions in rotation, each with its share of the claim: by how many tenants wait there.
+    fn shares(&self, claim: &Claim) -> Vec<(u16, usize)> {
+        let count = self.partition_count() as usize;
+        let first = self.claims.rotation.fetch_add(1, Ordering::Relaxed);
+        let tenants = match &claim.pick {
+            Pick::Ready(route) => self.claims.tenants.lock().get(route).cloned(),
+            Pick::Overdue | Pick::Orphaned => None,
+        };
+        let tenants = tenants.unwrap_or_else(|| vec![1; count]);
+        let total = tenants.iter().map(|tenants| tenants.max(&1)).sum::<u64>();
+        let share = |partition: usize| {
+            let share = (claim.max as u64).saturating_mul(tenants[partition].max(1)).div_ceil(total);
+            (partition as u16, usize::try_from(share).unwrap_or(usize::MAX))
+        };
+        (0..count).map(|nth| share((first + nth) % count)).collect()
+    }
+
+    fn note_tenants(&self, pick: &Pick, partition: u16, tenants: u64) {
+        if let Pick::Ready(route) = pick {
+            let mut known = self.claims.tenants.lock();
+            let of_route =
+                known.entry(route.clone()).or_insert_with(|| vec![1; self.partition_count() as usize]);
+            of_route[usize::from(partition)] = tenants;
+        }
+    }
+
+    async fn lease_from(&self, claim: &mut Claim, partition: u16, max: usize) -> Result<Given, StoreError> {
+        let mut all = Given { claimed: Claimed::default(), tenants: 0 };
+        loop {
+            let wanted = (max - all.claimed.leases.len()).min(CALL_JOBS_MAX);
+            let Given { claimed, tenants } = match self.ask_for_leases(claim, partition, wanted).await {
+                // What was leased before is in good hands; the rest is asked for again.
+                Err(_) if !all.claimed.leases.is_empty() => return Ok(all),
+                given => given?,
+            };
+            let came = claimed.leases.len();
+            spend_quotas(claim, &claimed);
+            all.claimed.leases.extend(claimed.leases);
+            all.claimed.next_at = claimed.next_at;
+            all.tenants = tenants;
+            if came < CALL_JOBS_MAX || all.claimed.leases.len() == max {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn ask_for_leases(&self, claim: &Claim, partition: u16, max: usize) -> Result<Given, StoreError> {
+        let mut asking = self.claims.ask(&claim.pick, partition);
+        let Some(Request { fence, tries, .. }) = asking.request else { return Err(unexpected()) };
+        let given = self.ask_with(fence, tries, claim, partition, max).await;
+        if !matches!(given, Err(StoreError::Unavailable(_))) {
+            asking.request = None;
+        }
+        given
+    }
+
+    async fn ask_with(
+        &self,
+        fence: u64,
+        tries: i64,
+        claim: &Claim,
+        partition: u16,
+        max: usize,
+    ) -> Result<Given, StoreError> {
+        let (pick, route) = match &claim.pick {
+            Pick::Ready(route) => ("ready", route.as_str()),
+            Pick::Overdue => ("overdue", ""),
+            Pick::Orphaned => ("orphaned", ""),
+        };
+        let mut args = vec![
+            fence_arg(fence),
+            Arg::Int(tries),
+            Arg::from(pick),
+            Arg::Int(i64::try_from(max).unwrap_or(i64::MAX)),
+            Arg::Int(claim.now.as_millis()),
+            Arg::Int(claim.lease_until.as_millis()),
+            Arg::from(&*claim.worker),
+            Arg::from(route),
+        ];
+        terms(claim, &mut args);
+        let [next_at, leases, tenants] = self.run(&self.scripts.claim, partition, &args).await?.parts()?;
+        let lease = |answer| self.lease_of(answer, claim, partition, fence);
+        let claimed = Claimed {
+            next_at: next_at.there().map(Answer::time).transpose()?,
+            leases: leases.list()?.into_iter().map(lease).collect::<Result<_, _>>()?,
+        };
+        Ok(Given { claimed, tenants: tenants.count()? })
+    }
+
+    fn lease_of(
+        &self,
+        answer: Answer,
+        claim: &Claim,
+        partition: u16,
+        fence: u64,
+    ) -> Result<Lease, StoreError> {
+        let [seq, head, data, since, by] = answer.parts()?;
+        let token = Token { partition, seq: seq.count()?, fence }.into();
+        let record = Record::decode(&head.bytes()?)?;
+        self.heads.keep(token, &record);
+        // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
+        let attempt = record.job.progress.attempts_started + 1;
+        let lost = match by.there() {
+            Some(by) => Some(LostLease { attempt, claimed_at: since.time()?, worker: by.text()?.into() }),
+            None => None,
+        };
+        Ok(Lease {
+            token,
+            attempt,
+            claimed_at: claim.now,
+            expires_at: claim.lease_until,
+            job: Job { data: data.payload()?, ..record.job },
+            lost,
+        })
+    }
+
+    pub(crate) async fn extend_leases(
+        &self,
+        tokens: &[LeaseToken],
+        until: Timestamp,
+    ) -> Result<Vec<Extended>, StoreError> {
+        let mut answers = vec![Extended::Stale; tokens.len()];
+        let by_partition = self.by_partition(tokens.iter().map(|token| self.read_token(*token)));
+        for (partition, known) in by_partition {
+            for some in known.chunks(CALL_TOKENS_MAX) {
+                let mut args = vec![Arg::Int(until.as_millis())];
+                for (_, token) in some {
+                    token.push(&mut args);
+                }
+                let extended = self.run(&self.scripts.extend, partition, &args).await?.list()?;
+                for ((at, _), extended) in some.iter().zip(extended) {
+                    if extended.yes()? {
+                        answers[*at] = Extended::Until(until);
+                    }
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Takes what a tenant got off what it may get.
+fn spend_quotas(claim: &mut Claim, given: &Claimed) {
+    if claim.turns.quota.is_empty() || given.leases.is_empty() {
+        return;
+    }
+    let mut quota = (*claim.turns.quota).clone();
+    for lease in &given.leases {
+        if let Some(left) = quota.get_mut(&lease.job.company) {
+            *left = left.saturating_sub(1);
+        }
+    }
+    claim.turns.quota = Arc::new(quota);
+}
+
+/// How tenants share the claim: the usual turn, and whoever has terms of its own.
+fn terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
+    let turns = &claim.turns;
+    let usual = if turns.batch == 0 { recado_core::fair::TURN_JOBS } else { turns.batch };
+    args.push(Arg::Int(i64::from(usual)));
+    if !matches!(claim.pick, Pick::Ready(_)) {
+        return;
+    }
+    let only_weighted = turns.weights.keys().filter(|company| !turns.quota.contains_key(*company));
+    for company in turns.quota.keys().chain(only_weighted) {
+        args.push(Arg::from(company.as_str()));
+        args.push(Arg::Int(i64::from(turns.jobs_of(company))));
+        args.push(Arg::Int(i64::from(turns.quota_of(company))));
+    }
+}

@@ -1,0 +1,126 @@
+//! Taking jobs in.
+
+use std::collections::BTreeMap;
+
+use recado_core::{NewJob, Progress, Status};
+use recado_store::{Enqueued, StoreError};
+
+use crate::answer::{Answer, unexpected};
+use crate::keys::IdKey;
+use crate::link::Arg;
+use crate::record::Record;
+use crate::store::RedisStore;
+
+/// Jobs, and bytes of data, at most in one call: nobody else is served while a script runs.
+const CALL_JOBS_MAX: usize = 500;
+const CALL_BYTES_MAX: usize = 1 << 20;
+
+/// Data up to this size lies packed with that of others; larger data gains nothing by it.
+const PACKED_BYTES_MAX: usize = 1_024;
+
+impl RedisStore {
+    pub(crate) async fn take_in(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
+        let mut by_partition: BTreeMap<u16, Vec<(usize, &NewJob)>> = BTreeMap::new();
+        for (at, new) in jobs.iter().enumerate() {
+            by_partition.entry(self.partition_of(&new.company)).or_default().push((at, new));
+        }
+        let mut answers = vec![Enqueued::Conflict; jobs.len()];
+        for (partition, own) in by_partition {
+            let mut rest = own.as_slice();
+            while !rest.is_empty() {
+                let (call, after) = rest.split_at(one_call(rest));
+                self.take_in_some(partition, call, &mut answers).await?;
+                rest = after;
+            }
+        }
+        let accepted =
+            jobs.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Enqueued::Accepted { .. }));
+        self.bells.announce(&self.link, accepted.map(|(new, _)| &new.route));
+        Ok(answers)
+    }
+
+    async fn take_in_some(
+        &self,
+        partition: u16,
+        jobs: &[(usize, &NewJob)],
+        answers: &mut [Enqueued],
+    ) -> Result<(), StoreError> {
+        let taken = if self.has_one_partition() {
+            BTreeMap::new()
+        } else {
+            self.reserve(partition, jobs.iter().map(|(_, new)| &new.id)).await?
+        };
+        let (away, here): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, new)| taken.contains_key(&new.id));
+        let mut args = Vec::with_capacity(here.len() * 6);
+        for (at, new) in &here {
+            args.push(Arg::Int(self.floor(new.enqueued_at, *at)));
+            intake(new, &mut args)?;
+        }
+        let found = match here.is_empty() {
+            true => Vec::new(),
+            false => self.run(&self.scripts.enqueue, partition, &args).await?.list()?,
+        };
+        if found.len() != here.len() {
+            return Err(unexpected());
+        }
+        for ((at, new), answer) in here.into_iter().zip(found) {
+            answers[at] = match answer.0 {
+                redis::Value::BulkString(_) => self.known_elsewhere(new).await?,
+                _ => enqueued(new, answer)?,
+            };
+        }
+        for (at, new) in away {
+            answers[at] = self.known_elsewhere(new).await?;
+        }
+        Ok(())
+    }
+
+    /// The id is taken by a job of another partition, or reserved for one.
+    async fn known_elsewhere(&self, new: &NewJob) -> Result<Enqueued, StoreError> {
+        match self.find(&new.id).await? {
+            Some(found) => known(new, &found.head, found.held.is_some()),
+            None => Ok(Enqueued::Conflict),
+        }
+    }
+}
+
+/// How many of these jobs go into one call.
+fn one_call(jobs: &[(usize, &NewJob)]) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, new): &&(usize, &NewJob)| {
+        bytes += new.data.as_str().len();
+        bytes <= CALL_BYTES_MAX
+    };
+    jobs.iter().take(CALL_JOBS_MAX).take_while(fits).count().max(1)
+}
+
+/// What the scripts need to take a job in, see `enqueue.lua`.
+pub fn intake<'a>(new: &'a NewJob, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let key = IdKey::of(&new.id);
+    let data = new.data.as_str();
+    let lies_packed = new.due_at <= new.enqueued_at && data.len() <= PACKED_BYTES_MAX;
+    args.push(Arg::Int(i64::from(key.bucket)));
+    args.push(Arg::from(Vec::from(key.bytes)));
+    args.push(Arg::from(Record::new(new).encode()?));
+    args.push(Arg::from(data));
+    args.push(Arg::Int(i64::from(lies_packed)));
+    Ok(())
+}
+
+fn enqueued(new: &NewJob, answer: Answer) -> Result<Enqueued, StoreError> {
+    if let redis::Value::Int(1) = answer.0 {
+        let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
+        return Ok(Enqueued::Accepted { status });
+    }
+    let [head, is_held] = answer.parts()?;
+    known(new, &head.bytes()?, is_held.yes()?)
+}
+
+/// What to answer when the id is taken by the job with this head.
+fn known(new: &NewJob, head: &[u8], is_held: bool) -> Result<Enqueued, StoreError> {
+    let known = Record::decode(head)?;
+    if known.body_hash != new.body_hash {
+        return Ok(Enqueued::Conflict);
+    }
+    Ok(Enqueued::Duplicate { status: known.status(is_held, new.enqueued_at) })
+}

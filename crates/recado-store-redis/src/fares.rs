@@ -1,0 +1,103 @@
+//! How many jobs are where, and how tenants fare.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use recado_core::fair::round_robin_priority;
+use recado_core::{CompanyId, RouteName, Timestamp};
+use recado_store::{Counts, StoreError, TenantFilter, TenantView};
+
+use crate::answer::{Answer, unexpected};
+use crate::link::Arg;
+use crate::store::RedisStore;
+
+/// Looks at most until every lane was looked at to the end.
+const LOOKS_MAX: usize = 100;
+
+impl RedisStore {
+    pub(crate) async fn count_jobs(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        let mut counts = Counts::default();
+        for partition in self.partitions() {
+            let answers =
+                self.run(&self.scripts.counts, partition, &[Arg::Int(now.as_millis())]).await?.list()?;
+            let mut answers = answers.into_iter();
+            let mut next = || answers.next().ok_or_else(unexpected);
+            counts.leased += next()?.count()?;
+            counts.dead_letters += next()?.count()?;
+            counts.ended += next()?.count()?;
+            while let (Some(route), Some(ready), Some(delayed)) =
+                (answers.next(), answers.next(), answers.next())
+            {
+                let (ready, delayed) = (ready.count()?, delayed.count()?);
+                counts.ready += ready;
+                counts.delayed += delayed;
+                if ready + delayed > 0 {
+                    let route = RouteName::trusted(route.text()?);
+                    *counts.waiting_by_route.entry(route).or_default() += ready + delayed;
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    pub(crate) async fn fares(
+        &self,
+        filter: &TenantFilter,
+        now: Timestamp,
+    ) -> Result<Vec<TenantView>, StoreError> {
+        let route = filter.route.as_ref().map_or("", RouteName::as_str);
+        let company = filter.company.as_ref().map_or("", CompanyId::as_str);
+        let args = [Arg::Int(now.as_millis()), Arg::from(route), Arg::from(company)];
+        let mut fares: BTreeMap<(RouteName, CompanyId), TenantView> = BTreeMap::new();
+        for partition in self.partitions() {
+            for one in self.fares_in(partition, &args).await? {
+                let fare = tenant_view(one)?;
+                match fares.entry((fare.route.clone(), fare.company.clone())) {
+                    Entry::Vacant(entry) => drop(entry.insert(fare)),
+                    Entry::Occupied(mut entry) => add(entry.get_mut(), fare),
+                }
+            }
+        }
+        Ok(fares.into_values().collect())
+    }
+
+    async fn fares_in(&self, partition: u16, args: &[Arg<'_>]) -> Result<Vec<Answer>, StoreError> {
+        for _ in 1..LOOKS_MAX {
+            let [more, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+            if !more.yes()? {
+                return found.list();
+            }
+        }
+        let [_, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+        found.list()
+    }
+}
+
+/// A tenant has jobs in several partitions when what followed a job of another one stayed there.
+fn add(fare: &mut TenantView, other: TenantView) {
+    fare.queued += other.queued;
+    fare.delayed += other.delayed;
+    fare.leased += other.leased;
+    fare.last_processed_at = fare.last_processed_at.max(other.last_processed_at);
+    fare.rounds_without_processing = fare.rounds_without_processing.max(other.rounds_without_processing);
+    fare.current_priority = fare.current_priority.min(other.current_priority);
+    fare.total_processed += other.total_processed;
+    fare.consecutive_batch_count = fare.consecutive_batch_count.max(other.consecutive_batch_count);
+}
+
+fn tenant_view(answer: Answer) -> Result<TenantView, StoreError> {
+    let [route, company, queued, delayed, leased, last, rounds, processed, in_a_row] = answer.parts()?;
+    let rounds = rounds.count()?;
+    Ok(TenantView {
+        company: CompanyId::trusted(company.text()?),
+        route: RouteName::trusted(route.text()?),
+        queued: queued.count()?,
+        delayed: delayed.count()?,
+        leased: leased.count()?,
+        last_processed_at: last.there().map(Answer::time).transpose()?,
+        rounds_without_processing: rounds,
+        current_priority: round_robin_priority(rounds),
+        total_processed: processed.count()?,
+        consecutive_batch_count: u32::try_from(in_a_row.count()?).unwrap_or(u32::MAX),
+    })
+}

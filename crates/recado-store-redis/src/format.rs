@@ -1,0 +1,64 @@
+//! What a store is written in: a version, and how many partitions it has.
+
+use recado_store::StoreError;
+
+use crate::answer::Answer;
+use crate::keys::Root;
+use crate::link::{Link, OpenError};
+
+/// The version of what is written. A newer one is not touched.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Writes down what a new store is written in, or reads what an older one was.
+pub async fn check(link: &Link, root: &Root, partitions: u16) -> Result<(), OpenError> {
+    let key = root.key("format");
+    let mut note = redis::cmd("SET");
+    note.arg(&key).arg(format!("{FORMAT_VERSION} {partitions}")).arg("NX");
+    let mut read = redis::cmd("GET");
+    read.arg(&key);
+    let mut both = redis::pipe();
+    both.add_command(note).add_command(read);
+    let answers = link.pipeline(&both, &key).await.map_err(cannot_ask)?;
+    let found =
+        answers.into_iter().nth(1).map(Answer).ok_or_else(|| cannot_ask(crate::answer::unexpected()))?;
+    permit(&found.text().map_err(cannot_ask)?, partitions)
+}
+
+fn permit(found: &str, partitions: u16) -> Result<(), OpenError> {
+    let (version, parts) = found.split_once(' ').unwrap_or((found, ""));
+    match (version.parse::<u32>(), parts.parse::<u16>()) {
+        (Ok(version), _) if version > FORMAT_VERSION => Err(OpenError::Unfit(format!(
+            "the store was written by a newer version of Recado (format {version}, this one knows {FORMAT_VERSION}); \
+             run the newer version"
+        ))),
+        (Ok(FORMAT_VERSION), Ok(parts)) if parts == partitions => Ok(()),
+        (Ok(FORMAT_VERSION), Ok(parts)) => Err(OpenError::Unfit(format!(
+            "the store has {parts} partitions and not {partitions}; set partitions = {parts}, or move its jobs into a \
+             new store with another prefix"
+        ))),
+        _ => Err(OpenError::Unfit(
+            "what lies under the prefix is not a store of Recado's; give it a prefix of its own".to_owned(),
+        )),
+    }
+}
+
+fn cannot_ask(error: StoreError) -> OpenError {
+    let (StoreError::Unavailable(why) | StoreError::Full(why) | StoreError::Broken(why)) = error;
+    OpenError::Unavailable(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_version_wrote_is_opened() {
+        assert!(permit("1 3", 3).is_ok());
+        let words = |found: &str| permit(found, 3).unwrap_err().to_string();
+        assert!(words("2 3").contains("newer version"), "{}", words("2 3"));
+        assert!(words("1 4").contains("partitions = 4"), "{}", words("1 4"));
+        for strange in ["", "1", "0 3", "hello"] {
+            assert!(words(strange).contains("prefix of its own"), "{strange:?}: {}", words(strange));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Jobs, read.
+
+use recado_core::{AuditEvent, Job, JobId, Lease, LeaseToken, Payload, Timestamp};
+use recado_store::{JobFilter, JobView, Page, PageRequest, StoreError};
+
+use crate::answer::{Answer, unexpected};
+use crate::audit::audit_event;
+use crate::link::Arg;
+use crate::merge::{Merge, runs};
+use crate::parts::BEYOND_ALL;
+use crate::record::Record;
+use crate::store::RedisStore;
+use crate::token::{Token, read_fence};
+
+/// Heads that are read at once for a list.
+const LIST_HEADS: i64 = 256;
+
+/// Heads that one page of a filtered list looks through before it answers with what it has.
+const SCAN_HEADS_MAX: usize = 20_000;
+
+/// A job as it lies in the store.
+#[derive(Debug)]
+pub struct Found {
+    pub partition: u16,
+    pub seq: u64,
+    pub head: Vec<u8>,
+    pub data: Payload,
+    pub held: Option<Held>,
+}
+
+#[derive(Debug)]
+pub struct Held {
+    pub fence: u64,
+    pub claimed_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub worker: Box<str>,
+}
+
+impl Found {
+    fn read(partition: u16, answer: Answer) -> Result<Option<Found>, StoreError> {
+        let Some(answer) = answer.there() else { return Ok(None) };
+        let mut parts = answer.list()?.into_iter();
+        let mut part = || parts.next().ok_or_else(unexpected);
+        let (seq, head, data) = (part()?.count()?, part()?.bytes()?, part()?.payload()?);
+        let held = match part() {
+            Err(_) => None,
+            Ok(fence) => Some(Held {
+                fence: read_fence(&fence.text()?).ok_or_else(unexpected)?,
+                claimed_at: part()?.time()?,
+                expires_at: part()?.time()?,
+                worker: part()?.text()?.into(),
+            }),
+        };
+        Ok(Some(Found { partition, seq, head, data, held }))
+    }
+
+    fn view(self, now: Timestamp) -> Result<JobView, StoreError> {
+        let held_by = self.held.map(|held| (held.worker, held.expires_at));
+        Ok(Record::decode(&self.head)?.view(self.data, held_by, now))
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn find(&self, id: &JobId) -> Result<Option<Found>, StoreError> {
+        let (partition, answer) = self.ask_about(id, &self.scripts.job).await?;
+        Found::read(partition, answer)
+    }
+
+    /// Jobs by their numbers, each where it was asked for.
+    pub(crate) async fn pick(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<Found>>, StoreError> {
+        let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
+        let answers = self.run(&self.scripts.pick, partition, &args).await?.list()?;
+        answers.into_iter().map(|answer| Found::read(partition, answer)).collect()
+    }
+
+    pub(crate) async fn view(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        self.find(id).await?.map(|found| found.view(now)).transpose()
+    }
+
+    pub(crate) async fn current_lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        let Some(Token { partition, seq, fence }) = self.read_token(token) else { return Ok(None) };
+        let Some(found) = self.pick(partition, &[seq]).await?.pop().flatten() else { return Ok(None) };
+        let Some(held) = found.held.filter(|held| held.fence == fence) else { return Ok(None) };
+        let record = Record::decode(&found.head)?;
+        Ok(Some(Lease {
+            token,
+            attempt: record.job.progress.attempts_started + 1,
+            claimed_at: held.claimed_at,
+            expires_at: held.expires_at,
+            job: Job { data: found.data, ..record.job },
+            lost: None,
+        }))
+    }
+
+    pub(crate) async fn list_jobs(
+        &self,
+        filter: &JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
+        let mut merge = Merge::new(page.limit);
+        for partition in self.partitions() {
+            self.scan_jobs(partition, filter, page, now, &mut merge).await?;
+        }
+        let (wanted, next) = merge.page();
+        let mut items = Vec::with_capacity(wanted.len());
+        for (partition, seqs) in runs(wanted) {
+            for found in self.pick(partition, &seqs).await?.into_iter().flatten() {
+                items.push(found.view(now)?);
+            }
+        }
+        Ok(Page { items, next })
+    }
+
+    /// Looks through a partition's jobs, newest first, until there are enough or too many were looked at.
+    async fn scan_jobs(
+        &self,
+        partition: u16,
+        filter: &JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+        merge: &mut Merge,
+    ) -> Result<(), StoreError> {
+        let before = page.before.unwrap_or(BEYOND_ALL).min(BEYOND_ALL);
+        let mut below = Some(self.number_at(partition, before));
+        let (mut wanted, mut scanned) = (0, 0);
+        while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_HEADS_MAX) {
+            let args = [Arg::Int(number.cast_signed()), Arg::Int(LIST_HEADS)];
+            let [next, heads] = self.run(&self.scripts.list, partition, &args).await?.parts()?;
+            below = next.there().map(Answer::count).transpose()?;
+            for row in heads.list()? {
+                let [seq, head, is_held] = row.parts()?;
+                let record = Record::decode(&head.bytes()?)?;
+                scanned += 1;
+                if matches(filter, &record.job) && of_status(filter, &record, is_held.yes()?, now) {
+                    let seq = seq.count()?;
+                    merge.found(self.order_of(partition, seq), partition, seq);
+                    wanted += 1;
+                }
+            }
+        }
+        if let Some(number) = below {
+            merge.stopped_at(self.order_of(partition, number));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn trail_of(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        let (_, events) = self.ask_about(id, &self.scripts.trail).await?;
+        let events = events.list()?;
+        events.into_iter().map(|event| audit_event(&event.bytes()?)).collect()
+    }
+}
+
+fn matches(filter: &JobFilter, job: &Job) -> bool {
+    filter.company.as_ref().is_none_or(|want| job.company == *want)
+        && filter.route.as_ref().is_none_or(|want| job.route == *want)
+        && filter.correlation_id.as_ref().is_none_or(|want| job.correlation_id.as_ref() == Some(want))
+}
+
+fn of_status(filter: &JobFilter, record: &Record, is_held: bool, now: Timestamp) -> bool {
+    filter.status.is_none_or(|want| record.status(is_held, now) == want)
+}

@@ -1,0 +1,109 @@
+//! A dead letter's value. The first fields are for the scripts (`letters.lua`, `parts`).
+//!
+//! The data is the job's own and is kept beside it. Whether the letter is being replayed is told by the job's head.
+
+use std::time::Duration;
+
+use recado_core::{Attempt, Cause, Class, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp};
+use recado_store::StoreError;
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::{Reader, Writer};
+use crate::record::{Phase, Record, json};
+
+/// The key of letters without a code, and what other codes begin with.
+const NO_CODE: &str = "-";
+const CODE_MARK: char = '=';
+
+/// What only Rust reads.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    #[serde(rename = "n")]
+    failed_attempts: u32,
+    #[serde(rename = "f")]
+    last_failure_at: Timestamp,
+    #[serde(rename = "m")]
+    moved_at: Timestamp,
+    #[serde(rename = "t")]
+    ttl_ms: u64,
+    #[serde(rename = "k")]
+    class: Class,
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    stack_trace: Option<Box<str>>,
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<Attempt>,
+    #[serde(rename = "c")]
+    cause: Cause,
+}
+
+/// How a code is counted.
+pub fn code_key(code: Option<&str>) -> String {
+    code.map_or_else(|| NO_CODE.to_owned(), |code| format!("{CODE_MARK}{code}"))
+}
+
+/// The code that is counted so.
+pub fn code_of(key: &str) -> Option<&str> {
+    key.strip_prefix(CODE_MARK)
+}
+
+pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
+    let mut written = Writer::default();
+    written.time(letter.expires_at());
+    written.text(&code_key(letter.last_failure_code.as_deref()));
+    written.text(letter.company.as_str());
+    written.text(letter.route.as_str());
+    written.text(&letter.fingerprint);
+    written.text(letter.last_failure_reason.as_str());
+    let rest = Rest {
+        failed_attempts: letter.failed_attempts,
+        last_failure_at: letter.last_failure_at,
+        moved_at: letter.moved_at,
+        ttl_ms: u64::try_from(letter.ttl.as_millis()).unwrap_or(u64::MAX),
+        class: letter.class,
+        stack_trace: letter.stack_trace.clone(),
+        attempts: letter.attempts.clone(),
+        cause: letter.cause,
+    };
+    written.fixed(&json(&rest)?);
+    Ok(written.0)
+}
+
+/// The letter of this job.
+pub fn decode(letter: &[u8], record: Record, data: Payload) -> Result<DeadLetter, StoreError> {
+    read(Reader(letter), record, data).ok_or_else(|| {
+        StoreError::Broken("a dead letter cannot be read; was it written by something else?".to_owned())
+    })
+}
+
+fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLetter> {
+    letter.time()?;
+    let code = code_of(letter.text()?).map(Into::into);
+    letter.text()?;
+    letter.text()?;
+    let fingerprint = letter.text()?.into();
+    let reason = Reason::new(letter.text()?).ok()?;
+    let rest: Rest = serde_json::from_slice(letter.0).ok()?;
+    let Job { id, company, route, enqueued_at, user_id, correlation_id, .. } = record.job;
+    let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
+    Some(DeadLetter {
+        job_id: id,
+        company,
+        route,
+        original_data: data,
+        failed_attempts: rest.failed_attempts,
+        last_failure_reason: reason,
+        last_failure_code: code,
+        last_failure_at: rest.last_failure_at,
+        enqueued_at,
+        moved_at: rest.moved_at,
+        ttl: Duration::from_millis(rest.ttl_ms),
+        user_id,
+        correlation_id,
+        class: rest.class,
+        stack_trace: rest.stack_trace,
+        attempts: rest.attempts,
+        fingerprint,
+        cause: rest.cause,
+        state,
+    })
+}

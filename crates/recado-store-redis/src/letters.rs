@@ -1,0 +1,197 @@
+//! Dead letters, read and counted.
+
+use std::collections::BTreeMap;
+
+use recado_core::{DeadLetter, JobId};
+use recado_store::{DeadLetterFilter, DeadLetterGroup, GroupBy, Page, PageRequest, StoreError};
+
+use crate::answer::Answer;
+use crate::letter;
+use crate::link::Arg;
+use crate::merge::{Merge, runs};
+use crate::parts::BEYOND_ALL;
+use crate::record::{Record, no_data};
+use crate::store::RedisStore;
+
+/// Dead letters that are read at once.
+const LETTERS: i64 = 200;
+
+/// Dead letters that one page of a filtered list looks through before it answers with what it has.
+const SCAN_LETTERS_MAX: usize = 20_000;
+
+impl RedisStore {
+    pub(crate) async fn letter_of(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        let Some(found) = self.find(id).await? else { return Ok(None) };
+        Ok(self.letters(found.partition, &[found.seq]).await?.pop().flatten())
+    }
+
+    /// The dead letters of these jobs, with their data.
+    async fn letters(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<DeadLetter>>, StoreError> {
+        let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
+        let answers = self.run(&self.scripts.letter, partition, &args).await?.list()?;
+        let read = |answer: Answer| -> Result<Option<DeadLetter>, StoreError> {
+            let Some(answer) = answer.there() else { return Ok(None) };
+            let [letter, head, data] = answer.parts()?;
+            letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, data.payload()?).map(Some)
+        };
+        answers.into_iter().map(read).collect()
+    }
+
+    /// Dead letters below an order number without their data, newest first, each with its order and job's number.
+    async fn letters_below(
+        &self,
+        partition: u16,
+        before: u64,
+    ) -> Result<Vec<(u64, u64, DeadLetter)>, StoreError> {
+        let args = [Arg::Int(before.cast_signed()), Arg::Int(LETTERS)];
+        let answers = self.run(&self.scripts.dead, partition, &args).await?.list()?;
+        let read = |answer: Answer| {
+            let [order, seq, letter, head] = answer.parts()?;
+            let letter = letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, no_data())?;
+            Ok((order.count()?, seq.count()?, letter))
+        };
+        answers.into_iter().map(read).collect()
+    }
+
+    pub(crate) async fn letters_dead_longest(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        let args = [Arg::Int(i64::try_from(limit).unwrap_or(i64::MAX))];
+        let mut letters = Vec::new();
+        for partition in self.partitions() {
+            let seqs = self.run(&self.scripts.oldest, partition, &args).await?.list()?;
+            let seqs = seqs.into_iter().map(Answer::count).collect::<Result<Vec<_>, _>>()?;
+            letters.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
+        }
+        if self.partition_count() > 1 {
+            letters.sort_by_key(|letter| letter.moved_at);
+            letters.truncate(limit);
+        }
+        Ok(letters)
+    }
+
+    pub(crate) async fn list_letters(
+        &self,
+        filter: &DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
+        let mut merge = Merge::new(page.limit);
+        for partition in self.partitions() {
+            self.scan_letters(partition, filter, page, &mut merge).await?;
+        }
+        let (wanted, next) = merge.page();
+        let mut items = Vec::with_capacity(wanted.len());
+        for (partition, seqs) in runs(wanted) {
+            items.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
+        }
+        Ok(Page { items, next })
+    }
+
+    /// Looks through a partition's letters, newest first, until there are enough or too many were looked at.
+    async fn scan_letters(
+        &self,
+        partition: u16,
+        filter: &DeadLetterFilter,
+        page: PageRequest,
+        merge: &mut Merge,
+    ) -> Result<(), StoreError> {
+        let before = page.before.unwrap_or(BEYOND_ALL).min(BEYOND_ALL);
+        let mut below = Some(self.number_at(partition, before));
+        let (mut wanted, mut scanned) = (0, 0);
+        while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_LETTERS_MAX) {
+            let letters = self.letters_below(partition, number).await?;
+            scanned += letters.len();
+            below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
+            for (order, seq, letter) in letters {
+                if matches_letter(&letter, filter) {
+                    merge.found(self.order_of(partition, order), partition, seq);
+                    wanted += 1;
+                }
+            }
+        }
+        if let Some(number) = below {
+            merge.stopped_at(self.order_of(partition, number));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn groups(
+        &self,
+        by: GroupBy,
+        filter: &DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        let mut groups: BTreeMap<Option<Box<str>>, (u64, Box<str>)> = BTreeMap::new();
+        let mut count = |key: Option<Box<str>>, more: u64, reason: &str| {
+            groups.entry(key).or_insert_with(|| (0, reason.into())).0 += more;
+        };
+        for partition in self.partitions() {
+            if is_everything(filter) {
+                let counted =
+                    self.run(&self.scripts.groups, partition, &[Arg::from(kind(by))]).await?.list()?;
+                let mut parts = counted.into_iter();
+                while let (Some(key), Some(many), Some(reason)) = (parts.next(), parts.next(), parts.next()) {
+                    let key = key.text()?;
+                    let key =
+                        if by == GroupBy::LastFailureCode { letter::code_of(&key) } else { Some(&*key) };
+                    count(key.map(Into::into), many.count()?, &reason.text()?);
+                }
+                continue;
+            }
+            let mut below = Some(BEYOND_ALL);
+            while let Some(before) = below {
+                let letters = self.letters_below(partition, before).await?;
+                below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
+                for (.., letter) in letters.iter().filter(|(.., letter)| matches_letter(letter, filter)) {
+                    count(group_of(by, letter), 1, letter.last_failure_reason.as_str());
+                }
+            }
+        }
+        let group = |(key, (count, example_reason))| DeadLetterGroup { key, count, example_reason };
+        let mut groups: Vec<_> = groups.into_iter().map(group).collect();
+        groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
+        Ok(groups)
+    }
+}
+
+fn matches_letter(letter: &DeadLetter, filter: &DeadLetterFilter) -> bool {
+    filter.company.as_ref().is_none_or(|want| letter.company == *want)
+        && filter.route.as_ref().is_none_or(|want| letter.route == *want)
+        && filter
+            .last_failure_code
+            .as_ref()
+            .is_none_or(|want| letter.last_failure_code.as_ref() == Some(want))
+        && filter.fingerprint.as_ref().is_none_or(|want| letter.fingerprint == *want)
+        && filter.since.is_none_or(|since| letter.moved_at >= since)
+        && filter.until.is_none_or(|until| letter.moved_at < until)
+        && filter.reason.as_ref().is_none_or(|want| {
+            letter.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
+        })
+}
+
+fn is_everything(filter: &DeadLetterFilter) -> bool {
+    let DeadLetterFilter { company, route, last_failure_code, reason, fingerprint, since, until } = filter;
+    company.is_none()
+        && route.is_none()
+        && last_failure_code.is_none()
+        && reason.is_none()
+        && fingerprint.is_none()
+        && since.is_none()
+        && until.is_none()
+}
+
+/// What the scripts call it.
+fn kind(by: GroupBy) -> &'static str {
+    match by {
+        GroupBy::LastFailureCode => "code",
+        GroupBy::Company => "company",
+        GroupBy::Route => "route",
+        GroupBy::Fingerprint => "fingerprint",
+    }
+}
+
+fn group_of(by: GroupBy, letter: &DeadLetter) -> Option<Box<str>> {
+    match by {
+        GroupBy::LastFailureCode => letter.last_failure_code.clone(),
+        GroupBy::Company => Some(letter.company.as_str().into()),
+        GroupBy::Route => Some(letter.route.as_str().into()),
+        GroupBy::Fingerprint => Some(letter.fingerprint.clone()),
+    }
+}

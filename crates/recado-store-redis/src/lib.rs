@@ -1,0 +1,59 @@
+//! The store for several nodes: Redis or Valkey, every verb one script.
+//!
+//! ```text
+//!   enqueue ┐                                  ┌ new: a stream, many jobs to an allocation
+//!   claim   ├─▶ one script ─▶ partition {0} ───┤ job, data: keys of its own, once it has a story
+//!   settle  ┘   on one slot   partition {1} …  │ line, aside, later, ring: who is next
+//!                                              └ held, leases · letter, dead · ended · audit
+//!   notes ─────▶ one script ─▶ {notes}
+//! ```
+//!
+//! - **Values are Rust's, order is Lua's.** What a job is and becomes is worked out and written down in Rust
+//!   ([`record`], [`letter`]); scripts move values and keep the order, and read of them only the first fields.
+//! - **Whoever holds a lease is the only one to change its job.** So a settlement is worked out from the head that
+//!   was leased, and the script only checks the fence. What people do to jobs that nobody holds is done if the head
+//!   is still the one that it was decided by.
+//! - **Every verb can be asked for again.** A claim with the same fence gives the same leases; a settlement repeated
+//!   word for word is answered as done; the rest is safe by its nature.
+//! - **Bounded.** No script does more than a thousand things, so nobody waits long for another.
+//!
+//! A partition is a whole store on one slot: exact in all that the contract says. With several, a company's jobs are
+//! in one of them, claims go round and share by how many tenants wait in each; turns hold within a partition, and
+//! lists are in the order of arrival to the millisecond. See `docs/decisions/0022-redis-in-scripts-and-streams.md`.
+//!
+//! Reading order: `scripts/jobs.lua` (where jobs are), `scripts/lanes.lua` (who is next), [`store`], then a verb with
+//! its script: [`enqueue`], [`claim`], [`settle`], [`act`]; [`parts`] (several partitions), [`link`] (the connection).
+//!
+//! Deliberately absent: a clock (time comes with every verb; leases end by it alone, whichever node comes or goes),
+//! and reading from replicas.
+
+mod act;
+mod answer;
+mod audit;
+mod bells;
+mod bytes;
+pub mod check;
+mod circuits;
+mod claim;
+mod enqueue;
+mod fares;
+mod format;
+mod inspect;
+mod keys;
+mod letter;
+mod letters;
+pub mod link;
+mod merge;
+mod moving;
+mod notes;
+mod parts;
+mod record;
+mod scripts;
+mod settle;
+mod store;
+mod token;
+
+pub use audit::AuditCursor;
+pub use format::FORMAT_VERSION;
+pub use link::RedisOptions;
+pub use store::RedisStore;

@@ -1,0 +1,278 @@
+//! The connection to Redis: one server, a Sentinel set or a Cluster, behind the same few calls.
+//!
+//! ```text
+//!   run / command / pipeline ──▶ shards ──▶ node of the key's slot ──▶ one multiplexed connection
+//!        all within the timeout      │            ▲
+//!                                    │            └ opened, dropped and opened again by its own task
+//!                                    └ MOVED and ASK are followed; the map of slots is read again
+//! ```
+//!
+//! - A call ends within the timeout, whatever happens: waiting for a connection, a script that has to be
+//!   loaded and a redirect all spend the same time.
+//! - Nothing is repeated once it may have been carried out. The store's verbs are safe to repeat, and whoever
+//!   calls them decides.
+//! - A connection that does not answer is given up, and its node is asked for a new one.
+//!
+//! Deliberately absent: reading from replicas (they may be behind), transactions (every verb is one script),
+//! and what any key means.
+
+mod clock;
+mod cluster;
+mod fault;
+mod hints;
+mod memory;
+mod node;
+mod place;
+mod shards;
+mod slots;
+mod url;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::Timestamp;
+use recado_store::StoreError;
+use redis::{Cmd, Pipeline, Value};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::check::{Checkup, Health};
+pub use clock::ServerClock;
+pub use fault::OpenError;
+pub use hints::Hint;
+pub use memory::{Memory, Reading};
+pub use url::{Target, UrlError};
+
+use fault::Fault;
+use hints::Hints;
+pub(crate) use node::{Node, Request};
+pub(crate) use shards::Shards;
+
+/// Seed 004's bound for an operation on Redis.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How late work of another node is found at most, when the hint of it was lost.
+const RING_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the store is and how it is used.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// `redis://…`, `redis+sentinel://…` or `redis+cluster://…`, see [`Target`].
+    pub url: String,
+    /// Parts that the jobs are divided into, each wholly on one shard. Chosen once: see the store.
+    pub partitions: u16,
+    /// What every key begins with.
+    pub prefix: Box<str>,
+    /// Every call ends within this.
+    pub timeout: Duration,
+    /// Whoever waits for work or notes looks again at least this often, hints or not.
+    pub ring_every: Duration,
+    /// Authorities to trust instead of the system's, as PEM, for servers with a certificate of one's own.
+    pub trusted_roots_pem: Option<String>,
+}
+
+impl RedisOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        RedisOptions {
+            url: url.into(),
+            partitions: 1,
+            prefix: "recado".into(),
+            timeout: TIMEOUT,
+            ring_every: RING_EVERY,
+            trusted_roots_pem: None,
+        }
+    }
+}
+
+/// Without the URL: it may hold a password.
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field("partitions", &self.partitions)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A script, known to the server by its hash once it has run.
+///
+/// A script that has to run on a full server begins with `#!lua flags=allow-oom`; any other is refused before
+/// its first write. One that finds what it reads to be impossible answers
+/// `redis.error_reply('BROKEN …')`, which becomes [`StoreError::Broken`].
+#[derive(Debug)]
+pub struct Script {
+    pub name: &'static str,
+    source: Box<str>,
+    sha: Box<str>,
+}
+
+impl Script {
+    pub fn new(name: &'static str, source: impl Into<Box<str>>) -> Self {
+        let source = source.into();
+        let sha = redis::Script::new(&source).get_hash().into();
+        Script { name, source, sha }
+    }
+}
+
+/// An argument of a script.
+#[derive(Debug, Clone)]
+pub enum Arg<'a> {
+    Bytes(Cow<'a, [u8]>),
+    Int(i64),
+}
+
+impl<'a> From<&'a [u8]> for Arg<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Arg::Bytes(Cow::Borrowed(bytes))
+    }
+}
+
+impl<'a> From<&'a str> for Arg<'a> {
+    fn from(text: &'a str) -> Self {
+        Arg::Bytes(Cow::Borrowed(text.as_bytes()))
+    }
+}
+
+impl From<Vec<u8>> for Arg<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Arg::Bytes(Cow::Owned(bytes))
+    }
+}
+
+impl From<i64> for Arg<'_> {
+    fn from(number: i64) -> Self {
+        Arg::Int(number)
+    }
+}
+
+/// A connection to wherever the store is. Its tasks end with it.
+#[derive(Debug)]
+pub struct Link {
+    shards: Arc<Shards>,
+    timeout: Duration,
+    clock: ServerClock,
+    hints: Hints,
+    memory: Arc<Memory>,
+    health: Arc<Health>,
+    _tasks: JoinSet<()>,
+}
+
+impl Link {
+    /// Connects, looks whether the server may keep jobs, and reads its clock. Refuses a server that evicts.
+    pub async fn open(options: &RedisOptions) -> Result<Link, OpenError> {
+        let target = Target::read(&options.url)?;
+        let shards = Arc::new(Shards::open(&target, options).await?);
+        let health = Arc::new(Health::examine(&shards, options.timeout).await?);
+        let clock = ServerClock::read(&shards, options).await?;
+        let memory = Arc::new(Memory::default());
+        memory.read(&shards, options.timeout).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(clock.clone().keep(shards.clone()));
+        tasks.spawn(memory.clone().keep(shards.clone(), options.timeout));
+        tasks.spawn(health.clone().keep(shards.clone(), options.timeout));
+        let hints = Hints::start(&mut tasks, &shards, options);
+        Ok(Link { shards, timeout: options.timeout, clock, hints, memory, health, _tasks: tasks })
+    }
+
+    /// Runs a script where `keys[0]` is. All keys are of one slot.
+    pub async fn run(&self, script: &Script, keys: &[&[u8]], args: &[Arg<'_>]) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let key = keys.first().copied().unwrap_or_default();
+        let known = eval("EVALSHA", &script.sha, keys, args);
+        let answer = match self.shards.send(key, Request::One(&known), deadline).await {
+            Err(fault) if fault.is_unknown_script() => {
+                let whole = eval("EVAL", &script.source, keys, args);
+                self.shards.send(key, Request::One(&whole), deadline).await
+            }
+            answer => answer,
+        };
+        let values = answer.map_err(|fault| self.refusal(fault, script.name))?;
+        Ok(only(values))
+    }
+
+    /// Sends a command to where `key` is.
+    pub async fn command(&self, command: &Cmd, key: &[u8]) -> Result<Value, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let answer = self.shards.send(key, Request::One(command), deadline).await;
+        answer.map(only).map_err(|fault| self.refusal(fault, "command"))
+    }
+
+    /// Sends commands to where `key` is, all of them of its slot; an answer each, in order. They are not a
+    /// transaction: when one is refused, the others may have been carried out.
+    pub async fn pipeline(&self, pipeline: &Pipeline, key: &[u8]) -> Result<Vec<Value>, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let answer = self.shards.send(key, Request::Many(pipeline), deadline).await;
+        answer.map_err(|fault| self.refusal(fault, "pipeline"))
+    }
+
+    /// How long the first partition's server takes to answer nothing at all.
+    pub async fn ping(&self) -> Result<Duration, StoreError> {
+        let sent_at = Instant::now();
+        self.command(&redis::cmd("PING"), self.clock.key()).await?;
+        Ok(sent_at.elapsed())
+    }
+
+    /// The server's time. Never runs backwards.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn clock(&self) -> ServerClock {
+        self.clock.clone()
+    }
+
+    /// Tells the other nodes something that they would find out by themselves later. Lost without a trace when
+    /// it cannot be told now. Scripts may `PUBLISH` to [`Link::channel`] themselves.
+    pub fn publish(&self, text: &str) {
+        self.hints.publish(text);
+    }
+
+    /// The channel that hints are on.
+    pub fn channel(&self) -> &str {
+        self.hints.channel()
+    }
+
+    /// What this and other nodes publish, from now on. Whoever lags has missed some; so has everybody after
+    /// [`Hint::Missed`].
+    pub fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+
+    /// What the servers said of themselves lately.
+    pub fn checkup(&self) -> Arc<Checkup> {
+        self.health.latest()
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn refusal(&self, fault: Fault, what: &'static str) -> StoreError {
+        if fault.is_full() {
+            self.memory.count_refusal();
+        }
+        fault.into_store_error(what, self.timeout)
+    }
+}
+
+fn eval(verb: &str, script: &str, keys: &[&[u8]], args: &[Arg<'_>]) -> Cmd {
+    let mut command = redis::cmd(verb);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(*key);
+    }
+    for arg in args {
+        match arg {
+            Arg::Bytes(bytes) => command.arg(bytes.as_ref()),
+            Arg::Int(number) => command.arg(*number),
+        };
+    }
+    command
+}
+
+fn only(values: Vec<Value>) -> Value {
+    values.into_iter().next().unwrap_or(Value::Nil)
+}

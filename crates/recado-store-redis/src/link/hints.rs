@@ -1,0 +1,144 @@
+//! Hints between nodes: there may be work, a note has changed.
+//!
+//! By publish and subscribe, which promises nothing: whoever is not listening at that moment never hears it.
+//! Correctness never depends on it. Whenever hints may have been lost, listeners are told so.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::RedisOptions;
+use super::node::{Request, why};
+use super::shards::Shards;
+
+/// Hints that a slow listener may be behind before it misses some, and that wait to be published.
+const HINTS_MAX: usize = 1_024;
+
+/// How often a silent connection is asked whether it is alive.
+const PING_EVERY: Duration = Duration::from_secs(2);
+
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    Said(Arc<str>),
+    /// There was no connection for a while: anything may have been said.
+    Missed,
+}
+
+#[derive(Debug)]
+pub(super) struct Hints {
+    channel: Arc<str>,
+    said: broadcast::Sender<Hint>,
+    outgoing: mpsc::Sender<Box<str>>,
+}
+
+impl Hints {
+    pub fn start(tasks: &mut JoinSet<()>, shards: &Arc<Shards>, options: &RedisOptions) -> Self {
+        let channel: Arc<str> = format!("{}:hints", options.prefix).into();
+        let said = broadcast::Sender::new(HINTS_MAX);
+        let (outgoing, queued) = mpsc::channel(HINTS_MAX);
+        tasks.spawn(speak(shards.clone(), channel.clone(), queued, options.timeout));
+        tasks.spawn(listen(shards.clone(), channel.clone(), said.clone(), options.timeout));
+        Hints { channel, said, outgoing }
+    }
+
+    pub fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    pub fn publish(&self, text: &str) {
+        let _ = self.outgoing.try_send(text.into());
+    }
+
+    pub fn subscribe(&self) -> broadcast::Receiver<Hint> {
+        self.said.subscribe()
+    }
+}
+
+async fn speak(
+    shards: Arc<Shards>,
+    channel: Arc<str>,
+    mut queued: mpsc::Receiver<Box<str>>,
+    limit: Duration,
+) {
+    while let Some(text) = queued.recv().await {
+        let mut command = redis::cmd("PUBLISH");
+        command.arg(&*channel).arg(&*text);
+        let _ = shards.send(channel.as_bytes(), Request::One(&command), Instant::now() + limit).await;
+    }
+}
+
+async fn listen(shards: Arc<Shards>, channel: Arc<str>, said: broadcast::Sender<Hint>, limit: Duration) {
+    let mut told = false;
+    loop {
+        let ended = Arc::new(Notify::new());
+        match timeout(limit, subscribe(&shards, &channel, &said, &ended, limit)).await {
+            Ok(Ok(connection)) => {
+                told = false;
+                let _ = said.send(Hint::Missed);
+                watch_over(connection, &ended, limit).await;
+            }
+            failed if !told => {
+                let error = match failed {
+                    Ok(Err(error)) => error,
+                    _ => "no answer".to_owned(),
+                };
+                tracing::warn!(
+                    error,
+                    "Cannot listen for hints of other nodes; their work is found a little later"
+                );
+                told = true;
+            }
+            _ => {}
+        }
+        tokio::time::sleep(RECONNECT_AFTER).await;
+    }
+}
+
+/// What is said goes from the connection straight to the listeners.
+async fn subscribe(
+    shards: &Shards,
+    channel: &str,
+    said: &broadcast::Sender<Hint>,
+    ended: &Arc<Notify>,
+    limit: Duration,
+) -> Result<MultiplexedConnection, String> {
+    let (said, ended) = (said.clone(), ended.clone());
+    let hear = move |push: PushInfo| -> Result<(), Infallible> {
+        match (push.kind, push.data.last()) {
+            (PushKind::Message, Some(Value::BulkString(text))) => {
+                let _ = said.send(Hint::Said(String::from_utf8_lossy(text).into()));
+            }
+            (PushKind::Disconnection, _) => ended.notify_one(),
+            _ => {}
+        }
+        Ok(())
+    };
+    let client = shards.listening_place().listening_client(limit).await?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+        .set_push_sender(hear);
+    let opened = client.get_multiplexed_async_connection_with_config(&config).await;
+    let mut connection = opened.map_err(|error| why(&error))?;
+    connection.subscribe(channel).await.map_err(|error| why(&error))?;
+    Ok(connection)
+}
+
+/// Returns when the connection has ended or does not answer.
+async fn watch_over(mut connection: MultiplexedConnection, ended: &Notify, limit: Duration) {
+    let ping = redis::cmd("PING");
+    while timeout(PING_EVERY, ended.notified()).await.is_err() {
+        let answer = timeout(limit, connection.send_packed_command(&ping)).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            return;
+        }
+    }
+}

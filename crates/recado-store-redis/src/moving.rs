@@ -1,0 +1,140 @@
+//! Jobs given and taken whole, for moves between stores and for the archive of dead letters.
+
+use std::collections::BTreeMap;
+
+use recado_core::{DeadLetter, Job, Payload, Status};
+use recado_store::{Adopted, Page, Standing, StoreError, Transfer};
+
+use crate::answer::Answer;
+use crate::audit::audit_event;
+use crate::keys::IdKey;
+use crate::letter;
+use crate::link::Arg;
+use crate::parts::BEYOND_ALL;
+use crate::record::{Ending, Phase, Record, json, no_data};
+use crate::store::RedisStore;
+
+/// Jobs at most in one call: nobody else is served while a script runs.
+const CALL_JOBS_MAX: usize = 100;
+
+impl RedisStore {
+    pub(crate) async fn adopt_jobs(&self, transfers: &[Transfer]) -> Result<Vec<Adopted>, StoreError> {
+        let mut by_partition: BTreeMap<u16, Vec<(usize, &Transfer)>> = BTreeMap::new();
+        for (at, transfer) in transfers.iter().enumerate() {
+            by_partition.entry(self.partition_of(&transfer.job.company)).or_default().push((at, transfer));
+        }
+        let mut answers = vec![Adopted::Known; transfers.len()];
+        for (partition, own) in by_partition {
+            for some in own.chunks(CALL_JOBS_MAX) {
+                self.adopt_some(partition, some, &mut answers).await?;
+            }
+        }
+        let done = transfers.iter().zip(&answers).filter(|(_, answer)| **answer == Adopted::Done);
+        self.bells.announce(&self.link, done.map(|(transfer, _)| &transfer.job.route));
+        Ok(answers)
+    }
+
+    async fn adopt_some(
+        &self,
+        partition: u16,
+        transfers: &[(usize, &Transfer)],
+        answers: &mut [Adopted],
+    ) -> Result<(), StoreError> {
+        let Some((_, first)) = transfers.first() else { return Ok(()) };
+        let refused = self.refused(partition, transfers.iter().map(|(_, transfer)| &transfer.job.id)).await?;
+        let mut args = vec![Arg::Int(self.floor(first.job.enqueued_at, 0))];
+        let free = || transfers.iter().filter(|(_, transfer)| !refused.contains(&transfer.job.id));
+        free().try_for_each(|(_, transfer)| push(transfer, &mut args))?;
+        for ((at, _), answer) in free().zip(self.run(&self.scripts.adopt, partition, &args).await?.list()?) {
+            if answer.yes()? {
+                answers[*at] = Adopted::Done;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn give_jobs(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<Transfer>, StoreError> {
+        let from = after.map_or(0, |after| after.saturating_add(1)).min(BEYOND_ALL);
+        let most = limit.min(CALL_JOBS_MAX);
+        let mut found = Vec::new();
+        for partition in self.partitions() {
+            let first = self.number_at(partition, from);
+            let args = [Arg::Int(first.cast_signed()), Arg::Int(most as i64 + 1)];
+            for row in self.run(&self.scripts.walk, partition, &args).await?.list()? {
+                let (seq, transfer) = transfer(row)?;
+                found.push((self.order_of(partition, seq), transfer));
+            }
+        }
+        found.sort_by_key(|(order, _)| *order);
+        let more = found.len() > most;
+        found.truncate(most);
+        let next = found.last().map(|(order, _)| *order).filter(|_| more);
+        Ok(Page { items: found.into_iter().map(|(_, transfer)| transfer).collect(), next })
+    }
+}
+
+/// What the script needs to take a job in as it was, see `adopt.lua`.
+fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let Transfer { job, body_hash, standing, dead_letter, audit } = transfer;
+    let (standing, phase, ended_at, answer) = match standing {
+        Standing::Waiting => ("wait", Phase::Live, None, None),
+        Standing::Dead => ("dead", Phase::Dead, None, None),
+        Standing::Ended { status, at, answer } => {
+            ("end", Phase::Ended(ending(*status)), Some(*at), answer.clone())
+        }
+    };
+    let (job_without, body_hash) = (Job { data: no_data(), ..job.clone() }, *body_hash);
+    let record = Record { job: job_without, body_hash, phase, ended_at, answer, receipt: None };
+    let original = dead_letter.as_ref().map_or(&job.data, |letter| &letter.original_data);
+    let corrected = Some(&job.data).filter(|data| *data != original);
+    let key = IdKey::of(&job.id);
+    args.push(Arg::Int(i64::from(key.bucket)));
+    args.push(Arg::from(Vec::from(key.bytes)));
+    args.push(Arg::from(record.encode()?));
+    args.push(Arg::from(standing));
+    args.push(Arg::from(original.as_str()));
+    args.push(Arg::Int(i64::from(corrected.is_some())));
+    args.push(Arg::from(corrected.map_or("", Payload::as_str)));
+    args.push(Arg::from(dead_letter.as_ref().map(letter::encode).transpose()?.unwrap_or_default()));
+    args.push(Arg::Int(ended_at.map_or(0, |at| at.as_millis())));
+    args.push(Arg::Int(audit.len() as i64));
+    for event in audit {
+        args.push(Arg::from(json(event)?));
+    }
+    Ok(())
+}
+
+fn ending(status: Status) -> Ending {
+    match status {
+        Status::Sent => Ending::Sent,
+        Status::Discarded => Ending::Discarded,
+        _ => Ending::Cancelled,
+    }
+}
+
+fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
+    let [seq, head, data, letter, original, events] = row.parts()?;
+    let record = Record::decode(&head.bytes()?)?;
+    let mut dead_letter: Option<DeadLetter> = None;
+    if let (Some(letter), Some(original)) = (letter.there(), original.there()) {
+        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original.payload()?)?);
+    }
+    let mut audit = Vec::new();
+    for event in events.list()? {
+        audit.push(audit_event(&event.bytes()?)?);
+    }
+    let standing = match (record.phase, record.ended_at) {
+        (Phase::Ended(_), Some(at)) => {
+            let status = record.status(false, at);
+            Standing::Ended { status, at, answer: record.answer }
+        }
+        (Phase::Dead, _) => Standing::Dead,
+        _ => Standing::Waiting,
+    };
+    let (job, body_hash) = (Job { data: data.payload()?, ..record.job }, record.body_hash);
+    Ok((seq.count()?, Transfer { job, body_hash, standing, dead_letter, audit }))
+}

@@ -1,0 +1,105 @@
+//! Notes: small values with versions, all in one slot.
+
+use recado_core::{Payload, Timestamp};
+use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
+
+use crate::answer::{Answer, unexpected};
+use crate::bytes::Reader;
+use crate::link::Arg;
+use crate::store::RedisStore;
+
+/// Writes at most in one call: nobody else is served while a script runs.
+const CALL_WRITES_MAX: usize = 500;
+
+impl RedisStore {
+    pub(crate) async fn note_down(
+        &self,
+        writes: &[NoteWrite],
+        now: Timestamp,
+    ) -> Result<Vec<Noted>, StoreError> {
+        let mut answers = Vec::with_capacity(writes.len());
+        for some in writes.chunks(CALL_WRITES_MAX) {
+            let mut args = vec![Arg::Int(now.as_millis())];
+            for write in some {
+                push(write, &mut args);
+            }
+            for answer in self.notes_root.run(&self.link, &self.scripts.notes, &args).await?.list()? {
+                let [done, version] = answer.parts()?;
+                let (done, version) = (done.yes()?, version.count()?);
+                answers.push(if done { Noted::Done { version } } else { Noted::Conflict { version } });
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(crate) async fn read_note(
+        &self,
+        shelf: Shelf,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<Note>, StoreError> {
+        let name = self.shelf(shelf);
+        let mut command = redis::cmd("HGET");
+        command.arg(&name).arg(key);
+        let found = Answer(self.link.command(&command, &name).await?).there();
+        let note = found.map(|value| note(key, &value.bytes()?)).transpose()?;
+        Ok(note.filter(|note| note.is_there(now)))
+    }
+
+    pub(crate) async fn read_shelf(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        let name = self.shelf(shelf);
+        let mut command = redis::cmd("HGETALL");
+        command.arg(&name);
+        let pairs = match self.link.command(&command, &name).await? {
+            redis::Value::Map(pairs) => pairs,
+            other => {
+                let list = Answer(other).list()?;
+                let mut flat = list.into_iter().map(|answer| answer.0);
+                std::iter::from_fn(|| flat.next().zip(flat.next())).collect()
+            }
+        };
+        let mut notes = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let note = note(&Answer(key).text()?, &Answer(value).bytes()?)?;
+            if note.is_there(now) {
+                notes.push(note);
+            }
+        }
+        notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(notes)
+    }
+
+    pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
+        let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
+        self.notes_root.run(&self.link, &self.scripts.notes_prune, &args).await?.count()
+    }
+
+    fn shelf(&self, shelf: Shelf) -> Vec<u8> {
+        self.notes_root.key(&format!("shelf:{}", shelf.as_str()))
+    }
+}
+
+fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) {
+    let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
+    args.push(Arg::from(write.shelf.as_str()));
+    args.push(Arg::from(&*write.key));
+    args.push(Arg::Int(i64::from(write.value.is_some())));
+    args.push(Arg::from(write.value.as_ref().map_or("", Payload::as_str)));
+    args.push(number(write.expect.map(|version| i64::try_from(version).unwrap_or(i64::MAX))));
+    args.push(number(write.expires_at.map(Timestamp::as_millis)));
+}
+
+/// A note as `notes.lua` writes it: version, end or zero, value.
+fn note(key: &str, bytes: &[u8]) -> Result<Note, StoreError> {
+    let mut value = Reader(bytes);
+    let version =
+        value.fixed(7).ok_or_else(unexpected)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let expires_at = value.time().ok_or_else(unexpected)?;
+    let text = std::str::from_utf8(value.0).map_err(|_| unexpected())?;
+    Ok(Note {
+        key: key.into(),
+        value: Payload::trusted(text),
+        version,
+        expires_at: (expires_at.as_millis() > 0).then_some(expires_at),
+    })
+}

@@ -1,0 +1,229 @@
+//! Ending leases.
+//!
+//! What becomes of a job is worked out here, from its head as it was when it was leased, and written by a script if
+//! the lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of
+//! jobs that were claimed here are at hand; others are read first.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
+
+use parking_lot::Mutex;
+use recado_core::job::remember;
+use recado_core::{DeadLetter, JobId, LeaseToken, NewJob, Transition};
+use recado_store::{Settled, Settlement, StoreError};
+use siphasher::sip::SipHasher13;
+
+use crate::answer::unexpected;
+use crate::enqueue::intake;
+use crate::letter;
+use crate::link::Arg;
+use crate::record::{Ending, Phase, Receipt, Record, json};
+use crate::store::RedisStore;
+use crate::token::Token;
+
+/// Settlements at most in one call: nobody else is served while a script runs.
+const CALL_SETTLEMENTS_MAX: usize = 200;
+
+/// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
+/// and read again where they are needed.
+const HEADS_MAX: usize = 100_000;
+
+/// Heads of jobs that this process has leased.
+#[derive(Debug, Default)]
+pub struct Heads(Mutex<HashMap<LeaseToken, Record>>);
+
+impl Heads {
+    pub fn keep(&self, token: LeaseToken, record: &Record) {
+        let mut heads = self.0.lock();
+        if heads.len() >= HEADS_MAX {
+            heads.clear();
+        }
+        heads.insert(token, record.clone());
+    }
+
+    fn get(&self, token: LeaseToken) -> Option<Record> {
+        self.0.lock().get(&token).cloned()
+    }
+
+    fn forget(&self, token: LeaseToken) {
+        self.0.lock().remove(&token);
+    }
+}
+
+/// A settlement of a lease that may be current.
+struct Step<'a> {
+    /// Its place among those that were asked for.
+    at: usize,
+    token: Token,
+    settlement: &'a Settlement,
+    record: Record,
+}
+
+impl RedisStore {
+    pub(crate) async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+        let mut answers = vec![Settled::Stale; settlements.len()];
+        let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
+        for (partition, known) in self.by_partition(tokens) {
+            for some in known.chunks(CALL_SETTLEMENTS_MAX) {
+                let steps = self.steps(partition, some, settlements).await?;
+                for (at, settled) in self.settle_some(partition, &steps).await? {
+                    answers[at] = settled;
+                }
+                let stale = some.iter().filter(|(at, _)| answers[*at] == Settled::Stale).copied().collect();
+                for at in self.settled_before(partition, stale, settlements).await? {
+                    answers[at] = Settled::Done;
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Those of these that were carried out before, word for word: their answer was lost.
+    async fn settled_before(
+        &self,
+        partition: u16,
+        stale: Vec<(usize, Token)>,
+        settlements: &[Settlement],
+    ) -> Result<Vec<usize>, StoreError> {
+        if stale.is_empty() {
+            return Ok(Vec::new());
+        }
+        let seqs = stale.iter().map(|(_, token)| token.seq).collect::<Vec<_>>();
+        let found = self.pick(partition, &seqs).await?;
+        let mut before = Vec::new();
+        for ((at, token), found) in stale.into_iter().zip(found) {
+            let Some(found) = found else { continue };
+            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at])?) {
+                before.push(at);
+            }
+        }
+        Ok(before)
+    }
+
+    /// The settlements whose lease may be current, each with its job's head.
+    async fn steps<'a>(
+        &self,
+        partition: u16,
+        known: &[(usize, Token)],
+        settlements: &'a [Settlement],
+    ) -> Result<Vec<Step<'a>>, StoreError> {
+        let mut records: Vec<Option<Record>> =
+            known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
+        let absent: Vec<usize> = (0..known.len()).filter(|nth| records[*nth].is_none()).collect();
+        if !absent.is_empty() {
+            let mut args = Vec::with_capacity(absent.len() * 2);
+            for nth in &absent {
+                known[*nth].1.push(&mut args);
+            }
+            let heads = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            for (nth, head) in absent.into_iter().zip(heads) {
+                if let Some(head) = head.there() {
+                    records[nth] = Some(Record::decode(&head.bytes()?)?);
+                }
+            }
+        }
+        let step = |((at, token), record): (&(usize, Token), Option<Record>)| {
+            Some(Step { at: *at, token: *token, settlement: &settlements[*at], record: record? })
+        };
+        Ok(known.iter().zip(records).filter_map(step).collect())
+    }
+
+    async fn settle_some(
+        &self,
+        partition: u16,
+        steps: &[Step<'_>],
+    ) -> Result<Vec<(usize, Settled)>, StoreError> {
+        let Some(first) = steps.first() else { return Ok(Vec::new()) };
+        let follow_ups = steps.iter().flat_map(|step| &step.settlement.follow_ups);
+        let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
+        let mut args = vec![Arg::Int(self.floor(first.settlement.now, 0))];
+        for step in steps {
+            push(step, &refused, &mut args)?;
+        }
+        let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
+        if answers.len() != steps.len() {
+            return Err(unexpected());
+        }
+        let (mut settled, mut routes) = (Vec::with_capacity(steps.len()), Vec::new());
+        for (step, answer) in steps.iter().zip(answers) {
+            self.heads.forget(step.settlement.token);
+            let done = answer.yes()?;
+            if done {
+                if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
+                    routes.push(&step.record.job.route);
+                }
+                routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
+            }
+            settled.push((step.at, if done { Settled::Done } else { Settled::Stale }));
+        }
+        self.bells.announce(&self.link, routes.into_iter());
+        Ok(settled)
+    }
+}
+
+/// What the script needs to settle one lease, see `settle.lua`.
+fn push<'a>(step: &Step<'a>, refused: &HashSet<JobId>, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let settlement = step.settlement;
+    let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
+    let mut record = step.record.clone();
+    let (ending, letter) = execute(&mut record, settlement)?;
+    record.receipt = Some(receipt(step.token, settlement)?);
+    step.token.push(args);
+    args.push(Arg::from(ending));
+    args.push(Arg::from(record.encode()?));
+    args.push(Arg::Int(settlement.now.as_millis()));
+    args.push(Arg::from(audit));
+    args.push(Arg::from(letter));
+    let follow_ups: Vec<&NewJob> =
+        settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)).collect();
+    args.push(Arg::Int(follow_ups.len() as i64));
+    follow_ups.into_iter().try_for_each(|new| intake(new, args))
+}
+
+/// Carries a transition out on the head. Answers where the job goes, and its dead letter, if it is one.
+fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str, Vec<u8>), StoreError> {
+    let transition = &settlement.transition;
+    record.job.progress = transition.step(record.job.progress);
+    if let Transition::Bury(burial) = transition {
+        let entry = DeadLetter::new(record.job.clone(), burial.clone());
+        let letter = letter::encode(&entry)?;
+        record.job.attempts = entry.attempts;
+        record.phase = Phase::Dead;
+        return Ok(("bury", letter));
+    }
+    if let Some(attempt) = transition.attempt() {
+        remember(&mut record.job.attempts, attempt.clone());
+    }
+    let ending = match transition {
+        Transition::Deliver { answer, .. } => {
+            record.end(Ending::Sent, settlement.now, answer.clone());
+            "end"
+        }
+        Transition::RetryAt { at: due, .. }
+        | Transition::Postpone { until: due }
+        | Transition::Release { at: due, .. } => {
+            record.reschedule(*due);
+            "wait"
+        }
+        Transition::Bury(_) => "bury",
+    };
+    Ok((ending, Vec::new()))
+}
+
+/// Tells a settlement from every other one of the same lease.
+fn receipt(token: Token, settlement: &Settlement) -> Result<Receipt, StoreError> {
+    let mut hasher = SipHasher13::new();
+    hasher.write(format!("{:?}", settlement.transition).as_bytes());
+    if let Transition::Deliver { answer: Some(answer), .. } = &settlement.transition {
+        hasher.write(answer.as_str().as_bytes());
+    }
+    if let Some(audit) = &settlement.audit {
+        hasher.write(&json(audit)?);
+    }
+    hasher.write_i64(settlement.now.as_millis());
+    for NewJob { id, body_hash, .. } in &settlement.follow_ups {
+        hasher.write(id.as_str().as_bytes());
+        hasher.write_u128(body_hash.0);
+    }
+    Ok(Receipt { fence: token.fence, digest: hasher.finish() })
+}

@@ -1,0 +1,252 @@
+//! The store: the contract's verbs, each handed to whoever carries it out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use recado_store::{
+    Adopted, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
+    Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
+    TenantFilter, TenantView, Transfer, Waker,
+};
+use tokio::task::JoinSet;
+
+use crate::answer::Answer;
+use crate::bells::Bells;
+use crate::claim::Claims;
+use crate::format;
+use crate::keys::Root;
+use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
+use crate::scripts::Scripts;
+use crate::settle::Heads;
+use crate::token::Token;
+
+#[derive(Debug)]
+pub struct RedisStore {
+    pub(crate) link: Link,
+    pub(crate) scripts: Scripts,
+    pub(crate) bells: Arc<Bells>,
+    pub(crate) heads: Heads,
+    pub(crate) claims: Claims,
+    pub(crate) notes_root: Root,
+    /// What the keys of each partition begin with.
+    roots: Vec<Root>,
+    _tasks: JoinSet<()>,
+}
+
+impl RedisStore {
+    pub async fn open(options: &RedisOptions) -> Result<RedisStore, OpenError> {
+        let link = Link::open(options).await?;
+        let bells = Arc::new(Bells::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(bells.clone().listen(link.subscribe(), options.ring_every));
+        let partitions = options.partitions.max(1);
+        let roots = (0..partitions).map(|partition| Root::of(&options.prefix, partition)).collect();
+        let store = RedisStore {
+            link,
+            scripts: Scripts::new(),
+            bells,
+            heads: Heads::default(),
+            claims: Claims::default(),
+            notes_root: Root::of(&options.prefix, "notes"),
+            roots,
+            _tasks: tasks,
+        };
+        for root in store.roots.iter().chain([&store.notes_root]) {
+            format::check(&store.link, root, partitions).await?;
+        }
+        Ok(store)
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        partition: u16,
+        args: &[Arg<'_>],
+    ) -> Result<Answer, StoreError> {
+        self.roots[usize::from(partition)].run(&self.link, script, args).await
+    }
+
+    pub(crate) fn root(&self, partition: u16) -> Option<&Root> {
+        self.roots.get(usize::from(partition))
+    }
+
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.roots.len() as u16
+    }
+
+    pub(crate) fn partition_count(&self) -> u64 {
+        self.roots.len() as u64
+    }
+
+    /// Absent when no lease of this store can have this token.
+    pub(crate) fn read_token(&self, token: LeaseToken) -> Option<Token> {
+        Some(Token::from(token)).filter(|token| usize::from(token.partition) < self.roots.len())
+    }
+
+    /// Tokens by partition, each with its place among all, in order.
+    pub(crate) fn by_partition(
+        &self,
+        tokens: impl Iterator<Item = Option<Token>>,
+    ) -> BTreeMap<u16, Vec<(usize, Token)>> {
+        let mut sorted: BTreeMap<u16, Vec<(usize, Token)>> = BTreeMap::new();
+        for (at, token) in tokens.enumerate() {
+            if let Some(token) = token {
+                sorted.entry(token.partition).or_default().push((at, token));
+            }
+        }
+        sorted
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
+        self.take_in(&jobs).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        self.lease_jobs(&claim).await
+    }
+
+    async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
+        self.extend_leases(&tokens, until).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.settle_leases(&settlements).await
+    }
+
+    async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
+        self.cancel_job(id, &audit).await
+    }
+
+    async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
+        self.redrive_letter(&redrive).await
+    }
+
+    async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
+        self.discard_letter(&discard).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.prune_some(&retention, now).await
+    }
+
+    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
+        self.adopt_jobs(&transfers).await
+    }
+
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.put_on_record(&events).await
+    }
+
+    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
+        let noted = self.note_down(&writes, now).await?;
+        if noted.iter().any(|noted| matches!(noted, Noted::Done { .. })) {
+            self.bells.announce_notes(&self.link);
+        }
+        self.copy_circuits(&writes, &noted).await;
+        Ok(noted)
+    }
+
+    fn waker(&self, route: &RouteName) -> Waker {
+        self.bells.waker(route)
+    }
+
+    fn notes_changed(&self) -> Option<Waker> {
+        Some(self.bells.notes_waker())
+    }
+
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
+        self.view(id, now).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError> {
+        self.list_jobs(&filter, page, now).await
+    }
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
+        self.trail_of(id).await
+    }
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+        self.letter_of(id).await
+    }
+
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
+        self.list_letters(&filter, page).await
+    }
+
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        self.letters_dead_longest(limit).await
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        self.groups(by, &filter).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
+        self.give_jobs(after, limit).await
+    }
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
+        self.count_jobs(now).await
+    }
+
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
+        self.fares(&filter, now).await
+    }
+
+    async fn report(&self) -> Result<StoreReport, StoreError> {
+        let memory = self.link.memory().latest();
+        let free_bytes = memory.and_then(|read| Some(read.max_bytes?.saturating_sub(read.used_bytes)));
+        Ok(StoreReport {
+            kind: "redis",
+            durability: self.durability(),
+            size_bytes: memory.map_or(0, |read| read.used_bytes),
+            free_bytes,
+            refusing: (free_bytes == Some(0))
+                .then(|| "Redis has reached its maxmemory; raise it, or let the queues drain".to_owned()),
+        })
+    }
+
+    fn durability(&self) -> Durability {
+        self.link.checkup().durability()
+    }
+
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.current_lease(token).await
+    }
+
+    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
+        self.read_note(shelf, key, now).await
+    }
+
+    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        self.read_shelf(shelf, now).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Hints between nodes, without the clock that rings in any case.
+
+use recado_core::{Payload, RouteName};
+use recado_store::{NoteWrite, Shelf, Store, Waker};
+use recado_store_redis::RedisStore;
+
+use crate::given::{T0, jobs};
+use crate::place::Place;
+use crate::server::{PATIENCE, Server, until};
+
+/// Two nodes that hear each other.
+async fn two_nodes(place: &Place<Server>) -> (RedisStore, RedisStore) {
+    let nodes = (place.store().await, place.store().await);
+    let channel = format!("{}:hints", place.options.prefix);
+    let both = |listeners: &Vec<(String, u64)>| listeners.iter().any(|(_, count)| *count == 2);
+    until(place.server.port(), &["PUBSUB", "NUMSUB", &channel], both);
+    nodes
+}
+
+async fn rung(bell: &mut Waker) -> bool {
+    tokio::time::timeout(PATIENCE, bell.rung()).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_wakes_whoever_waits_on_another_node() {
+    let place = Place::single();
+    let (one, two) = two_nodes(&place).await;
+    let mut work = two.waker(&RouteName::new("email").unwrap());
+    one.enqueue(jobs(0..1)).await.unwrap();
+    assert!(rung(&mut work).await, "no hint of a job");
+    let mut notes = two.notes_changed().unwrap();
+    let write = NoteWrite {
+        shelf: Shelf::new("pauses"),
+        key: "acme".into(),
+        value: Some(Payload::trusted("1")),
+        expect: None,
+        expires_at: None,
+    };
+    one.write_notes(vec![write], T0).await.unwrap();
+    assert!(rung(&mut notes).await, "no hint of a note");
+}
+
+#[tokio::test]
+async fn without_a_hint_everybody_looks_again_after_a_while() {
+    let mut place = Place::single();
+    place.options.ring_every = std::time::Duration::from_millis(50);
+    let store = place.store().await;
+    let mut work = store.waker(&RouteName::new("email").unwrap());
+    let mut notes = store.notes_changed().unwrap();
+    assert!(rung(&mut work).await && rung(&mut notes).await && rung(&mut work).await, "and again");
+}

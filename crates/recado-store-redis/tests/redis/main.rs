@@ -1,0 +1,19 @@
+//! The store on real servers: `redis-server` processes that the tests start and end.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
+
+mod breakers;
+mod clustered;
+mod contract;
+mod faults;
+mod format;
+mod given;
+mod hints;
+mod link;
+mod memory;
+mod parts;
+mod place;
+mod records;
+mod repeated;
+mod scripts;
+mod server;

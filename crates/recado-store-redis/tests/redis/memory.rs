@@ -1,0 +1,92 @@
+//! What a waiting job costs, and what stays of those that are gone.
+
+use std::time::Duration;
+
+use recado_core::{JobId, NewJob, Payload};
+use recado_store::{Retention, Settlement, Store};
+use recado_store_redis::{RedisOptions, RedisStore};
+
+use crate::given::{T0, claim, delivered, job, jobs};
+use crate::server::Server;
+
+/// Issue 5's bound on what Redis spends on a pending job with a payload of 300 bytes.
+const PENDING_JOB_BYTES_MAX: u64 = 470;
+
+const JOBS: usize = 100_000;
+
+fn used_bytes(server: &Server) -> u64 {
+    let info: String = server.ask(&["INFO", "memory"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+/// A random UUID, the seed's outboxId.
+fn uuid(random: &mut fastrand::Rng) -> JobId {
+    let hex = format!("{:032x}", random.u128(..));
+    JobId::new(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_pending_job_costs_less_than_the_bound() {
+    let server = Server::start();
+    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let text = format!(r#"{{"to":["ana@example.com"],"subject":"Olá","text":"{}"}}"#, "x".repeat(247));
+    let data = Payload::new(&text).unwrap();
+    assert_eq!(data.as_str().len(), 300);
+    let mut random = fastrand::Rng::with_seed(5);
+    // What does not grow with the jobs is there before they are counted.
+    store.enqueue(jobs(0..64)).await.unwrap();
+    let before = used_bytes(&server);
+    for _ in 0..JOBS / 1_000 {
+        let new = (0..1_000).map(|_| NewJob { id: uuid(&mut random), data: data.clone(), ..job("any") });
+        store.enqueue(new.collect()).await.unwrap();
+    }
+    let each = (used_bytes(&server) - before) / JOBS as u64;
+    {
+        let mut n = 0;
+        while n < 20_000 {
+            let leases = store.claim(claim(1_000)).await.unwrap().leases;
+            n += leases.len();
+            store
+                .settle(leases.iter().map(|lease| Settlement { audit: None, ..delivered(lease) }).collect())
+                .await
+                .unwrap();
+        }
+        let keys: Vec<String> = server.ask(&["KEYS", "*:claim:*"]);
+        for k in keys {
+            server.ask::<()>(&["DEL", &k]);
+        }
+        let left = used_bytes(&server) - before;
+        eprintln!("pending {each}, ended {}", (left - 80_000 * each) / 20_000);
+    }
+    assert!(each <= PENDING_JOB_BYTES_MAX, "a pending job costs {each} bytes");
+}
+
+#[tokio::test]
+async fn jobs_that_are_pruned_leave_next_to_nothing() {
+    let server = Server::start();
+    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let mut after_first = 0;
+    for round in 0..4 {
+        store.enqueue(jobs(round * 2_000..(round + 1) * 2_000)).await.unwrap();
+        let leases = store.claim(claim(2_000)).await.unwrap().leases;
+        let settled = leases.iter().map(|lease| Settlement { audit: None, ..delivered(lease) });
+        store.settle(settled.collect()).await.unwrap();
+        let nothing = Retention { ended_max_age: Duration::ZERO, ended_max_count: 0 };
+        while store.prune(nothing.clone(), T0).await.unwrap().more {}
+        // Claims are remembered for ten seconds.
+        let keys: Vec<String> = server.ask(&["KEYS", "*"]);
+        for claim in keys.iter().filter(|key| key.contains(":claim:")) {
+            assert!(server.ask::<i64>(&["PTTL", claim]) > 0, "{claim} stays for ever");
+            server.ask::<()>(&["DEL", claim]);
+        }
+        if round == 0 {
+            after_first = used_bytes(&server);
+        }
+    }
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]);
+    assert!(keys.len() < 20, "{} keys are left: {:?}", keys.len(), &keys[..20]);
+    let grown = used_bytes(&server).saturating_sub(after_first);
+    assert!(grown < 6_000 * 8, "6,000 jobs came and went, and {grown} bytes stayed");
+}

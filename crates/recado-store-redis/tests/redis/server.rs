@@ -1,0 +1,219 @@
+//! Real servers on loopback, with every way to hurt them.
+//!
+//! Each one has a directory of its own and ends with its value. They tell what happens to them in their logs,
+//! and tests wait for that, not for a time.
+
+mod cluster;
+mod proxy;
+mod sentinel;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use redis::{ConnectionLike, FromRedisValue};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub use cluster::Cluster;
+pub use proxy::{Mode, Proxy};
+pub use sentinel::Sentinels;
+
+/// Longer than anything takes on the slowest machine: only a test that fails waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A `redis-server`.
+#[derive(Debug)]
+pub struct Server {
+    port: u16,
+    dir: TempDir,
+    settings: Vec<String>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: Child,
+    log: Mutex<Receiver<String>>,
+}
+
+impl Server {
+    /// Keeps nothing on disk.
+    pub fn start() -> Self {
+        Self::with(&["appendonly no"])
+    }
+
+    /// Forces every write to disk before it answers.
+    pub fn durable() -> Self {
+        Self::with(&["appendonly yes", "appendfsync always"])
+    }
+
+    /// With lines of a configuration file.
+    pub fn with(settings: &[&str]) -> Self {
+        for _ in 0..20 {
+            if let Some(server) = Self::try_start(free_port(), settings) {
+                return server;
+            }
+        }
+        panic!("redis-server does not start; install it with `cargo xtask setup`");
+    }
+
+    /// `None` when somebody was faster to take the port.
+    fn try_start(port: u16, settings: &[&str]) -> Option<Self> {
+        let settings = settings.iter().map(|line| (*line).to_owned()).collect();
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut server = Server { port, dir, settings, running: None };
+        server.spawn();
+        server.try_wait_for_log("Ready to accept connections").then_some(server)
+    }
+
+    fn spawn(&mut self) {
+        let mut config = format!(
+            "port {}\nbind 127.0.0.1\ndir {}\nsave \"\"\nenable-debug-command yes\n",
+            self.port,
+            self.dir.path().display()
+        );
+        for line in &self.settings {
+            config.push_str(line);
+            config.push('\n');
+        }
+        let path = self.dir.path().join("redis.conf");
+        std::fs::write(&path, config).expect("a configuration");
+        self.running = Some(Running::spawn(Command::new("redis-server").arg(path)));
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// As `kill -9`: what is not on disk is gone.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    /// On the same port and directory.
+    pub fn restart(&mut self) {
+        self.restart_without_waiting();
+        self.wait_for_log("Ready to accept connections");
+    }
+
+    pub fn restart_without_waiting(&mut self) {
+        self.kill();
+        self.spawn();
+    }
+
+    /// Changes the configuration for the next start.
+    pub fn configure(&mut self, setting: &str) {
+        self.settings.push(setting.to_owned());
+    }
+
+    /// It stops where it is, with its connections open.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Past a connection of our own, so that nothing of the code under test is involved.
+    pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        ask(self.port, words)
+    }
+
+    pub fn wait_for_log(&self, words: &str) {
+        assert!(self.try_wait_for_log(words), "port {}: the server ended without `{words}`", self.port);
+    }
+
+    fn try_wait_for_log(&self, words: &str) -> bool {
+        self.running.as_ref().expect("it runs").wait_for(words)
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.running.as_ref().expect("it runs").signal(signal);
+    }
+}
+
+impl Running {
+    fn spawn(command: &mut Command) -> Self {
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is not installed; `cargo xtask setup` installs it");
+        let output = process.stdout.take().expect("a pipe");
+        let (tell, log) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // Nobody may be listening any more, and yet the pipe must not fill up.
+                let _ = tell.send(line);
+            }
+        });
+        Running { process, log: Mutex::new(log) }
+    }
+
+    /// False when the server ended first.
+    fn wait_for(&self, words: &str) -> bool {
+        let log = self.log.lock();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match log.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(words) => return true,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => panic!("no `{words}` in the log within {PATIENCE:?}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(id, signal).expect("our own process");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends a command over a connection of its own.
+pub fn ask<T: FromRedisValue>(port: u16, words: &[&str]) -> T {
+    try_ask(port, words).unwrap_or_else(|error| panic!("port {port}: {words:?}: {error}"))
+}
+
+pub fn try_ask<T: FromRedisValue>(port: u16, words: &[&str]) -> redis::RedisResult<T> {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
+    let mut connection = client.get_connection_with_timeout(PATIENCE)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    redis::from_redis_value(connection.req_command(&command)?.extract_error()?).map_err(Into::into)
+}
+
+/// Asks until the answer pleases, for what servers do not log.
+pub fn until<T: FromRedisValue>(port: u16, words: &[&str], pleases: impl Fn(&T) -> bool) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match try_ask(port, words) {
+            Ok(answer) if pleases(&answer) => return answer,
+            _ => assert!(Instant::now() < end, "port {port}: {words:?} never pleased"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}

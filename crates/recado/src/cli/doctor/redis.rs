@@ -1,0 +1,81 @@
+//! A look at the store that several nodes share.
+
+use std::time::Duration;
+
+use recado_engine::{Clock, SystemClock};
+use recado_store_redis::check::{self, Checkup};
+use recado_store_redis::link::{Link, OpenError, RedisOptions, Target};
+
+use super::{Finding, State};
+
+/// Answers that are timed.
+const ANSWERS_TIMED: u32 = 20;
+
+/// A server that takes longer than this over nothing at all makes slow nodes.
+const ANSWER_SLOW: Duration = Duration::from_millis(10);
+
+/// Nodes go by the time of Redis, people by their own: further apart, and reports confuse them.
+const SKEW_MAX: Duration = Duration::from_secs(5);
+
+pub async fn look_at(options: &RedisOptions) -> Vec<Finding> {
+    let place = Target::read(&options.url).map(|target| target.to_string()).unwrap_or_default();
+    let checkup = match Checkup::of(options).await {
+        Ok(checkup) => checkup,
+        Err(error) => return vec![Finding::bad("store", format!("{place}: {error}"), fix(&error))],
+    };
+    let mut findings = vec![Finding::good("store", format!("{place} answers"))];
+    findings.extend(checkup.findings().into_iter().map(shown));
+    // What is unfit is told above; there is nothing more to learn from it.
+    if let Ok(link) = Link::open(options).await {
+        findings.push(speed(&link).await);
+        findings.extend(skew(&link));
+    }
+    findings
+}
+
+fn fix(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Url(_) | OpenError::TrustedRoots => "mend [store] in the configuration, or --store",
+        OpenError::Unavailable(_) | OpenError::Unfit(_) => {
+            "start Redis, see that this machine may reach it, and compare the URL with its address and login"
+        }
+    }
+}
+
+fn shown(finding: check::Finding) -> Finding {
+    let state = match finding.state {
+        check::State::Good => State::Good,
+        check::State::Note => State::Note,
+        check::State::Bad => State::Bad,
+    };
+    Finding { what: finding.what, state, found: finding.found, fix: finding.fix }
+}
+
+async fn speed(link: &Link) -> Finding {
+    let mut whole = Duration::ZERO;
+    for _ in 0..ANSWERS_TIMED {
+        match link.ping().await {
+            Ok(took) => whole += took,
+            Err(error) => {
+                return Finding::bad("store speed", error.to_string(), "see its log and the network");
+            }
+        }
+    }
+    let each = whole / ANSWERS_TIMED;
+    let found = format!("{:.1} ms for an answer", each.as_secs_f64() * 1_000.0);
+    match each > ANSWER_SLOW {
+        true => {
+            Finding::note("store speed", found, "put the nodes near Redis: every job asks it a few times")
+        }
+        false => Finding::good("store speed", found),
+    }
+}
+
+fn skew(link: &Link) -> Option<Finding> {
+    let (theirs, ours) = (link.now(), SystemClock.now());
+    let apart = theirs.since(ours).max(ours.since(theirs));
+    (apart > SKEW_MAX).then(|| {
+        let found = format!("the clock of Redis is {} s away from this machine's", apart.as_secs());
+        Finding::note("store clock", found, "synchronise both, for example with `timedatectl set-ntp true`")
+    })
+}

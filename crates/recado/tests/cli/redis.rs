@@ -1,0 +1,164 @@
+//! Several nodes on one Redis, from outside. The connection's own troubles are tested with the store.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::given::{Place, eventually};
+
+/// A `redis-server` that ends with the test.
+struct Redis {
+    port: u16,
+    process: Child,
+    _dir: TempDir,
+}
+
+impl Redis {
+    fn with(settings: &[&str]) -> Self {
+        for _ in 0..20 {
+            if let Some(redis) = Self::start(settings) {
+                return redis;
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// `None` when somebody was faster to take the port.
+    fn start(settings: &[&str]) -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.expect("a free port").port();
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+            .arg(dir.path())
+            .args(settings)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server is not installed; `cargo xtask setup` installs it");
+        let log = BufReader::new(process.stdout.take().expect("a pipe"));
+        let mut lines = log.lines().map_while(Result::ok);
+        let ready = lines.any(|line| line.contains("Ready to accept connections"));
+        // The pipe must not fill up.
+        std::thread::spawn(move || lines.for_each(drop));
+        let redis = Redis { port, process, _dir: dir };
+        ready.then_some(redis)
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    fn say(&self, command: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with('+'), "{command}: {answer}");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn sandbox(id: &str, latency_ms: u64) -> Value {
+    json!({"jobId": id, "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"], "latencyMs": latency_ms}})
+}
+
+#[test]
+fn two_nodes_share_one_redis_and_know_of_each_other() {
+    let redis = Redis::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let (one_place, other_place) = (Place::new(), Place::new());
+    let one = one_place.serve_with(&["--store", &redis.url()], &[]);
+    let other = other_place.serve_with(&[], &[("RECADO_STORE_URL", &redis.url())]);
+    let (status, answer) = one.ask("POST", "/v1/jobs", &sandbox("shared", 0));
+    assert_eq!((status, &answer["durability"]), (202, &json!("fsync")), "{answer}");
+    other.job_once("shared", "sent");
+    let ready = other.get("/readyz");
+    assert_eq!((&ready["store"]["kind"], &ready["store"]["durability"]), (&json!("redis"), &json!("fsync")));
+
+    for server in [&one, &other] {
+        let mut seen = Value::Null;
+        eventually(|| {
+            seen = server.run(&one_place, &["nodes", "--json"]).json();
+            let items = seen["items"].as_array().expect("a list");
+            items.len() == 2 && items.iter().all(|node| node["health"] == "ok")
+        });
+        let addresses: Vec<_> =
+            seen["items"].as_array().unwrap().iter().map(|node| node["listen"].clone()).collect();
+        assert!(addresses.contains(&json!(one.address.to_string())), "{seen}");
+        assert!(addresses.contains(&json!(other.address.to_string())), "{seen}");
+    }
+    other.stop();
+    let left = one.get("/v1/nodes");
+    assert_eq!(left["items"].as_array().unwrap().len(), 1, "it took no leave: {left}");
+}
+
+#[test]
+fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
+    let redis = Redis::with(&["--maxmemory", "100mb"]);
+    let place = Place::new();
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    server.enqueue(sandbox("running", 2_000));
+    server.enqueue(json!({"jobId": "waiting", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}, "delayMs": 3_000}));
+    server.job_when("running", |job| job["status"] == "delivering");
+    redis.say("CONFIG SET maxmemory 1mb");
+    let (status, problem) = server.ask("POST", "/v1/jobs", &sandbox("refused", 0));
+    assert_eq!((status, &problem["code"]), (503, &json!("store_full")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("raise maxmemory"), "{problem}");
+    let (status, batch) = server.ask("POST", "/v1/jobs/batch", &json!([sandbox("refused", 0)]));
+    assert_eq!(status, 503, "{batch}");
+    server.job_once("running", "sent");
+    server.job_once("waiting", "sent");
+    redis.say("CONFIG SET maxmemory 100mb");
+    server.enqueue(sandbox("refused", 0));
+    server.job_once("refused", "sent");
+}
+
+#[test]
+fn g13_an_evicting_redis_is_refused_and_the_doctor_says_how_to_mend_it() {
+    let redis =
+        Redis::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"]);
+    let place =
+        Place::with(&format!("[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"{}\"\n", redis.url()));
+    let refused = place.run(&["serve"]).failed_with(1);
+    assert!(refused.contains("redis-cli CONFIG SET maxmemory-policy noeviction"), "{refused}");
+    let unfit = place.run(&["doctor", "--url", "http://127.0.0.1:9"]);
+    assert_eq!(unfit.code, 1);
+    assert!(unfit.out.contains("✗ store eviction"), "{}", unfit.out);
+
+    redis.say("CONFIG SET maxmemory-policy noeviction");
+    let fit = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).done();
+    for expected in [
+        "✓ store:",
+        "✓ store version",
+        "✓ store eviction",
+        "! store durability",
+        "✓ store memory",
+        "✓ store speed",
+    ] {
+        assert!(fit.contains(expected), "{expected:?} is missing from\n{fit}");
+    }
+    assert!(fit.contains("up to two seconds"), "{fit}");
+}
+
+#[test]
+fn a_redis_that_is_not_there_is_told_by_serve_and_doctor_without_its_password() {
+    let gone = { Redis::with(&[]).url() }.replace("redis://", "redis://ana:hunter2@");
+    let place = Place::new();
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0", "--store", &gone]).failed_with(1);
+    assert!(refused.contains("cannot open the store: no connection to Redis at 127.0.0.1"), "{refused}");
+    let unfit = place.run(&["doctor", "--url", "http://127.0.0.1:9", "--store", &gone]);
+    assert_eq!(unfit.code, 1);
+    assert!(unfit.out.contains("✗ store"), "{}", unfit.out);
+    for said in [refused, unfit.out, unfit.err] {
+        assert!(!said.contains("hunter"), "{said}");
+    }
+}
