@@ -1,0 +1,139 @@
+//! Providers and companies: what holds them back, and the switches.
+
+use serde_json::{Value, json};
+
+use super::driver::Look;
+use super::scene::Scene;
+
+fn provider(name: &str) -> String {
+    format!("//section[@data-provider='{name}']")
+}
+
+#[test]
+fn w3_a_breaker_is_opened_and_closed_from_the_dashboard_with_a_reason() {
+    let scene = Scene::new();
+    let browser = &scene.browser;
+    browser.go("#/providers");
+    browser.click_within(&provider("instagram"), "Open the breaker");
+    browser.sees("Open the breaker of instagram?");
+    browser.write("Reason", "maintenance at the provider");
+    browser.write("Your name", "Ana");
+    browser.click("Open the breaker");
+    browser.sees("The breaker of instagram is open.");
+    browser.sees("opened by hand: only a person closes it");
+    let open = scene.get("/v1/providers/instagram");
+    assert_eq!((&open["state"], &open["heldOpen"]), (&json!("OPEN"), &json!(true)), "{open}");
+
+    // What is enqueued now waits, and says why.
+    let job = json!({ "jobId": "photo-1", "route": "instagram", "companyId": "acme", "data": { "script": ["ok"] } });
+    scene.enqueue(job);
+    browser.go("#/jobs/photo-1");
+    browser.sees("Parked: the circuit breaker of its provider is open. It spends no attempt.");
+    browser.sees("maintenance at the provider");
+
+    browser.go("#/providers?name=instagram");
+    browser.click("Close the breaker");
+    browser.sees("1 parked job is let go");
+    browser.write("Reason", "it is over");
+    browser.click("Close the breaker");
+    browser.sees("The breaker of instagram is closed.");
+    scene.job_once("photo-1", "sent");
+    browser.sees("breaker opened");
+    browser.sees("breaker closed");
+    browser.is_clean();
+}
+
+#[test]
+fn a_provider_is_paused_and_let_go_on() {
+    let scene = Scene::new();
+    let browser = &scene.browser;
+    scene.as_operator("Ana");
+    browser.go("#/providers?name=sandbox");
+    browser.click("Pause");
+    browser.write("Reason", "audit");
+    browser.click("Pause");
+    browser.sees("Paused by Ana");
+    assert_eq!(scene.get("/v1/providers/sandbox")["paused"]["reason"], "audit");
+    browser.click("Let it go on");
+    browser.sees("Let sandbox go on?");
+    browser.click("Let it go on");
+    browser.no_longer_sees("Paused by Ana");
+    assert_eq!(scene.get("/v1/providers/sandbox")["paused"], Value::Null);
+    browser.is_clean();
+}
+
+#[test]
+fn w3_g22_a_company_is_paused_bounded_and_weighed_from_the_dashboard() {
+    let scene = Scene::looking(Look::default(), |server| {
+        let later = json!({ "jobId": "later-1", "route": "sandbox", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
+        server.enqueue(later);
+    });
+    let browser = &scene.browser;
+    scene.as_operator("Ana");
+    browser.go("#/tenants?companyId=acme");
+    browser.click("Pause");
+    browser.sees("Its jobs wait and spend no attempt: 1 right now");
+    browser.click("Pause");
+    browser.sees("acme is paused.");
+    scene.enqueue(
+        json!({ "jobId": "held-1", "route": "sandbox", "companyId": "acme", "data": { "script": ["ok"] } }),
+    );
+    browser.sees("Parked: a person paused it.");
+    assert_eq!(scene.get("/v1/jobs/held-1")["status"], "parked");
+
+    browser.click("Terms …");
+    browser.write("Weight", "0");
+    browser.click("Save");
+    browser.sees_part("dialog [aria-invalid]");
+    browser.write("Weight", "3");
+    browser.write("At most a minute", "60");
+    browser.click("Save");
+    browser.sees("weight 3, at most 60 a minute");
+    let terms = scene.get("/v1/tenants/acme");
+    assert_eq!(
+        (&terms["weight"], &terms["maxPerMinute"], &terms["paused"]),
+        (&json!(3), &json!(60), &json!(true))
+    );
+
+    browser.click("Let it go on");
+    browser.sees("Let acme go on?");
+    browser.click("Let it go on");
+    scene.job_once("held-1", "sent");
+    browser.is_clean();
+}
+
+#[test]
+fn why_a_job_waits_is_always_answered() {
+    let scene = Scene::looking(Look::default(), |server| {
+        let job = |id: &str, company: &str, more: Value| {
+            let mut job = json!({ "jobId": id, "route": "sandbox", "companyId": company, "data": { "script": ["421 later"] } });
+            job.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            server.enqueue(job);
+        };
+        job("delayed", "acme", json!({ "delayMs": 3_600_000 }));
+        job("retrying", "acme", json!({ "data": { "script": ["429 retry-after=3600"] } }));
+        let (status, _) = server.ask("PUT", "/v1/tenants/stopped", &json!({ "paused": true }));
+        assert_eq!(status, 200);
+        job("held", "stopped", json!({}));
+        job("buried", "other", refused());
+        server.job_when("held", |job| job["status"] == "parked");
+    });
+    fn refused() -> Value {
+        json!({ "route": "email", "data": super::scene::refused_with("550 no") })
+    }
+    let browser = &scene.browser;
+    let rows = [
+        ("delayed", "Waits for the time its caller asked for. It may go on"),
+        ("held", "Parked: a person paused it. It spends no attempt."),
+        ("buried", "It was given up and is a dead letter."),
+    ];
+    for (id, words) in rows {
+        browser.go(&format!("#/jobs/{id}"));
+        browser.sees(words);
+    }
+    let waiting = scene.job_when("retrying", |job| !job["waitingFor"].is_null());
+    let reason = waiting["waitingFor"]["reason"].as_str().expect("a reason").to_owned();
+    browser.go("#/jobs/retrying");
+    browser.sees(if reason == "retry" { "Waits for its next attempt." } else { "Parked: a rate is used up" });
+    browser.is_clean();
+}

@@ -1,0 +1,98 @@
+//! For whoever sits in front of it: their language, their phone, their keyboard.
+
+use serde_json::json;
+
+use super::driver::{ENTER, ESCAPE, Look, TAB};
+use super::hostile::{PLACES, hostile};
+use super::scene::{Scene, a_bit_of_everything, bury, refused_with};
+
+#[test]
+fn w3_the_language_is_the_browsers_and_can_be_switched() {
+    let scene = Scene::looking(Look { language: "pt-BR", ..Look::default() }, a_bit_of_everything);
+    let browser = &scene.browser;
+    browser.sees("Visão geral");
+    assert_eq!(browser.run("return document.documentElement.lang", json!([])), "pt-BR");
+    browser.go("#/dlq/invoice-1042");
+    browser.sees("Nenhuma nova tentativa resolve este erro.");
+    browser.picture("dead-letter-pt");
+    browser.click("English");
+    browser.sees("No retry can mend this error.");
+    assert_eq!(browser.run("return document.documentElement.lang", json!([])), "en");
+    browser.reload();
+    browser.sees("No retry can mend this error.");
+    browser.click("Português");
+    for (page, words) in [("jobs", "E agora"), ("providers", "MEIO ABERTO"), ("tenants", "Rodadas de espera")]
+    {
+        browser.go(&format!("#/{page}"));
+        browser.sees(words);
+    }
+    browser.is_clean();
+}
+
+#[test]
+fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
+    let look = Look { language: "pt-BR", width: 360, height: 740, dark: true };
+    let scene = Scene::looking(look, |server| {
+        a_bit_of_everything(server);
+        hostile(server);
+    });
+    let browser = &scene.browser;
+    let pages =
+        ["overview", "jobs", "dlq", "providers", "tenants", "policies", "endpoints", "alerts", "audit"];
+    let pages = pages.map(|name| format!("#/{name}"));
+    let places = PLACES.iter().map(|(place, _)| (*place).to_owned());
+    for place in pages.into_iter().chain(places).chain(["#/jobs/evil-2".to_owned()]) {
+        browser.go(&place);
+        browser.sees_part("main h1");
+        browser.no_longer_sees("Carregando");
+        let widths = "return [document.documentElement.scrollWidth, innerWidth]";
+        let widths = browser.run(widths, json!([]));
+        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{place}: {widths}");
+        if place == "#/dlq" {
+            browser.picture("phone");
+        }
+    }
+    let header = "return getComputedStyle(document.querySelector('thead')).display";
+    browser.go("#/jobs");
+    browser.sees_part("tbody tr");
+    assert_eq!(browser.run(header, json!([])), "none", "rows are cards");
+    browser.click("Menu");
+    browser.click("Provedores");
+    browser.sees("MEIO ABERTO");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_everything_can_be_done_without_a_mouse() {
+    let scene =
+        Scene::looking(Look::default(), |server| bury(server, "acme", "order-1", &refused_with("550 gone")));
+    let browser = &scene.browser;
+    let focused = || browser.run("return document.activeElement.textContent", json!([]));
+    browser.type_keys(TAB);
+    assert_eq!(focused(), "Skip to the content");
+    browser.type_keys(ENTER);
+    assert_eq!(focused(), "Overview");
+    browser.type_keys("gd");
+    browser.until("the dead letters", || browser.place() == "#/dlq");
+    browser.type_keys("?");
+    browser.sees("Keyboard");
+    browser.type_keys(ESCAPE);
+    browser.no_longer_sees("Keyboard");
+    browser.type_keys("/");
+    browser.until("the search", || browser.run("return document.activeElement.id", json!([])) == "find");
+    browser.type_keys(&format!("order-1{ENTER}"));
+    browser.sees("It was given up and is a dead letter.");
+
+    browser.go("#/dlq/order-1");
+    browser.sees("gone");
+    browser.until("the way to the button", || {
+        browser.type_keys(TAB);
+        focused() == "Discard"
+    });
+    browser.type_keys(ENTER);
+    browser.sees("Why is it given up?");
+    browser.type_keys("by hand");
+    browser.type_keys(&format!("{TAB}Ana{ENTER}"));
+    scene.job_when("order-1", |job| job["status"] == "discarded");
+    browser.is_clean();
+}

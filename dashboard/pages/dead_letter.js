@@ -1,0 +1,158 @@
+// One dead letter: why it died, what it holds, and what to do about it: correct, replay, discard.
+
+import { act, get, getIfAny, getWithText, path, Problem, query } from "/dashboard/frame/api.js";
+import { h, link, put } from "/dashboard/frame/dom.js";
+import { exactTime, when } from "/dashboard/frame/format.js";
+import { part } from "/dashboard/frame/json_text.js";
+import { card, empty, heading, region, say } from "/dashboard/frame/page.js";
+import { t } from "/dashboard/frame/words.js";
+import * as chips from "/dashboard/parts/chips.js";
+import { dialog } from "/dashboard/parts/dialog.js";
+import { editor, shown } from "/dashboard/parts/editor.js";
+import { facts } from "/dashboard/parts/table.js";
+import { timeline, trail } from "/dashboard/parts/timeline.js";
+import { whatNow } from "/dashboard/parts/waiting.js";
+
+export function show(page) {
+  const id = page.argument;
+  const about = (event) => event.data.jobId === id;
+  // On its own, for it changes with every other dead letter, and the editor must not be drawn anew for that.
+  const alike = region(page, { load: (signal) => countAlike(id, signal), draw: drawAlike });
+  const whole = region(page, { load: (signal) => load(id, signal), draw: (found) => draw(id, found, alike, () => whole.refresh()), every: 3_000, on: about });
+  return [heading(h("code", {}, id), link("#/dlq", t("dlq.back"))), whole];
+}
+
+async function load(id, signal) {
+  const job = await getIfAny(path`/v1/jobs/${id}`, signal);
+  const audit = await getIfAny(path`/v1/jobs/${id}/audit`, signal);
+  try {
+    const { value: entry, text } = await getWithText(path`/v1/dlq/${id}`, signal);
+    return { entry, data: part(text, "/originalData"), job: calm(job), audit };
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return { entry: null, job: calm(job), audit };
+    throw error;
+  }
+}
+
+/** What of the job matters here: whatever else changes would take the editor from under somebody's hands. */
+function calm(job) {
+  if (!job) return null;
+  const { jobId, status, waitingFor, heldBy, attempts, endedAt } = job;
+  return { jobId, status, waitingFor, heldBy, attempts, endedAt };
+}
+
+async function countAlike(id, signal) {
+  const entry = await getIfAny(path`/v1/dlq/${id}`, signal);
+  if (!entry) return null;
+  const { items } = await get(`/v1/dlq/stats${query({ by: "fingerprint" })}`, signal);
+  const { fingerprint } = entry;
+  return { fingerprint, count: items.find(({ key }) => key === fingerprint)?.count ?? 1 };
+}
+
+function drawAlike(found) {
+  if (!found) return null;
+  if (found.count === 1) return t("dead.alike.none");
+  return link(`#/dlq${query({ fingerprint: found.fingerprint })}`, t("dead.alike.n", { n: found.count - 1 }));
+}
+
+function draw(id, { entry, data, job, audit }, alike, refresh) {
+  if (!entry) return gone(id, job);
+  const isDead = entry.state === "dead";
+  const expires = new Date(new Date(entry.movedToDLQAt).getTime() + entry.ttl).toISOString();
+  const last = isDead ? ["bad", entry.movedToDLQAt, h("p", { class: "step-head" }, t("dead.buried"), chips.cause(entry.cause))] : ["active", null, h("p", { class: "step-head" }, job && whatNow(job))];
+  return [
+    h(
+      "div",
+      { class: `callout ${isDead ? "bad" : "active"}` },
+      isDead ? chips.cause(entry.cause) : chips.chip("active", t("dlq.replaying")),
+      h("div", { class: "callout-text" }, h("p", { class: "reason" }, entry.lastFailureCode && h("code", {}, entry.lastFailureCode), " ", entry.lastFailureReason), h("p", { class: "quiet" }, t(`cause.${entry.cause}.why`))),
+    ),
+    !isDead && h("div", { class: "notice" }, t("dead.replaying"), " ", job && whatNow(job), " ", link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob"))),
+    card(null, facts([
+      [t("company"), chips.company(entry.companyId)],
+      [t("route"), entry.route],
+      [t("dead.class"), chips.classified(entry.errorClassification)],
+      [t("dead.attempts"), entry.failedAttempts],
+      [t("correlation"), entry.correlationId && link(`#/jobs?correlationId=${encodeURIComponent(entry.correlationId)}`, entry.correlationId)],
+      [t("user"), entry.userId],
+      [t("job.enqueued"), exactTime(entry.enqueuedAt)],
+      [t("dlq.moved"), exactTime(entry.movedToDLQAt)],
+      [t("dead.expires"), when(expires)],
+      [t("dead.alike"), alike],
+      [t("dead.job"), link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob"))],
+    ])),
+    h(
+      "div",
+      { class: "grid two" },
+      card(isDead ? t("dead.correct") : t("job.data"), isDead ? correct(id, data, refresh) : shown(data)),
+      h(
+        "div",
+        {},
+        card(t("job.timeline"), timeline(entry.enqueuedAt, entry.attempts, last)),
+        entry.stackTrace && card(t("dead.stack"), h("pre", { class: "stack", tabindex: "0" }, entry.stackTrace)),
+        card(t("job.audit"), audit?.items.length > 0 ? trail(audit.items) : empty(t("audit.empty.job"))),
+      ),
+    ),
+  ];
+}
+
+function gone(id, job) {
+  if (!job) return empty(t("dead.unknown", { id }), t("dead.unknown.why"));
+  const kind = job.status === "sent" ? "good" : "";
+  return h("div", { class: `callout ${kind}` }, chips.status(job.status), h("div", { class: "callout-text" }, h("p", {}, t(job.status === "sent" ? "dead.delivered" : "dead.left")), h("p", {}, whatNow(job))), link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob")));
+}
+
+function correct(id, data, refresh) {
+  const text = editor(data, t("dead.correct"));
+  const faults = h("div", { class: "faults", role: "alert" });
+  const replay = h("button", { type: "button", class: "primary", data: { focus: "replay" } }, t("replay"));
+  const discard = h("button", { type: "button", class: "danger", data: { focus: "discard" } }, t("discard"));
+
+  replay.addEventListener("click", async () => {
+    put(faults);
+    const written = text.value();
+    if (written === null) return text.focus();
+    const isCorrected = text.changed();
+    const done = await dialog({
+      title: t(isCorrected ? "replay.title.corrected" : "replay.title"),
+      text: t(isCorrected ? "replay.text.corrected" : "replay.text"),
+      fields: [{ name: "note", label: t("replay.note"), maxlength: 1000, multiline: true, hint: t("replay.note.hint") }],
+      confirm: t("replay"),
+      run: async ({ note }) => {
+        // Put together as text, so that every number arrives as it was written.
+        const members = [isCorrected && `"data":${written}`, note && `"note":${JSON.stringify(note)}`].filter(Boolean);
+        try {
+          return await act("POST", path`/v1/dlq/${id}/replay`, `{${members.join(",")}}`);
+        } catch (error) {
+          // Faults of the data belong to its editor: the dialog makes way for it.
+          if (!(error instanceof Problem) || !error.faults.some(({ pointer }) => pointer.startsWith("/data"))) throw error;
+          return { refused: error.faults };
+        }
+      },
+    });
+    if (!done) return;
+    if (done.refused) {
+      const elsewhere = text.refuse(done.refused);
+      put(faults, h("p", {}, t("replay.refused", { n: done.refused.length })), elsewhere.map(({ pointer, message }) => h("p", {}, `${pointer} ${message}`)));
+      return text.focus();
+    }
+    say(t("replay.started"));
+    refresh();
+  });
+
+  discard.addEventListener("click", async () => {
+    const done = await dialog({
+      title: t("discard.title"),
+      text: t("discard.text"),
+      fields: [{ name: "reason", label: t("discard.reason"), required: true, maxlength: 1000, multiline: true }],
+      confirm: t("discard"),
+      danger: true,
+      run: ({ reason }) => act("POST", path`/v1/dlq/${id}/discard`, { reason }),
+    });
+    if (!done) return;
+    say(t("discard.done"));
+    refresh();
+  });
+
+  return [h("p", { class: "quiet" }, t("dead.correct.why")), text.element, faults, h("div", { class: "buttons" }, replay, discard)];
+}
