@@ -6,6 +6,7 @@
 
 mod deliveries;
 mod enqueues;
+mod lanes;
 mod limits;
 mod load;
 mod report;
@@ -13,18 +14,31 @@ mod restart;
 mod scene;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use report::Report;
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// How fast jobs come in, wait and go out
+    Flow,
+    /// What turns, breakers and limits cost, and whether they hold
+    Lanes,
+}
 
 /// How much of it to run.
 #[derive(Debug, Clone)]
 pub struct Options {
+    pub part: Part,
     /// Where the files go; removed afterwards.
     pub dir: PathBuf,
     /// Scales counts and durations: 1.0 is the full run.
     pub scale: f64,
     /// Waiting jobs for the restart.
     pub pending: usize,
+    /// How long a provider is down.
+    pub outage: Duration,
 }
 
 impl Options {
@@ -32,24 +46,27 @@ impl Options {
         ((full as f64 * self.scale) as usize).max(1_000)
     }
 
-    pub fn seconds(&self, full: f64) -> std::time::Duration {
-        std::time::Duration::from_secs_f64((full * self.scale).max(0.3))
+    pub fn seconds(&self, full: f64) -> Duration {
+        Duration::from_secs_f64((full * self.scale).max(0.3))
     }
 }
 
 /// What went wrong, in words.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs everything, telling `progress` what comes next.
+/// Runs it, telling `progress` what comes next.
 pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
     std::fs::create_dir_all(&options.dir)?;
     let options = Options { dir: options.dir.canonicalize()?, ..options.clone() };
-    let outcome = measure(&options, progress).await;
+    let outcome = match options.part {
+        Part::Flow => flow(&options, progress).await,
+        Part::Lanes => lanes::measure(&options, progress).await,
+    };
     std::fs::remove_dir_all(&options.dir)?;
     outcome
 }
 
-async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+async fn flow(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
     progress("the disk: syncs a second");
     limits::fsync(options, &mut report)?;

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
-use recado_engine::{Carrier, Clock, SystemClock};
-use recado_store::Store;
+use recado_engine::{Carrier, Clock, Engine, SystemClock};
 use recado_transport::{DataFault, Delivery, Sandbox, Transport};
 
 use super::report::{Percentiles, Report};
-use super::scene::{Scene, route, submission};
+use super::scene::{Scene, route, submission, take_in};
 use super::{Failed, Options, limits};
 
 pub async fn drain(options: &Options, report: &mut Report) -> Result<(), Failed> {
@@ -20,22 +19,11 @@ pub async fn drain(options: &Options, report: &mut Report) -> Result<(), Failed>
     // Taken in while only workers could carry it, so that the clock starts with a full queue.
     let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
     let jobs = options.count(300_000);
-    for _ in 0..jobs / 1_000 {
-        let batch = (0..1_000).map(|_| submission("sandbox")).collect();
-        for answer in intake.submit(batch).await? {
-            answer.map_err(|refusal| format!("{refusal:?}"))?;
-        }
-    }
+    take_in(&intake, jobs, |_| submission("sandbox")).await?;
     let bytes_per_job = scene.size_bytes() as f64 / jobs as f64;
     let started = Instant::now();
     let engine = scene.engine([route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?]);
-    loop {
-        let counts = scene.store.counts(SystemClock.now()).await?;
-        if counts.ready + counts.leased + counts.delayed == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    scene.emptied().await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     report.add_beside("sandbox drain", rate, "jobs/s", limits::RAW_UPDATES);
     report.add_beside("sandbox drain per fsync", rate, "jobs/s", limits::FSYNC);
@@ -46,7 +34,7 @@ pub async fn drain(options: &Options, report: &mut Report) -> Result<(), Failed>
 
 /// Notes when each job reached it.
 #[derive(Debug, Default)]
-struct Arrivals(Mutex<HashMap<String, (Instant, i64)>>);
+pub struct Arrivals(Mutex<HashMap<String, (Instant, i64)>>);
 
 #[async_trait]
 impl Transport for Arrivals {
@@ -65,30 +53,44 @@ impl Transport for Arrivals {
     }
 }
 
-/// From the moment a caller asks, over the durable answer, to the transport: at a steady 200 jobs a second.
+impl Arrivals {
+    /// Sends a steady 200 jobs a second over these routes in turn: how long each took from the moment a caller
+    /// asks, over the durable answer, to the transport.
+    pub async fn pickups(
+        &self,
+        engine: &Engine,
+        routes: &[&str],
+        time: Duration,
+    ) -> Result<Vec<Duration>, Failed> {
+        let jobs = (200.0 * time.as_secs_f64()) as usize;
+        let mut tick = tokio::time::interval(Duration::from_millis(5));
+        let mut asked = Vec::with_capacity(jobs);
+        for route in routes.iter().cycle().take(jobs) {
+            tick.tick().await;
+            let submission = submission(route);
+            let id = submission.job_id.clone().unwrap_or_default();
+            asked.push((id, Instant::now()));
+            engine.submit(vec![submission]).await?;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut arrived = self.0.lock();
+        let waits = asked.iter().filter_map(|(id, at)| Some(arrived.remove(id)?.0.duration_since(*at)));
+        let waits: Vec<Duration> = waits.collect();
+        if waits.len() != jobs {
+            return Err(format!("{} of {jobs} jobs were picked up", waits.len()).into());
+        }
+        Ok(waits)
+    }
+}
+
 pub async fn pickup(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "pickup").await?;
     let arrivals = Arc::new(Arrivals::default());
     let engine = scene.engine([route("arrivals", Carrier::Transport(arrivals.clone()))?]);
-    let jobs = (200.0 * options.seconds(10.0).as_secs_f64()) as usize;
-    let mut tick = tokio::time::interval(Duration::from_millis(5));
-    let mut asked = Vec::with_capacity(jobs);
-    for _ in 0..jobs {
-        tick.tick().await;
-        let submission = submission("arrivals");
-        let id = submission.job_id.clone().unwrap_or_default();
-        asked.push((id, Instant::now()));
-        engine.submit(vec![submission]).await?;
-    }
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let waits = arrivals.pickups(&engine, &["arrivals"], options.seconds(10.0)).await?;
     engine.stop().await?;
-    let arrived = arrivals.0.lock();
-    let waits = asked.iter().filter_map(|(id, at)| Some(arrived.get(id)?.0.duration_since(*at)));
-    let waits: Vec<Duration> = waits.collect();
-    if waits.len() != jobs {
-        return Err(format!("{} of {jobs} jobs were picked up", waits.len()).into());
-    }
-    report.add("pickup at 200 jobs/s", jobs as f64, "jobs").latency_ms = Percentiles::of(waits);
+    let jobs = waits.len() as f64;
+    report.add("pickup at 200 jobs/s", jobs, "jobs").latency_ms = Percentiles::of(waits);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The figures, as a table for people and as JSON for machines.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::screen::{Field, Screen};
@@ -13,7 +15,7 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub value: f64,
     pub unit: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +28,7 @@ pub struct Figure {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Beside {
-    pub limit: &'static str,
+    pub limit: Cow<'static, str>,
     pub ratio: f64,
 }
 
@@ -52,8 +54,8 @@ impl Percentiles {
 }
 
 impl Report {
-    pub fn add(&mut self, name: &'static str, value: f64, unit: &'static str) -> &mut Figure {
-        self.figures.push(Figure { name, value, unit, beside: None, latency_ms: None });
+    pub fn add(&mut self, name: impl Into<Cow<'static, str>>, value: f64, unit: &'static str) -> &mut Figure {
+        self.figures.push(Figure { name: name.into(), value, unit, beside: None, latency_ms: None });
         let last = self.figures.len() - 1;
         &mut self.figures[last]
     }
@@ -65,12 +67,13 @@ impl Report {
     /// Adds a figure and how it compares with an earlier one.
     pub fn add_beside(
         &mut self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         value: f64,
         unit: &'static str,
-        limit: &'static str,
+        limit: impl Into<Cow<'static, str>>,
     ) -> &mut Figure {
-        let ratio = self.value(limit).map(|limit| value / limit);
+        let limit = limit.into();
+        let ratio = self.value(&limit).map(|limit| value / limit);
         let figure = self.add(name, value, unit);
         figure.beside = ratio.map(|ratio| Beside { limit, ratio });
         figure
@@ -86,7 +89,7 @@ impl Figure {
     fn row(&self) -> Vec<Field> {
         let beside = self.beside.as_ref().map(|beside| format!("{:.2} × {}", beside.ratio, beside.limit));
         let mut row = vec![
-            Field::from(self.name),
+            Field::from(&*self.name),
             Field::from(format!("{} {}", grouped(self.value), self.unit)),
             Field::from(beside.unwrap_or_default()),
         ];
@@ -99,8 +102,9 @@ impl Figure {
     }
 }
 
-fn grouped(value: f64) -> String {
-    if value < 100.0 {
+/// A number as people read it.
+pub fn grouped(value: f64) -> String {
+    if value < 100.0 && value.fract() != 0.0 {
         return format!("{value:.2}");
     }
     let digits = format!("{value:.0}");
@@ -112,4 +116,15 @@ fn grouped(value: f64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        let shown = [0.0, 5.0, 0.126, -0.5, 99.99, 100.4, 12_345.0, 1_234_567.8].map(grouped);
+        assert_eq!(shown, ["0", "5", "0.13", "-0.50", "99.99", "100", "12,345", "1,234,568"]);
+    }
 }

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::report::Report;
-use super::scene::{Scene, route, submission};
+use super::scene::{Scene, route, submission, take_in};
 use super::{Failed, Options};
 use recado_engine::Carrier;
 use recado_wire::health::Ready;
@@ -19,15 +19,10 @@ pub async fn restart(options: &Options, report: &mut Report) -> Result<(), Faile
 
     let full = Scene::new(options, "restart-full").await?;
     let intake = full.engine([route("tiss-claims", Carrier::Workers)?]);
-    for _ in 0..options.pending / 1_000 {
-        let answers = intake.submit((0..1_000).map(|_| submission("tiss-claims")).collect()).await?;
-        for answer in answers {
-            answer.map_err(|refusal| format!("{refusal:?}"))?;
-        }
-    }
+    take_in(&intake, options.pending, |_| submission("tiss-claims")).await?;
     intake.stop().await?;
     let (ready_after, full_bytes, waiting) = serve_and_measure(&full.dir).await?;
-    if (waiting as usize) < options.pending / 1_000 * 1_000 {
+    if (waiting as usize) < options.pending {
         return Err(format!("{waiting} jobs came back of {}", options.pending).into());
     }
 

@@ -1,16 +1,26 @@
 //! A store and an engine on it, in this process, for one measurement.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
-use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, Submission, SystemClock};
-use recado_store::Retention;
+use recado_engine::providers::ProviderTerms;
+use recado_engine::{
+    Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
+};
+use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use super::{Failed, Options};
+
+/// Jobs in one request.
+const INTAKE_JOBS: usize = 1_000;
+
+/// How often an engine is asked whether it is done.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Filler that brings a payload to about 300 bytes.
 const FILLER_BYTES: usize = 262;
@@ -27,10 +37,14 @@ pub fn job_body(route: &str) -> String {
 }
 
 pub fn submission(route: &str) -> Submission {
+    submission_of("acme", route)
+}
+
+pub fn submission_of(company: &str, route: &str) -> Submission {
     Submission {
         job_id: Some(uuid::Uuid::new_v4().to_string()),
         route: route.to_owned(),
-        company_id: "acme".to_owned(),
+        company_id: company.to_owned(),
         data: Payload::trusted(payload()),
         user_id: None,
         correlation_id: None,
@@ -60,6 +74,21 @@ pub fn route(name: &str, carrier: Carrier) -> Result<Route, Failed> {
     })
 }
 
+/// Takes in this many jobs, whole requests at a time.
+pub async fn take_in(
+    engine: &Engine,
+    count: usize,
+    submission: impl Fn(usize) -> Submission,
+) -> Result<(), Failed> {
+    for first in (0..count).step_by(INTAKE_JOBS) {
+        let batch = (first..count.min(first + INTAKE_JOBS)).map(&submission).collect();
+        for answer in engine.submit(batch).await? {
+            answer.map_err(|refusal| format!("{refusal:?}"))?;
+        }
+    }
+    Ok(())
+}
+
 pub struct Scene {
     pub store: Arc<EmbeddedStore>,
     pub dir: PathBuf,
@@ -76,6 +105,15 @@ impl Scene {
     }
 
     pub fn engine(&self, routes: impl IntoIterator<Item = Route>) -> Engine {
+        self.guarded_engine(routes, BTreeMap::new())
+    }
+
+    /// With providers that have terms of their own.
+    pub fn guarded_engine(
+        &self,
+        routes: impl IntoIterator<Item = Route>,
+        providers: BTreeMap<Box<str>, ProviderTerms>,
+    ) -> Engine {
         let settings = Settings {
             node: "bench".into(),
             lease: Duration::from_secs(15),
@@ -90,13 +128,31 @@ impl Scene {
             notices: recado_engine::notices::Notices::default(),
             turn_jobs: recado_core::fair::TURN_JOBS,
         };
-        Engine::start(Parts::new(
+        let mut parts = Parts::new(
             self.store.clone(),
             Routes::new(routes),
             settings,
             Arc::new(SystemClock),
             Chance::from_entropy(),
-        ))
+        );
+        parts.providers = providers;
+        Engine::start(parts)
+    }
+
+    /// Until nothing waits and nothing is on its way.
+    pub async fn emptied(&self) -> Result<(), Failed> {
+        loop {
+            let counts = self.store.counts(SystemClock.now()).await?;
+            if counts.ready + counts.leased + counts.delayed == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Takes its files away, once nobody uses them any more.
+    pub fn removed(self) -> Result<(), Failed> {
+        Ok(std::fs::remove_dir_all(&self.dir)?)
     }
 
     pub fn size_bytes(&self) -> u64 {

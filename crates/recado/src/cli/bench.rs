@@ -1,29 +1,38 @@
 //! `recado bench`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::{Done, Stop};
-use crate::bench::{self, Options};
+use super::{Done, Stop, duration};
+use crate::bench::{self, Options, Part};
 use crate::screen::Screen;
 
 /// Measure this build on this machine, beside what the machine itself can do.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  recado bench                    everything, about two minutes
-  recado bench --quick            a tenth of it, to see that it runs
-  recado bench --json > run.json  for machines
+  recado bench                     how fast jobs come in and go out, about two minutes
+  recado bench lanes               what turns, breakers and limits cost, about four minutes
+  recado bench lanes --outage 10m  with a provider that is down for as long as you fear
+  recado bench --quick             a tenth of it, to see that it runs
+  recado bench --json > run.json   for machines
 
 Every figure stands beside a limit measured in the same run: keep the ratio, not the number.")]
 pub struct BenchArgs {
+    /// What to measure.
+    #[arg(default_value = "flow", value_name = "PART")]
+    part: Part,
     /// A tenth of the work.
     #[arg(long)]
     quick: bool,
     /// Jobs that wait when the restart is measured [default: 1000000, with --quick 100000].
     #[arg(long, value_name = "JOBS")]
     pending: Option<usize>,
+    /// How long a provider is down when lanes are measured [default: 20s, with --quick 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    outage: Option<Duration>,
     /// Where the files go while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -37,9 +46,14 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         let dir = args.dir.display();
         return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
     }
-    let (scale, pending) = if args.quick { (0.1, 100_000) } else { (1.0, 1_000_000) };
-    let pending = args.pending.unwrap_or(pending).max(1_000);
-    let options = Options { dir: args.dir, scale, pending };
+    let (scale, pending, outage_s) = if args.quick { (0.1, 100_000, 5) } else { (1.0, 1_000_000, 20) };
+    let options = Options {
+        part: args.part,
+        dir: args.dir,
+        scale,
+        pending: args.pending.unwrap_or(pending).max(1_000),
+        outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
     let progress = |what: &str| eprintln!("measuring {what} …");

@@ -1,0 +1,26 @@
+//! What turns, breakers and limits cost, and whether they hold when a provider is down or a company is loud.
+//!
+//! Everything runs in this process, on a store on disk. What a job costs is a difference of two drains, the
+//! best of several each: whatever disturbs a shared machine makes a drain slower and never faster.
+
+mod claims;
+mod drains;
+mod outage;
+mod turns;
+
+use super::{Failed, Options, Report};
+
+pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+    let mut report = Report::default();
+    progress("a job's way by number of companies");
+    drains::by_companies(options, &mut report).await?;
+    progress("claims beside jobs that are parked");
+    claims::beside_parked(options, &mut report).await?;
+    progress("claims beside companies that are idle");
+    claims::beside_idle(options, &mut report).await?;
+    progress("ten jobs behind twenty thousand of another company");
+    turns::behind_a_queue(options, &mut report).await?;
+    progress("other providers while one is down");
+    outage::others_meanwhile(options, &mut report).await?;
+    Ok(report)
+}
