@@ -8,6 +8,7 @@
 //! | [`config`] | from files, variables and flags to what the engine needs |
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
+//! | [`migrate`] | everything from one store into another, checked |
 //! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
 //! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
@@ -18,6 +19,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod logging;
+pub mod migrate;
 pub mod screen;
 pub mod serve;
 pub mod units;
