@@ -24,6 +24,13 @@ pub enum AuditKind {
     Discarded,
     /// A dead letter's time ended.
     DeadLetterExpired,
+    /// There were too many: the oldest went to the archive.
+    DeadLetterArchived,
+    /// It came back from an archive.
+    DeadLetterImported,
+    /// Many were replayed or discarded at once.
+    BulkStarted,
+    BulkEnded,
 }
 
 /// The single steps that seed 003 wants on record, and the acts beside them.
@@ -41,6 +48,10 @@ pub enum AuditStep {
     Replayed,
     Discarded,
     DeadLetterExpired,
+    DeadLetterArchived,
+    DeadLetterImported,
+    BulkStarted,
+    BulkEnded,
 }
 
 impl AuditKind {
@@ -59,6 +70,10 @@ impl AuditKind {
             AuditKind::Replayed => &[S::Replayed],
             AuditKind::Discarded => &[S::Discarded],
             AuditKind::DeadLetterExpired => &[S::DeadLetterExpired],
+            AuditKind::DeadLetterArchived => &[S::DeadLetterArchived],
+            AuditKind::DeadLetterImported => &[S::DeadLetterImported],
+            AuditKind::BulkStarted => &[S::BulkStarted],
+            AuditKind::BulkEnded => &[S::BulkEnded],
         }
     }
 }

@@ -13,15 +13,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accounts::Accounts;
+use crate::archive::Archive;
+use crate::auto_replay::AutoReplay;
+use crate::bulk::Bulks;
 use crate::clock::{Chance, Clock};
 use crate::endpoints::Book;
+use crate::entries::Entries;
 use crate::events::Events;
 use crate::heartbeat::{self, Beats};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
-use crate::{claimer, janitor, protect, sweeper};
+use crate::{archive, auto_replay, bulk, claimer, entries, janitor, protect, sweeper};
 
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
@@ -75,6 +79,9 @@ pub(crate) struct Inner {
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
     pub beats: Beats,
+    pub dead_letters: DeadLetterTerms,
+    pub bulks: Bulks,
+    pub entries: Entries,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -128,6 +135,22 @@ impl Inner {
     }
 }
 
+/// How the dead letter queue is kept.
+#[derive(Clone, Debug)]
+pub struct DeadLetterTerms {
+    /// Entries at most before the oldest are archived, where there is an archive.
+    pub max_size: u64,
+    pub archive: Option<Arc<dyn Archive>>,
+    /// Routes whose dead letters are replayed without a person.
+    pub auto_replay: BTreeMap<RouteName, AutoReplay>,
+}
+
+impl Default for DeadLetterTerms {
+    fn default() -> Self {
+        DeadLetterTerms { max_size: archive::SIZE_MAX_DEFAULT, archive: None, auto_replay: BTreeMap::new() }
+    }
+}
+
 /// What an engine is made of.
 #[derive(Debug)]
 pub struct Parts {
@@ -142,7 +165,9 @@ pub struct Parts {
     pub tenants: Tenants,
     /// How providers are protected; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
-    /// What the last process knew of them.
+    /// How the dead letter queue is kept.
+    pub dead_letters: DeadLetterTerms,
+    /// What the last process knew of providers.
     kept: Vec<(Box<str>, protect::Kept)>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
@@ -166,6 +191,7 @@ impl Parts {
             accounts: Accounts::default(),
             tenants: Tenants::default(),
             providers: BTreeMap::new(),
+            dead_letters: DeadLetterTerms::default(),
             kept: Vec::new(),
             clock,
             chance,
@@ -193,6 +219,7 @@ impl Engine {
             accounts,
             tenants,
             providers,
+            dead_letters,
             kept,
             webhook,
             clock,
@@ -217,6 +244,9 @@ impl Engine {
             clock,
             chance,
             beats: Beats::default(),
+            dead_letters,
+            bulks: Bulks::default(),
+            entries: Entries::default(),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -233,6 +263,14 @@ impl Engine {
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.duties.spawn(janitor::run(inner.clone()));
+        inner.duties.spawn(entries::run(inner.clone()));
+        inner.duties.spawn(bulk::run(Engine { inner: inner.clone() }));
+        if let Some(archive) = inner.dead_letters.archive.clone() {
+            inner.duties.spawn(archive::run(Engine { inner: inner.clone() }, archive));
+        }
+        if !inner.dead_letters.auto_replay.is_empty() {
+            inner.duties.spawn(auto_replay::run(Engine { inner: inner.clone() }));
+        }
         Engine { inner }
     }
 

@@ -66,6 +66,10 @@ pub fn audit_step() -> Object {
         AuditStep::Replayed,
         AuditStep::Discarded,
         AuditStep::DeadLetterExpired,
+        AuditStep::DeadLetterArchived,
+        AuditStep::DeadLetterImported,
+        AuditStep::BulkStarted,
+        AuditStep::BulkEnded,
     ])
 }
 
