@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 38] = [
+const COMMENTS: [(&str, &str); 40] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -93,6 +93,11 @@ const COMMENTS: [(&str, &str); 38] = [
     ("retention", "How long ended jobs are remembered; until then the same jobId is a duplicate."),
     ("dlq", "Dead letters."),
     ("dlq.ttl", "How long an entry waits for a person."),
+    (
+        "dlq.max_size",
+        "Past this many entries the oldest are moved to dlq-archive/ in the data directory, with an alert; `recado dlq import`\n\
+         brings them back.",
+    ),
     (
         "dlq.notify",
         "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
@@ -130,6 +135,11 @@ const COMMENTS: [(&str, &str); 38] = [
         "routes.fallback",
         "What happens when a job fails for good (\"dead\") or the provider is closed off (\"open\"): do = \"mark_failed\",\n\
          \"reschedule\" (with after), \"mark_account\", \"disable_endpoint\"; for calls \"cached\" or \"unavailable\". notify names a channel.",
+    ),
+    (
+        "routes.auto_replay",
+        "Dead letters of these causes are replayed without a person after they rested for so long, at most so often, and not\n\
+         while the provider is closed off. Without it a replay is a person's act.",
     ),
     (
         "routes.policy",
