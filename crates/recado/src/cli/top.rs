@@ -24,7 +24,7 @@ use serde::Serialize;
 use super::timeline::waits_for;
 use super::{Done, ServerArgs, Stop, providers};
 use crate::screen::{Field, Paint, Screen, clean};
-use crate::units::show_size;
+use crate::units::about_size;
 use terminal::Terminal;
 
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
@@ -145,11 +145,12 @@ impl Meter {
 }
 
 async fn look(client: &Client, url: &str, throughput: Throughput) -> Result<Snapshot, Stop> {
+    let (all_dead, all_tenants) = (DeadLetterStatsQuery::default(), TenantQuery::default());
     let (ready, providers, dead_letters, tenants) = tokio::try_join!(
         client.ready(),
         client.providers(),
-        client.dead_letter_stats(&DeadLetterStatsQuery::default()),
-        client.tenants(&TenantQuery::default()),
+        client.dead_letter_stats(&all_dead),
+        client.tenants(&all_tenants),
     )?;
     let mut routes: BTreeMap<String, Queue> = BTreeMap::new();
     for on in tenants.items.iter().flat_map(|tenant| &tenant.routes) {
@@ -217,7 +218,7 @@ fn heading<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<
         Some(why) => screen.painted(Paint::Bad, clean(why)),
     };
     let store =
-        ready.store.as_ref().map(|store| format!("{} {}", clean(&store.kind), show_size(store.size_bytes)));
+        ready.store.as_ref().map(|store| format!("{} {}", clean(&store.kind), about_size(store.size_bytes)));
     let title = screen.painted(Paint::Strong, "recado top");
     screen.line(format_args!("{title}  {}  {state}  {}", clean(&snapshot.url), store.unwrap_or_default()))?;
     screen.line(format_args!(
@@ -296,7 +297,7 @@ mod tests {
         let mut screen = Screen::new(Vec::new(), Some(100));
         draw(&snapshot(), &mut screen).unwrap();
         let text = String::from_utf8(screen.into_inner()).unwrap();
-        for words in ["sent 12/s", "dead 4 (+3 this hour)", "email", "acme", "embedded 1MiB", "and 4 more"] {
+        for words in ["sent 12/s", "dead 4 (+3 this hour)", "email", "acme", "embedded 1.0 MiB", "and 4 more"] {
             assert!(text.contains(words), "no {words}:\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "{text:?}");

@@ -124,7 +124,8 @@ pub struct RawRoute {
 pub struct RawAutoReplay {
     pub after: Option<At<Duration>>,
     pub max: Option<At<u64>>,
-    pub only: Option<At<Vec<At<Cause>>>>,
+    /// A cause that is none has its fault, and keeps its place.
+    pub only: Option<At<Vec<Option<At<Cause>>>>>,
 }
 
 pub struct RawPolicy {
@@ -321,7 +322,7 @@ fn auto_replay(setting: Setting<'_>) -> Option<RawAutoReplay> {
     let raw = RawAutoReplay {
         after: section.get("after", |it| it.duration(secs(1, YEAR_SECS))),
         max: section.get("max", |it| it.count(1..=100)),
-        only: section.get("only", |it| it.list("[\"EXHAUSTED\"]", |it| it.choice("cause", &causes))),
+        only: section.get("only", |it| it.list("[\"EXHAUSTED\"]", |it| Some(it.choice("cause", &causes)))),
     };
     if !section.has("after") {
         let message = "does not say how long an entry rests first; write { after = \"1h\" }";

@@ -321,7 +321,7 @@ fn auto_replay(said: &RawAutoReplay, faults: &FaultList) -> Option<AutoReplay> {
             faults.borrow_mut().push(only.fault(message));
             return None;
         }
-        Some(only) => only.value.iter().map(|cause| cause.value).collect(),
+        Some(only) => only.value.iter().flatten().map(|cause| cause.value).collect(),
         None => CAUSES_DEFAULT.to_vec(),
     };
     let max = said.max.as_ref().and_then(|said| u32::try_from(said.value).ok()).unwrap_or(REPLAYS_DEFAULT);
