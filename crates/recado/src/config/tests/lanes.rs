@@ -232,7 +232,7 @@ error: does not say how long an entry rests first; write { after = \"1h\" }
   | ^^^^^^^^^^^
 
 error: there is no cause `LOST`; known ones: EXHAUSTED, PERMANENT, EXPIRED, INVALID_PAYLOAD, FALLBACK
- --> recado.toml:2:34  routes.sandbox.auto_replay.only
+ --> recado.toml:2:34  routes.sandbox.auto_replay.only[0]
   |
 2 | auto_replay = { max = 3, only = [\"LOST\"] }
   |                                  ^^^^^^
