@@ -110,6 +110,14 @@ pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, R
     Ok((format, received))
 }
 
+/// One JSON value a line.
+pub(crate) async fn lines(api: &ApiState, request: Request) -> Result<Received, Refused> {
+    if format_of(request.headers()) != Some(Format::Ndjson) {
+        return Err(unsupported("application/x-ndjson"));
+    }
+    receive(api, request, api.limits().batch_body_max_bytes).await
+}
+
 async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<Received, Refused> {
     let timeout = api.limits().body_timeout;
     let waits = request.headers().contains_key(EXPECT);

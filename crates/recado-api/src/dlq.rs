@@ -8,7 +8,7 @@ use recado_engine::operate::Replay;
 use recado_store::{DeadLetterFilter, PageRequest};
 use recado_wire::dlq::{
     DeadLetter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery,
-    DiscardRequest, Discarded, GroupBy, ReplayRequest, ReplayStarted,
+    DeadLettersInHour, DiscardRequest, Discarded, GroupBy, ReplayRequest, ReplayStarted,
 };
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
@@ -98,7 +98,10 @@ pub(crate) async fn stats(
         count: group.count,
         example_reason: group.example_reason,
     };
-    Ok(answer::ok(&DeadLetterStats { by, total, items: groups.into_iter().map(show).collect() }))
+    let hours = api.engine().entries_per_hour().await?.into_iter();
+    let per_hour = hours.map(|(hour, count)| DeadLettersInHour { hour, count }).collect();
+    let items = groups.into_iter().map(show).collect();
+    Ok(answer::ok(&DeadLetterStats { by, total, items, per_hour }))
 }
 
 /// One dead letter.

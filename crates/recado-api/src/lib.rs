@@ -6,8 +6,9 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
+//! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] | the document that describes all of it, written from the code |
@@ -19,10 +20,13 @@
 
 mod accounts;
 mod answer;
+mod archive;
 mod batch;
 mod body;
+mod bulk;
 mod calls;
 mod connection;
+mod csv;
 mod cursor;
 mod dashboard;
 mod decisions;
@@ -69,6 +73,12 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(decisions::decide))
         .routes(routes!(dlq::list))
         .routes(routes!(dlq::stats))
+        .routes(routes!(archive::export))
+        .routes(routes!(archive::import))
+        .routes(routes!(bulk::replay))
+        .routes(routes!(bulk::discard))
+        .routes(routes!(bulk::list))
+        .routes(routes!(bulk::show, bulk::stop))
         .routes(routes!(dlq::show))
         .routes(routes!(dlq::replay))
         .routes(routes!(dlq::discard))

@@ -340,15 +340,23 @@ impl Client {
         self.answer(self.get(&["openapi.json"])).await
     }
 
-    fn get(&self, path: &[&str]) -> Call {
+    pub(crate) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    pub(crate) fn request(&self, method: Method, url: reqwest::Url) -> reqwest::RequestBuilder {
+        self.http.request(method, url).headers(self.headers.clone())
+    }
+
+    pub(crate) fn get(&self, path: &[&str]) -> Call {
         self.call(Method::GET, path, Repeat::Safe)
     }
 
-    fn post(&self, path: &[&str], repeat: Repeat) -> Call {
+    pub(crate) fn post(&self, path: &[&str], repeat: Repeat) -> Call {
         self.call(Method::POST, path, repeat)
     }
 
-    fn call(&self, method: Method, path: &[&str], repeat: Repeat) -> Call {
+    pub(crate) fn call(&self, method: Method, path: &[&str], repeat: Repeat) -> Call {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -357,7 +365,7 @@ impl Client {
     }
 
     async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
-        send(call, |method, url| self.http.request(method, url).headers(self.headers.clone())).await
+        send(call, |method, url| self.request(method, url)).await
     }
 
     /// Begins to listen, after the last event heard if there is one.
@@ -384,7 +392,7 @@ impl Client {
         self.send(&call).await?.succeeded()
     }
 
-    async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+    pub(crate) async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
         self.send(&call).await?.read()
     }
 }

@@ -18,12 +18,14 @@
 //! | file | what |
 //! |---|---|
 //! | [`client`] | one method per call |
+//! | [`bulk`] | many dead letters at once: replay, discard, export, import |
 //! | [`call`] | sending, retrying, reading the answer |
 //! | [`error`] | what can go wrong, by what to do next |
 //! | [`events`] | the stream of events, which outlives its connections |
 //! | [`sse`] | reading Server-Sent Events |
 //! | [`grouped`] | many callers, few requests |
 
+mod bulk;
 mod call;
 mod client;
 mod error;
@@ -31,6 +33,7 @@ mod events;
 mod grouped;
 mod sse;
 
+pub use bulk::Export;
 pub use client::Client;
 pub use error::ClientError;
 pub use events::{EventStream, Heard};

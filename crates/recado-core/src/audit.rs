@@ -35,6 +35,13 @@ pub enum AuditKind {
     TenantResumed,
     /// Its weight or its bound.
     TenantTermsSet,
+    /// There were too many: the oldest went to the archive.
+    DeadLetterArchived,
+    /// It came back from an archive.
+    DeadLetterImported,
+    /// Many were replayed or discarded at once.
+    BulkStarted,
+    BulkEnded,
 }
 
 /// The single steps that seed 003 wants on record, and the acts beside them.
@@ -61,6 +68,10 @@ pub enum AuditStep {
     TenantPaused,
     TenantResumed,
     TenantTermsSet,
+    DeadLetterArchived,
+    DeadLetterImported,
+    BulkStarted,
+    BulkEnded,
 }
 
 impl AuditKind {
@@ -88,6 +99,10 @@ impl AuditKind {
             AuditKind::TenantPaused => &[S::TenantPaused],
             AuditKind::TenantResumed => &[S::TenantResumed],
             AuditKind::TenantTermsSet => &[S::TenantTermsSet],
+            AuditKind::DeadLetterArchived => &[S::DeadLetterArchived],
+            AuditKind::DeadLetterImported => &[S::DeadLetterImported],
+            AuditKind::BulkStarted => &[S::BulkStarted],
+            AuditKind::BulkEnded => &[S::BulkEnded],
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::route::Carrier;
 const ENQUEUE_JOBS_MAX: usize = 1_000;
 
 /// Ids under which a job could not be reached: what stands in their place in the API's paths.
-const RESERVED_IDS: [&str; 7] = [".", "..", "batch", "stats", "export", "replay", "discard"];
+const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import", "replay", "discard"];
 
 /// How the ids of jobs begin that Recado makes itself. Nobody else may take such an id: a callback whose id
 /// is taken would not be sent.

@@ -122,6 +122,9 @@ impl Aftermath {
                 tracing::warn!(%error, "cannot take the mark off an account");
             }
         }
+        if matches!(transition, Transition::Bury(_)) {
+            engine.entries.count(now);
+        }
         self.tell(engine);
     }
 }
@@ -195,7 +198,7 @@ pub(crate) async fn of_call(
 }
 
 /// Tells of an event that belongs to no settlement: to the stream, to endpoints and to the default channel.
-async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
+pub(crate) async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
     warn_of(&event);
     notify(engine, &event, now).await;
     engine.events.tell(event);

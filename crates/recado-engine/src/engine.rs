@@ -15,8 +15,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::accounts::Accounts;
 use crate::agreed::Agreed;
+use crate::archive::Archive;
+use crate::auto_replay::AutoReplay;
+use crate::bulk::Bulks;
 use crate::clock::{Chance, Clock};
 use crate::endpoints::Book;
+use crate::entries::Entries;
 use crate::events::Events;
 use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
@@ -25,7 +29,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
-use crate::{claimer, closed_off, janitor, refresh, sweeper};
+use crate::{archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
@@ -84,6 +88,9 @@ pub(crate) struct Inner {
     pub chance: Chance,
     pub beats: Beats,
     pub nodes: Nodes,
+    pub dead_letters: DeadLetterTerms,
+    pub bulks: Bulks,
+    pub entries: Entries,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -137,6 +144,22 @@ impl Inner {
     }
 }
 
+/// How the dead letter queue is kept.
+#[derive(Clone, Debug)]
+pub struct DeadLetterTerms {
+    /// Entries at most before the oldest are archived, where there is an archive.
+    pub max_size: u64,
+    pub archive: Option<Arc<dyn Archive>>,
+    /// Routes whose dead letters are replayed without a person.
+    pub auto_replay: BTreeMap<RouteName, AutoReplay>,
+}
+
+impl Default for DeadLetterTerms {
+    fn default() -> Self {
+        DeadLetterTerms { max_size: archive::SIZE_MAX_DEFAULT, archive: None, auto_replay: BTreeMap::new() }
+    }
+}
+
 /// What an engine is made of.
 #[derive(Debug)]
 pub struct Parts {
@@ -155,6 +178,8 @@ pub struct Parts {
     found: Vec<(Shelf, Vec<Note>)>,
     /// What this process says of itself to the others that share the store.
     pub about: About,
+    /// How the dead letter queue is kept.
+    pub dead_letters: DeadLetterTerms,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -179,6 +204,7 @@ impl Parts {
             providers: BTreeMap::new(),
             found: Vec::new(),
             about: About::default(),
+            dead_letters: DeadLetterTerms::default(),
             clock,
             chance,
         }
@@ -207,6 +233,7 @@ impl Engine {
             providers,
             found,
             about,
+            dead_letters,
             webhook,
             clock,
             chance,
@@ -234,6 +261,9 @@ impl Engine {
             clock,
             chance,
             beats: Beats::default(),
+            dead_letters,
+            bulks: Bulks::default(),
+            entries: Entries::default(),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -260,6 +290,14 @@ impl Engine {
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.heartbeat.spawn(nodes::run(inner.clone()));
         inner.duties.spawn(janitor::run(inner.clone()));
+        inner.duties.spawn(entries::run(inner.clone()));
+        inner.duties.spawn(bulk::run(Engine { inner: inner.clone() }));
+        if let Some(archive) = inner.dead_letters.archive.clone() {
+            inner.duties.spawn(archive::run(Engine { inner: inner.clone() }, archive));
+        }
+        if !inner.dead_letters.auto_replay.is_empty() {
+            inner.duties.spawn(auto_replay::run(Engine { inner: inner.clone() }));
+        }
         Engine { inner }
     }
 

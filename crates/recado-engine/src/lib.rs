@@ -21,6 +21,10 @@
 //! | [`janitor`] | forgets what retention no longer keeps |
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
 //! | [`operate`] | what a person does: cancel, replay, discard |
+//! | [`bulk`] | the same to many at once: counted, paced, with a canary, going on after a restart |
+//! | [`archive`] | where dead letters go that are too many, and how they come back |
+//! | [`auto_replay`] | replays without a person, where a route asks for it |
+//! | [`entries`] | how many dead letters came in each hour |
 //! | [`claims`] | the stateless rule for process engines |
 //! | [`calls`] | a provider asked while the caller waits, with the last good answer as a fallback |
 //! | [`aftermath`] | what follows from a settled attempt: callbacks, notices, counters, marks |
@@ -38,6 +42,9 @@ pub mod accounts;
 mod admission;
 mod aftermath;
 mod agreed;
+pub mod archive;
+pub mod auto_replay;
+pub mod bulk;
 pub mod calls;
 pub mod claimer;
 pub mod claims;
@@ -47,6 +54,7 @@ mod copies;
 pub mod deliver;
 pub mod endpoints;
 pub mod engine;
+pub mod entries;
 pub mod events;
 pub mod fallback;
 mod guard;
@@ -68,7 +76,7 @@ pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SystemClock};
-pub use engine::{Engine, EngineError, Parts, Settings};
+pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder};
 pub use protect::Permit;

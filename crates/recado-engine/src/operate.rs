@@ -1,6 +1,6 @@
 //! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
 
-use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, Job, JobId, Payload};
+use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
@@ -66,7 +66,21 @@ impl Engine {
         note: Option<&str>,
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
-        let Some(entry) = self.store().dead_letter(id).await? else { return Ok(Replay::Unknown) };
+        match self.store().dead_letter(id).await? {
+            Some(entry) => self.replay_entry(&entry, data, note, actor).await,
+            None => Ok(Replay::Unknown),
+        }
+    }
+
+    /// The same for an entry that was looked up.
+    pub(crate) async fn replay_entry(
+        &self,
+        entry: &DeadLetter,
+        data: Option<Payload>,
+        note: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Replay, EngineError> {
+        let id = &entry.job_id;
         if let Some(why) = self.why_undeliverable(entry.route.as_str()) {
             return Ok(Replay::Undeliverable(why));
         }
@@ -90,7 +104,8 @@ impl Engine {
             id: id.clone(),
             data,
             due_at: now,
-            expires_at: now.plus(self.settings().job_ttl),
+            // A person asked for it, so it may wait for a broken provider as long as it could wait for a person.
+            expires_at: now.plus(self.settings().job_ttl.max(entry.ttl)),
             audit,
             follow_ups: std::mem::take(&mut aftermath.follow_ups),
         };

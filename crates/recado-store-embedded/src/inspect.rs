@@ -213,10 +213,15 @@ pub fn dead_letters(
     page: PageRequest,
 ) -> rusqlite::Result<Page<DeadLetter>> {
     let mut wanted = wanted_dead(filter);
+    let filtered = !wanted.values.is_empty();
     wanted.and_if("entry < ?", page.before.map(below));
+    // What a filter looks at is all in one index; payloads are read only of what is shown.
+    let found = match filtered {
+        true => format!("entry IN (SELECT entry FROM dlq WHERE 1 {})", wanted.sql),
+        false => format!("1 {}", wanted.sql),
+    };
     let sql = format!(
-        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE 1 {} ORDER BY entry DESC LIMIT {}",
-        wanted.sql,
+        "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE {found} ORDER BY entry DESC LIMIT {}",
         page.limit + 1
     );
     let mut found: Vec<(u64, DeadLetter)> = file

@@ -99,6 +99,13 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
 ";
 
+/// All that dead letters are filtered and counted by, so that neither looks into payloads. An index is no part
+/// of the format: programs that do not know of it keep it up, and whoever opens a file without it makes it.
+const INDEXES: &str = "
+CREATE INDEX IF NOT EXISTS dlq_facets
+  ON dlq (movedToDLQAt, companyId, route, lastFailureCode, fingerprint, lastFailureReason);
+";
+
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     #[error(transparent)]
@@ -140,5 +147,6 @@ pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
             missing.concat()
         ))?;
     }
+    connection.execute_batch(INDEXES)?;
     Ok(())
 }

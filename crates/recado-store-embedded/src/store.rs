@@ -238,6 +238,13 @@ impl Store for EmbeddedStore {
         self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
     }
 
+    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+        let Some(seq) = self.row_of(id) else { return Ok(None) };
+        let page = self.readers.ask(move |file| crate::moving::transfers(file, Some(seq - 1), 1)).await?;
+        // Its row may have been forgotten in between, and the next one is somebody else's.
+        Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
+    }
+
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         let mut index = self.index.lock();
         let (delayed, ready) = index.waiting_counts(now.as_millis());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use recado_core::{DeadLetter, Job, Payload, Status};
+use recado_core::{DeadLetter, Job, JobId, Payload, Status};
 use recado_store::{Adopted, Page, Standing, StoreError, Transfer};
 
 use crate::answer::Answer;
@@ -74,6 +74,17 @@ impl RedisStore {
         found.truncate(most);
         let next = found.last().map(|(order, _)| *order).filter(|_| more);
         Ok(Page { items: found.into_iter().map(|(_, transfer)| transfer).collect(), next })
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn give_job(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+        let Some(found) = self.find(id).await? else { return Ok(None) };
+        let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
+        let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
+        // It may have been forgotten in between, and the next one be given.
+        let given = row.map(transfer).transpose()?.map(|(_, given)| given);
+        Ok(given.filter(|given| given.job.id == *id))
     }
 }
 

@@ -209,6 +209,10 @@ impl Store for RedisStore {
         self.give_jobs(after, limit).await
     }
 
+    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+        self.give_job(id).await
+    }
+
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         self.count_jobs(now).await
     }

@@ -184,6 +184,7 @@ suite! { $ conformance_tests in checks {
     moving {
         whatever_a_store_knows_of_its_jobs_can_be_given_and_taken
         a_walk_through_all_transfers_has_no_gap_and_no_repetition
+        one_job_can_be_given_alone
         a_lease_does_not_travel
         adopted_jobs_go_on_where_they_were
         an_id_that_is_taken_is_left_alone

@@ -284,6 +284,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Every job with all that is known of it, oldest first, beginning after an order number.
     async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError>;
 
+    /// One job with all that is known of it.
+    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError>;
+
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
     /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and

@@ -212,6 +212,10 @@ impl Store for FaultyStore {
         self.inner.transfers(after, limit).await
     }
 
+    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+        self.inner.transfer(id).await
+    }
+
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         self.inner.counts(now).await
     }

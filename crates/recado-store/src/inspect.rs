@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use recado_core::{CompanyId, Job, Payload, RouteName, Status, Timestamp};
+use recado_core::{CompanyId, DeadLetter, Job, Payload, RouteName, Status, Timestamp};
 
 /// A job and where it stands.
 #[derive(Debug, Clone)]
@@ -37,6 +37,24 @@ pub struct DeadLetterFilter {
     pub since: Option<Timestamp>,
     /// Moved to the queue before this.
     pub until: Option<Timestamp>,
+}
+
+impl DeadLetterFilter {
+    /// What every store means by it.
+    pub fn matches(&self, entry: &DeadLetter) -> bool {
+        self.company.as_ref().is_none_or(|want| entry.company == *want)
+            && self.route.as_ref().is_none_or(|want| entry.route == *want)
+            && self
+                .last_failure_code
+                .as_ref()
+                .is_none_or(|want| entry.last_failure_code.as_ref() == Some(want))
+            && self.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
+            && self.since.is_none_or(|since| entry.moved_at >= since)
+            && self.until.is_none_or(|until| entry.moved_at < until)
+            && self.reason.as_ref().is_none_or(|want| {
+                entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
+            })
+    }
 }
 
 /// A place in a list: the store's own order number, below which to go on.

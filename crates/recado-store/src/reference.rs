@@ -254,18 +254,6 @@ impl State {
     }
 }
 
-fn matches_dead(entry: &DeadLetter, filter: &DeadLetterFilter) -> bool {
-    filter.company.as_ref().is_none_or(|want| entry.company == *want)
-        && filter.route.as_ref().is_none_or(|want| entry.route == *want)
-        && filter.last_failure_code.as_ref().is_none_or(|want| entry.last_failure_code.as_ref() == Some(want))
-        && filter.fingerprint.as_ref().is_none_or(|want| entry.fingerprint == *want)
-        && filter.since.is_none_or(|since| entry.moved_at >= since)
-        && filter.until.is_none_or(|until| entry.moved_at < until)
-        && filter.reason.as_ref().is_none_or(|want| {
-            entry.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
-        })
-}
-
 fn page_of<T>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> Page<T> {
     newest_first.retain(|(order, _)| page.before.is_none_or(|before| *order < before));
     newest_first.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
@@ -526,10 +514,7 @@ impl Store for ReferenceStore {
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError> {
         let state = self.state.lock();
-        Ok(page_of(
-            state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)).cloned().collect(),
-            page,
-        ))
+        Ok(page_of(state.dead.iter().filter(|(_, entry)| filter.matches(entry)).cloned().collect(), page))
     }
 
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
@@ -542,6 +527,12 @@ impl Store for ReferenceStore {
         Ok(self.state.lock().transfers(after, limit))
     }
 
+    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+        let state = self.state.lock();
+        let record = state.records.iter().find(|record| record.job.id == *id);
+        Ok(record.map(|record| state.transfer(record)))
+    }
+
     async fn dead_letter_groups(
         &self,
         by: GroupBy,
@@ -549,7 +540,7 @@ impl Store for ReferenceStore {
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         let state = self.state.lock();
         let mut groups: Vec<DeadLetterGroup> = Vec::new();
-        for (_, entry) in state.dead.iter().filter(|(_, entry)| matches_dead(entry, &filter)) {
+        for (_, entry) in state.dead.iter().filter(|(_, entry)| filter.matches(entry)) {
             let key: Option<Box<str>> = match by {
                 GroupBy::LastFailureCode => entry.last_failure_code.clone(),
                 GroupBy::Company => Some(entry.company.as_str().into()),

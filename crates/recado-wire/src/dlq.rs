@@ -207,6 +207,18 @@ pub struct DeadLetterStats {
     pub total: u64,
     /// Largest first.
     pub items: Vec<DeadLetterGroup>,
+    /// How many came in each of the last 24 hours, whatever became of them; over the whole queue, oldest first.
+    pub per_hour: Vec<DeadLettersInHour>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLettersInHour {
+    /// When the hour began.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub hour: Timestamp,
+    pub count: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,9 @@
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
 pub mod accounts;
+pub mod archive;
 pub mod audit;
+pub mod bulk;
 pub mod calls;
 pub mod decisions;
 pub mod dlq;

@@ -356,6 +356,41 @@ impl<'a> Fields<'a, '_> {
         Some(texts)
     }
 
+    /// A string that another type reads; what it says about the rest is the fault.
+    pub fn parsed<T, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(String) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = self.text(name)?;
+        parse(text).map_err(|error| self.faults.note(name, error.to_string())).ok()
+    }
+
+    /// The same for each of a list of strings.
+    pub fn parsed_texts<T, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(String) -> Result<T, E>,
+    ) -> Option<Vec<T>> {
+        let texts = self.texts(name)?;
+        let mut read = |(index, text): (usize, String)| match parse(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.faults.within(name, |faults| faults.note(&index.to_string(), error.to_string()));
+                None
+            }
+        };
+        Some(texts.into_iter().enumerate().filter_map(&mut read).collect())
+    }
+
+    /// An object that has to be there; `write` says what to put in its place.
+    pub fn required_object<T: Body + Default>(&mut self, name: &str, write: &str) -> T {
+        if self.get(name).is_none() {
+            self.missing(name, write);
+        }
+        self.object(name).unwrap_or_default()
+    }
+
     pub fn object<T: Body>(&mut self, name: &str) -> Option<T> {
         let raw = self.get(name)?.get();
         match serde_json::from_str::<Members<'_>>(raw) {

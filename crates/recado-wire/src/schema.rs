@@ -75,6 +75,10 @@ pub fn audit_step() -> Object {
         AuditStep::TenantPaused,
         AuditStep::TenantResumed,
         AuditStep::TenantTermsSet,
+        AuditStep::DeadLetterArchived,
+        AuditStep::DeadLetterImported,
+        AuditStep::BulkStarted,
+        AuditStep::BulkEnded,
     ])
 }
 

@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 
 use recado_core::Payload;
+use recado_wire::bulk::{BulkFilter, BulkRequest};
 use recado_wire::calls::CallRequest;
 use recado_wire::decisions::DecisionRequest;
 use recado_wire::dlq::{DeadLetterQuery, DiscardRequest, ReplayRequest};
@@ -49,6 +50,13 @@ fn both_ways_of_reading_agree_on_every_field() {
     }));
     agrees::<ReplayRequest>(json!({"data": 1, "note": "n"}));
     agrees::<DiscardRequest>(json!({"reason": "r"}));
+    agrees::<BulkRequest>(json!({
+        "filter": {"companyId": "c"}, "dryRun": false, "ratePerSecond": 1_000, "canary": 1, "reason": "r", "note": "n"
+    }));
+    agrees::<BulkFilter>(json!({
+        "companyId": "c", "route": "r", "lastFailureCode": "550", "reason": "full", "fingerprint": "f",
+        "since": "2026-01-31T08:30:00.000Z", "until": "2026-02-01T08:30:00.000Z", "jobIds": ["a", "b"]
+    }));
     agrees::<CallRequest>(
         json!({"route": "r", "companyId": "c", "data": [null], "timeoutMs": 300_000, "cacheKey": "k"}),
     );
@@ -160,4 +168,29 @@ fn every_fault_of_a_call_and_of_a_change_is_named() {
     let faults = read::body::<EndpointChange>(change).unwrap().sound().unwrap_err();
     let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
     assert_eq!(places, ["/url", "/events/1", "/enabled"]);
+}
+
+#[test]
+fn a_bulk_act_says_what_it_is_about_and_every_fault_is_named() {
+    let places = |json: &str| {
+        let faults = read::body::<BulkRequest>(json).unwrap().sound().unwrap_err();
+        faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>()
+    };
+    assert_eq!(places("{}"), ["/filter"], "nobody means every entry by saying nothing");
+    assert_eq!(places(r#"{"filter": null}"#), ["/filter"]);
+    assert!(read::body::<BulkRequest>(r#"{"filter": {}}"#).unwrap().sound().is_ok());
+    let wrong = r#"{"filter": {"companyId": "a b", "jobIds": ["x", 5, "y z"], "code": "550", "since": "now"},
+                    "canary": 0, "ratePerSecond": 1001, "dryRun": "yes"}"#;
+    let expected = [
+        "/filter/code",
+        "/filter/companyId",
+        "/filter/since",
+        "/filter/jobIds/1",
+        "/filter/jobIds/2",
+        "/dryRun",
+        "/ratePerSecond",
+        "/canary",
+    ];
+    assert_eq!(places(wrong), expected);
+    assert_eq!(places(r#"{"filter": {"jobIds": [], "reason": ""}}"#), ["/filter/reason", "/filter/jobIds"]);
 }

@@ -24,6 +24,7 @@ mod send;
 mod serve;
 mod tenants;
 mod timeline;
+mod top;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -69,8 +70,10 @@ enum Command {
         #[command(subcommand)]
         command: jobs::JobsCommand,
     },
-    /// The dead letter queue: look, count, replay, discard.
-    #[command(after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042")]
+    /// The dead letter queue: look, count, replay, discard, export, import.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042\n  recado dlq replay --code 421 --canary 3"
+    )]
     Dlq {
         #[command(subcommand)]
         command: dlq::DlqCommand,
@@ -115,6 +118,8 @@ enum Command {
     },
     /// Look for what could be wrong with this installation.
     Doctor(doctor::DoctorArgs),
+    /// Watch a server: throughput, queues, breakers, dead letters, tenants.
+    Top(top::TopArgs),
     /// Measure this build on this machine.
     Bench(bench::BenchArgs),
     /// Write a completion script for a shell.
@@ -205,6 +210,7 @@ fn run(command: Command) -> Done {
         Command::Routes(args) => wait_for(routes::run(args, screen)),
         Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(nodes::run(args, screen)),
+        Command::Top(args) => wait_for(top::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),
         Command::Doctor(args) => wait_for(doctor::run(args, screen)),

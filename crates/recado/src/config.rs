@@ -32,16 +32,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_engine::auto_replay::AutoReplay;
 use recado_engine::endpoints::Book;
 use recado_engine::notices::Notices;
 use recado_engine::providers::ProviderTerms;
-use recado_engine::{Route, Routes, Settings};
+use recado_engine::{DeadLetterTerms, Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
 use recado_store_redis::link::RedisOptions;
 use recado_transport::Transport;
 use recado_transport_webhook::{Guard, Webhook};
 
+use crate::archive::FileArchive;
 use crate::catalogue::{BuiltIn, Environment, Kind};
 use fault::{Fault, Faults, Place, Source, suggestion};
 use reader::FaultList;
@@ -66,6 +68,8 @@ pub struct Config {
     pub engine: EngineTimes,
     pub retention: Retention,
     pub dead_letter_ttl: Duration,
+    /// Entries at most before the oldest are archived.
+    pub dead_letters_max: u64,
     pub notices: Notices,
     pub webhooks: Guard,
     pub log: Log,
@@ -194,6 +198,8 @@ pub struct RouteConfig {
     pub classifier: &'static str,
     pub own_rules: Vec<OwnRule>,
     pub built_in: Option<&'static BuiltIn>,
+    /// When its dead letters are replayed without a person.
+    pub auto_replay: Option<AutoReplay>,
 }
 
 impl RouteConfig {
@@ -247,6 +253,19 @@ impl Config {
             crashes_max: self.engine.poison_after,
             notices: self.notices.clone(),
             turn_jobs: self.turn_jobs,
+        }
+    }
+
+    /// How the dead letter queue is kept. Its archive is in the data directory, whatever the store is.
+    pub fn dead_letters(&self) -> DeadLetterTerms {
+        let asked = self.routes.iter().filter_map(|config| {
+            let terms = config.auto_replay.clone()?;
+            Some((config.route.name.clone(), terms))
+        });
+        DeadLetterTerms {
+            max_size: self.dead_letters_max,
+            archive: Some(Arc::new(FileArchive::within(&self.store.data_dir))),
+            auto_replay: asked.collect(),
         }
     }
 

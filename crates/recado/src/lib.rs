@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`catalogue`] | the routes that exist without configuration, as data |
 //! | [`config`] | from files, variables and flags to what the engine needs |
+//! | [`archive`] | where dead letters go that are too many |
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
 //! | [`migrate`] | everything from one store into another, checked |
@@ -14,6 +15,7 @@
 //! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
 //! | [`units`] | sizes and durations as people write and read them |
 
+pub mod archive;
 pub mod bench;
 pub mod catalogue;
 pub mod cli;

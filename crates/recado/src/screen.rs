@@ -127,6 +127,19 @@ impl<W: Write> Screen<W> {
         Screen { out, terminal: terminal_width.is_some(), colour: false, width: terminal_width }
     }
 
+    /// Something to draw on that is shown all at once, and looks like this.
+    pub fn frame(&self) -> Screen<Vec<u8>> {
+        Screen { out: Vec::new(), terminal: self.terminal, colour: self.colour, width: self.width }
+    }
+
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
@@ -142,6 +155,11 @@ impl<W: Write> Screen<W> {
 
     pub fn text(&mut self, words: &str) -> io::Result<()> {
         self.out.write_all(words.as_bytes())
+    }
+
+    /// What goes to a file or a pipe as it is.
+    pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
     }
 
     pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {

@@ -41,6 +41,7 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     parts.endpoints = config.endpoints.clone();
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
+    parts.dead_letters = config.dead_letters();
     parts.read_back().await.map_err(|error| format!("cannot read the store: {error}"))?;
     let engine = Engine::start(parts);
 

@@ -6,6 +6,7 @@ mod cli {
     mod camunda;
     mod commands;
     mod configuring;
+    mod dead_letters;
     mod deciding;
     mod delivering;
     mod failing;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 44] = [
+const CONTRACT: [(&str, &str); 51] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -24,6 +24,13 @@ const CONTRACT: [(&str, &str); 44] = [
     ("POST", "/v1/decisions"),
     ("GET", "/v1/dlq"),
     ("GET", "/v1/dlq/stats"),
+    ("GET", "/v1/dlq/export"),
+    ("POST", "/v1/dlq/import"),
+    ("POST", "/v1/dlq/replay"),
+    ("POST", "/v1/dlq/discard"),
+    ("GET", "/v1/replays"),
+    ("GET", "/v1/replays/{id}"),
+    ("DELETE", "/v1/replays/{id}"),
     ("GET", "/v1/dlq/{jobId}"),
     ("POST", "/v1/dlq/{jobId}/replay"),
     ("POST", "/v1/dlq/{jobId}/discard"),

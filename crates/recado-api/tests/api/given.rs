@@ -9,7 +9,7 @@ use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{Jitter, Policy, RouteName, rules};
 use recado_engine::providers::ProviderTerms;
-use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, SystemClock};
+use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -141,6 +141,8 @@ pub struct Setup {
     pub webhooks: Option<Policy>,
     /// How providers are protected.
     pub providers: Vec<(&'static str, ProviderTerms)>,
+    /// How the dead letter queue is kept.
+    pub dead_letters: DeadLetterTerms,
     /// Where an earlier server left its jobs.
     pub dir: Option<TempDir>,
 }
@@ -157,6 +159,7 @@ impl Default for Setup {
             routes: Vec::new(),
             webhooks: None,
             providers: Vec::new(),
+            dead_letters: DeadLetterTerms::default(),
             dir: None,
         }
     }
@@ -186,6 +189,7 @@ impl Server {
         let routes = Routes::new(routes().into_iter().chain(setup.routes));
         let mut parts = Parts::new(store, routes, settings(), Arc::new(SystemClock), Chance::seeded(7));
         parts.providers = setup.providers.into_iter().map(|(name, terms)| (name.into(), terms)).collect();
+        parts.dead_letters = setup.dead_letters;
         if let Some(policy) = setup.webhooks {
             with_webhooks(&mut parts, policy);
         }

@@ -5,7 +5,9 @@
 
 mod abuse;
 mod accounts;
+mod archive;
 mod batch;
+mod bulk;
 mod calls;
 mod client;
 mod decisions;

@@ -166,6 +166,10 @@ impl Given {
         self.engine([route("mail", Carrier::Transport(far_end.clone()))])
     }
 
+    pub fn clock_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     pub async fn view(&self, id: &str) -> JobView {
         self.store.job(&JobId::new(id).unwrap(), self.clock.now()).await.unwrap().expect("the job is known")
     }

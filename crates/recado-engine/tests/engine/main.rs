@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
 mod aftermath;
+mod archive;
+mod auto_replay;
+mod bulk;
 mod calls;
 mod claims;
 mod closed_off;
@@ -14,6 +17,7 @@ mod lives;
 mod nodes;
 mod operators;
 mod outage;
+mod replays;
 mod shaky;
 mod stops;
 mod together;

@@ -101,3 +101,22 @@ async fn a_blank_failure_reason_is_refused_by_the_table_itself() {
         "a reason is taken"
     );
 }
+
+/// How SQLite goes about a question.
+fn plan(home: &Directory, sql: &str) -> String {
+    let file = Connection::open_with_flags(home.file(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = explain.query_map([], |row| row.get::<_, String>(3)).unwrap();
+    steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+}
+
+#[tokio::test]
+async fn g20_neither_question_of_the_runbook_reads_a_payload() {
+    let home = Directory::in_memory();
+    let store = with_dead_letters(&home, &[("1", "acme", "550")]).await;
+    for question in [BY_CODE, BY_COMPANY] {
+        let plan = plan(&home, question);
+        assert!(plan.contains("USING COVERING INDEX dlq_facets"), "{plan}");
+    }
+    drop(store);
+}

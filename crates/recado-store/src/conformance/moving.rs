@@ -70,6 +70,18 @@ pub async fn a_walk_through_all_transfers_has_no_gap_and_no_repetition(home: &mu
     assert_eq!((past_the_end.items.len(), past_the_end.next), (0, None));
 }
 
+pub async fn one_job_can_be_given_alone(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    every_stage(&desk).await;
+    for whole in given_by(&desk).await {
+        let id = whole.job.id.clone();
+        let alone = desk.0.transfer(&id).await.unwrap().unwrap_or_else(|| panic!("{id} is not given"));
+        assert_eq!(format!("{alone:?}"), format!("{whole:?}"));
+        assert_eq!(alone.job.data, whole.job.data);
+    }
+    assert!(desk.0.transfer(&id("nobody")).await.unwrap().is_none());
+}
+
 pub async fn a_lease_does_not_travel(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let lease = desk.bring("a", Stage::Delivering).await.unwrap();

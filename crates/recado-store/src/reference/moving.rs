@@ -41,7 +41,7 @@ impl State {
         Page { items: taken.into_iter().map(|record| self.transfer(record)).collect(), next }
     }
 
-    fn transfer(&self, record: &Record) -> Transfer {
+    pub fn transfer(&self, record: &Record) -> Transfer {
         let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
         let trail = self.audit.iter().filter(|(about, _)| *about == Some(record.seq));
         Transfer {

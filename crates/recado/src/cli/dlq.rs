@@ -1,13 +1,15 @@
 //! `recado dlq`.
 
+mod archive;
+mod bulk;
+
 use clap::{Args, Subcommand, ValueEnum};
-use recado_client::Client;
 use recado_core::reason::clip;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
-use recado_wire::dlq::{DeadLetter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest};
+use recado_wire::dlq::{DeadLetter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
 
 use super::jobs::{company, route};
-use super::{Done, ServerArgs, Stop, data, timeline};
+use super::{Done, ServerArgs, timeline};
 use crate::screen::{Field, Paint, Screen, clean_lines};
 
 /// Bytes at most of a reason in a list.
@@ -28,12 +30,25 @@ pub enum DlqCommand {
     Stats(StatsArgs),
     /// Give dead letters another chance; each leaves the queue when it is sent.
     #[command(
-        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json"
+        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json\n  recado dlq replay --company acme --code 421 --dry-run\n  recado dlq replay --code MailFromDomainNotVerified --canary 3 --rate 20 --yes"
     )]
-    Replay(ReplayArgs),
+    Replay(bulk::ReplayArgs),
     /// Give dead letters up for good.
-    #[command(after_help = "EXAMPLES:\n  recado dlq discard order-1042 --reason 'customer cancelled'")]
-    Discard(DiscardArgs),
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq discard order-1042 --reason 'customer cancelled'\n  recado dlq discard --company acme --until 2026-01-31T00:00:00Z --reason 'customer left' --yes"
+    )]
+    Discard(bulk::DiscardArgs),
+    /// Look at bulk replays and discards, or stop one.
+    #[command(after_help = "EXAMPLES:\n  recado dlq bulk\n  recado dlq bulk rpl_0197 --stop")]
+    Bulk(bulk::BulkArgs),
+    /// Write dead letters out, as lines of JSON or as a table.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq export --out dlq.ndjson\n  recado dlq export --format csv --company acme > acme.csv"
+    )]
+    Export(archive::ExportArgs),
+    /// Bring archived dead letters back. Twice is harmless.
+    #[command(after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson")]
+    Import(archive::ImportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -117,39 +132,6 @@ pub struct StatsArgs {
     server: ServerArgs,
 }
 
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// The jobs' ids.
-    #[arg(required = true)]
-    job_ids: Vec<String>,
-    /// Corrected data: JSON, @file or -.
-    #[arg(long, value_name = "JSON|@FILE|-")]
-    data: Option<String>,
-    /// Why, for the audit trail.
-    #[arg(long)]
-    note: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct DiscardArgs {
-    /// The jobs' ids.
-    #[arg(required = true)]
-    job_ids: Vec<String>,
-    /// Why, for the audit trail.
-    #[arg(long)]
-    reason: String,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
 pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
     match command {
         DlqCommand::List(args) => list(args, screen).await,
@@ -163,8 +145,11 @@ pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
             Ok(())
         }
         DlqCommand::Stats(args) => stats(args, screen).await,
-        DlqCommand::Replay(args) => replay(args, screen).await,
-        DlqCommand::Discard(args) => discard(args, screen).await,
+        DlqCommand::Replay(args) => bulk::replay(args, screen).await,
+        DlqCommand::Discard(args) => bulk::discard(args, screen).await,
+        DlqCommand::Bulk(args) => bulk::bulk(args, screen).await,
+        DlqCommand::Export(args) => archive::export(args, screen).await,
+        DlqCommand::Import(args) => archive::import(args, screen).await,
     }
 }
 
@@ -277,38 +262,12 @@ async fn stats(args: StatsArgs, screen: &mut Screen) -> Done {
         ]
     });
     screen.table(&[head, "count", "share", "for example"], rows.collect())?;
-    screen.line(format_args!("\n{} in all", stats.total))?;
+    let lately = |hours: usize| stats.per_hour.iter().rev().take(hours).map(|hour| hour.count).sum::<u64>();
+    screen.line(format_args!(
+        "\n{} in all; {} came this hour, {} in the last 24",
+        stats.total,
+        lately(1),
+        lately(24)
+    ))?;
     Ok(())
-}
-
-async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
-    let data = args.data.as_deref().map(data::read).transpose()?;
-    if data.is_some() && args.job_ids.len() > 1 {
-        return Err(Stop::Usage("--data corrects one job; name one".to_owned()));
-    }
-    let request = ReplayRequest { data, note: args.note };
-    let one = async |client: &Client, id: &str| client.replay(id, &request).await;
-    let mut failures = Vec::new();
-    for id in &args.job_ids {
-        match one(&client, id).await {
-            Ok(started) if args.json => screen.json(&started)?,
-            Ok(started) => screen.line(format_args!("{} is on its way", started.job_id))?,
-            Err(error) => failures.push(format!("{id}: {error}")),
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("\n"))) }
-}
-
-async fn discard(args: DiscardArgs, screen: &mut Screen) -> Done {
-    let client = args.server.client()?;
-    let mut failures = Vec::new();
-    for id in &args.job_ids {
-        match client.discard(id, &args.reason).await {
-            Ok(discarded) if args.json => screen.json(&discarded)?,
-            Ok(discarded) => screen.line(format_args!("{} {}", discarded.job_id, discarded.status))?,
-            Err(error) => failures.push(format!("{id}: {error}")),
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(Stop::Failed(failures.join("\n"))) }
 }

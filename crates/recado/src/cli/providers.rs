@@ -156,7 +156,7 @@ fn routes(provider: &Provider) -> String {
     provider.routes.iter().map(|route| route.as_str()).collect::<Vec<_>>().join(",")
 }
 
-fn row(provider: &Provider) -> Vec<Field> {
+pub fn row(provider: &Provider) -> Vec<Field> {
     vec![
         Field::from(&provider.name),
         state(provider),

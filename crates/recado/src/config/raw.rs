@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::classify::{Blame, Class};
 use recado_core::limit::Rate;
 use recado_core::policy::DELAY_MAX;
-use recado_core::{CapApplies, Jitter, NetworkKind};
+use recado_core::{CapApplies, Cause, Jitter, NetworkKind};
 use recado_engine::Act;
 
 use super::fault::At;
@@ -29,6 +29,7 @@ pub struct Raw {
     pub ended_max_age: Option<At<Duration>>,
     pub ended_max_count: Option<At<u64>>,
     pub dlq_ttl: Option<At<Duration>>,
+    pub dlq_max_size: Option<At<u64>>,
     pub dlq_notify: Option<At<String>>,
     pub webhooks_allow: Option<At<Vec<At<String>>>>,
     pub webhooks_allow_http: Option<At<bool>>,
@@ -125,6 +126,14 @@ pub struct RawRoute {
     pub classifier: Option<At<&'static str>>,
     pub classify: Option<At<Vec<RawRule>>>,
     pub fallback: Option<RawFallback>,
+    pub auto_replay: Option<RawAutoReplay>,
+}
+
+pub struct RawAutoReplay {
+    pub after: Option<At<Duration>>,
+    pub max: Option<At<u64>>,
+    /// A cause that is none has its fault, and keeps its place.
+    pub only: Option<At<Vec<Option<At<Cause>>>>>,
 }
 
 pub struct RawPolicy {
@@ -205,6 +214,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         ended_max_age: retention.get("ended_max_age", |it| it.duration(Duration::ZERO..=3650 * DAY)),
         ended_max_count: retention.get("ended_max_count", |it| it.count(0..=1_000_000_000)),
         dlq_ttl: dlq.get("ttl", |it| it.duration(secs(60, 10 * YEAR_SECS))),
+        dlq_max_size: dlq.get("max_size", |it| it.count(1..=100_000_000)),
         dlq_notify: dlq.get("notify", |it| it.text("\"ops\"")),
         webhooks_allow: webhooks
             .get("allow", |it| it.list("[\"10.0.0.0/8\"]", |it| it.text("\"10.0.0.0/8\""))),
@@ -325,6 +335,22 @@ fn fallback(setting: Setting<'_>) -> Option<RawFallback> {
     Some(raw)
 }
 
+fn auto_replay(setting: Setting<'_>) -> Option<RawAutoReplay> {
+    let section = setting.section()?;
+    let causes = Cause::ALL.map(|cause| (cause.as_str(), cause));
+    let raw = RawAutoReplay {
+        after: section.get("after", |it| it.duration(secs(1, YEAR_SECS))),
+        max: section.get("max", |it| it.count(1..=100)),
+        only: section.get("only", |it| it.list("[\"EXHAUSTED\"]", |it| Some(it.choice("cause", &causes)))),
+    };
+    if !section.has("after") {
+        let message = "does not say how long an entry rests first; write { after = \"1h\" }";
+        section.fault(section.here(()).fault(message));
+    }
+    section.close();
+    Some(raw)
+}
+
 fn kind(setting: Setting<'_>) -> Option<At<Kind>> {
     setting.choice("transport", &Kind::ALL.map(|kind| (kind.as_str(), kind)))
 }
@@ -345,6 +371,7 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
         }),
         classify: section.get("classify", |it| it.list("[{ code = \"550\", as = \"transient\" }]", rule)),
         fallback: section.get("fallback", fallback),
+        auto_replay: section.get("auto_replay", auto_replay),
     };
     section.close();
     Some(raw)

@@ -8,6 +8,7 @@ use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
 use recado_core::fair::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
 use recado_engine::SystemClock;
+use recado_engine::archive::SIZE_MAX_DEFAULT;
 use recado_engine::endpoints::Book;
 use recado_store::Retention;
 use recado_transport_webhook::{Guard, IpNet};
@@ -86,6 +87,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             ended_max_count: or(raw.ended_max_count, ENDED_MAX_COUNT_DEFAULT),
         },
         dead_letter_ttl,
+        dead_letters_max: or(raw.dlq_max_size, SIZE_MAX_DEFAULT),
         notices,
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Backoff, Policy, RouteName, rules};
+use recado_engine::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback, Route};
 use recado_transport::Sandbox;
 
 use super::fault::{At, closest, suggestion};
-use super::raw::{RawFallback, RawPolicy, RawProvider, RawRoute};
+use super::raw::{RawAutoReplay, RawFallback, RawPolicy, RawProvider, RawRoute};
 use super::reader::FaultList;
 use super::{Provider, RouteConfig, legs, protection, providers};
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
@@ -160,7 +161,8 @@ fn route(
         fallback,
         name,
     };
-    Some(RouteConfig { route, kind, classifier, own_rules, built_in })
+    let auto_replay = raw.auto_replay.as_ref().and_then(|said| auto_replay(said, faults));
+    Some(RouteConfig { route, kind, classifier, own_rules, built_in, auto_replay })
 }
 
 fn is_known(said: &At<String>, providers: &BTreeMap<String, Provider>, faults: &FaultList) -> bool {
@@ -309,6 +311,21 @@ fn fallback(
         fallback.notify = Some(channel.value.as_str().into());
     }
     fallback
+}
+
+/// What is said about replays without a person.
+fn auto_replay(said: &RawAutoReplay, faults: &FaultList) -> Option<AutoReplay> {
+    let only = match &said.only {
+        Some(only) if only.value.is_empty() => {
+            let message = "names no cause; write [\"EXHAUSTED\"], or take auto_replay out";
+            faults.borrow_mut().push(only.fault(message));
+            return None;
+        }
+        Some(only) => only.value.iter().flatten().map(|cause| cause.value).collect(),
+        None => CAUSES_DEFAULT.to_vec(),
+    };
+    let max = said.max.as_ref().and_then(|said| u32::try_from(said.value).ok()).unwrap_or(REPLAYS_DEFAULT);
+    Some(AutoReplay { after: said.after.as_ref()?.value, max, only })
 }
 
 pub fn check_channel(said: &At<String>, known: &[String], faults: &FaultList) {

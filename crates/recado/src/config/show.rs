@@ -12,6 +12,7 @@ use recado_core::classify::{Blame, Class};
 use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
+use recado_engine::auto_replay::AutoReplay;
 use recado_engine::notices::Channel;
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback};
@@ -84,6 +85,7 @@ fn sections(page: &mut Page, config: &Config) {
 
     page.section("dlq");
     page.set("ttl", &duration(config.dead_letter_ttl));
+    page.set("max_size", &config.dead_letters_max.to_string());
     page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
 
     page.section("fairness");
@@ -254,6 +256,11 @@ impl Page {
         if route.fallback != Fallback::default() {
             self.set("fallback", &fallback(&route.fallback));
         }
+        self.set_or_once(
+            "auto_replay",
+            config.auto_replay.as_ref().map(auto_replay),
+            "{ after = \"1h\", max = 3, only = [\"EXHAUSTED\"] }",
+        );
         if !config.own_rules.is_empty() {
             let lines: String = config.own_rules.iter().map(|it| format!("  {},\n", rule(it))).collect();
             self.set("classify", &format!("[\n{lines}]"));
@@ -330,6 +337,11 @@ fn fallback(fallback: &Fallback) -> String {
     }
     parts.extend(fallback.notify.as_deref().map(|channel| format!("notify = {}", text(channel))));
     format!("{{ {} }}", parts.join(", "))
+}
+
+fn auto_replay(terms: &AutoReplay) -> String {
+    let only = list(terms.only.iter().map(|cause| text(cause.as_str())));
+    format!("{{ after = {}, max = {}, only = {only} }}", duration(terms.after), terms.max)
 }
 
 fn rule(rule: &OwnRule) -> String {

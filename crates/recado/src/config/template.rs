@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 43] = [
+const COMMENTS: [(&str, &str); 45] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -112,6 +112,11 @@ const COMMENTS: [(&str, &str); 43] = [
     ("dlq", "Dead letters."),
     ("dlq.ttl", "How long an entry waits for a person."),
     (
+        "dlq.max_size",
+        "Past this many entries the oldest are moved to dlq-archive/ in the data directory, with an alert; `recado dlq import`\n\
+         brings them back.",
+    ),
+    (
         "dlq.notify",
         "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
          [notify.ops] webhook = \"https://…\", or [notify.ops] from = \"…\" and to = [\"…\"] for e-mail.",
@@ -148,6 +153,11 @@ const COMMENTS: [(&str, &str); 43] = [
         "routes.fallback",
         "What happens when a job fails for good (\"dead\") or the provider is closed off (\"open\"): do = \"mark_failed\",\n\
          \"reschedule\" (with after), \"mark_account\", \"disable_endpoint\"; for calls \"cached\" or \"unavailable\". notify names a channel.",
+    ),
+    (
+        "routes.auto_replay",
+        "Dead letters of these causes are replayed without a person after they rested for so long, at most so often, and not\n\
+         while the provider is closed off. Without it a replay is a person's act.",
     ),
     (
         "routes.policy",

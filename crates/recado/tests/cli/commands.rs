@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 49] = [
+const COMMANDS: [&[&str]; 53] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -18,6 +18,10 @@ const COMMANDS: [&[&str]; 49] = [
     &["dlq", "stats"],
     &["dlq", "replay"],
     &["dlq", "discard"],
+    &["dlq", "bulk"],
+    &["dlq", "export"],
+    &["dlq", "import"],
+    &["top"],
     &["policy", "show"],
     &["decide"],
     &["config", "init"],

@@ -19,13 +19,13 @@ error: there is no key `max_bdy` in [server]; did you mean `max_body`?
 #[test]
 fn an_unknown_key_that_is_close_to_none_gets_the_list() {
     assert_faults(
-        "[dlq]\nmax_size = 10000\n",
+        "[dlq]\nautomatic = true\n",
         "
-error: there is no key `max_size` in [dlq]; known keys: ttl, notify
- --> recado.toml:2:1  dlq.max_size
+error: there is no key `automatic` in [dlq]; known keys: ttl, max_size, notify
+ --> recado.toml:2:1  dlq.automatic
   |
-2 | max_size = 10000
-  | ^^^^^^^^
+2 | automatic = true
+  | ^^^^^^^^^
 ",
     );
 }

@@ -194,3 +194,48 @@ error: write true or false, without quotes
 ",
     );
 }
+
+#[test]
+fn g24_a_routes_dead_letters_are_replayed_by_themselves_only_where_it_says_so() {
+    use recado_core::Cause;
+    use recado_engine::auto_replay::AutoReplay;
+
+    let config = load(
+        "[dlq]\nmax_size = 50\n[routes.sandbox]\nauto_replay = { after = \"1h\" }\n\
+         [routes.tiss-claims]\nauto_replay = { after = \"5m\", max = 1, only = [\"EXPIRED\", \"EXHAUSTED\"] }\n",
+    );
+    let terms = config.dead_letters();
+    assert_eq!((terms.max_size, terms.auto_replay.len()), (50, 2));
+    assert_eq!(
+        terms.auto_replay["sandbox"],
+        AutoReplay { after: seconds(3_600), max: 3, only: vec![Cause::Exhausted] }
+    );
+    let own = AutoReplay { after: seconds(300), max: 1, only: vec![Cause::Expired, Cause::Exhausted] };
+    assert_eq!(terms.auto_replay["tiss-claims"], own);
+    let default = load("").dead_letters();
+    assert_eq!(
+        (default.max_size, default.auto_replay.len()),
+        (10_000, 0),
+        "seed 001's bound, and nothing by itself"
+    );
+}
+
+#[test]
+fn an_auto_replay_that_says_too_little_is_pointed_at() {
+    assert_faults(
+        "[routes.sandbox]\nauto_replay = { max = 3, only = [\"LOST\"] }\n",
+        "
+error: does not say how long an entry rests first; write { after = \"1h\" }
+ --> recado.toml:2:1  routes.sandbox.auto_replay
+  |
+2 | auto_replay = { max = 3, only = [\"LOST\"] }
+  | ^^^^^^^^^^^
+
+error: there is no cause `LOST`; known ones: EXHAUSTED, PERMANENT, EXPIRED, INVALID_PAYLOAD, FALLBACK
+ --> recado.toml:2:34  routes.sandbox.auto_replay.only[0]
+  |
+2 | auto_replay = { max = 3, only = [\"LOST\"] }
+  |                                  ^^^^^^
+",
+    );
+}

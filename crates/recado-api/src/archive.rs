@@ -1,0 +1,147 @@
+//! Dead letters on their way out and back: exports as a stream, lines of an archive as a batch.
+//!
+//! An export is read from the store page by page as its reader takes it, so that it needs no more memory than
+//! one page however many entries there are. What enters the queue after it began is not in it.
+
+use std::io;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use recado_engine::archive::Imported;
+use recado_store::{DeadLetterFilter, PageRequest};
+use recado_wire::archive::{
+    CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
+};
+use recado_wire::dlq::DeadLetter;
+use recado_wire::{Code, NDJSON, Problem};
+
+use crate::answer::{self, Refused};
+use crate::batch;
+use crate::body::{self, Format};
+use crate::csv;
+use crate::extract::{Actor, Asked};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Entries that are asked of the store at a time.
+const PAGE_ENTRIES: usize = 50;
+
+/// Every dead letter that is asked for, newest first, as lines of JSON or as a table.
+#[utoipa::path(
+    get, path = "/v1/dlq/export", tag = "dead letters", params(ExportQuery),
+    responses(
+        (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn export(
+    State(api): State<ApiState>,
+    Asked(query): Asked<ExportQuery>,
+) -> Result<Response, Refused> {
+    let format = query.format.unwrap_or_default();
+    let now = api.engine().now();
+    let filter = DeadLetterFilter {
+        company: query.company_id,
+        route: query.route,
+        last_failure_code: query.last_failure_code.map(Into::into),
+        reason: query.reason.map(Into::into),
+        fingerprint: query.fingerprint.map(Into::into),
+        since: query.since,
+        until: Some(query.until.map_or(now, |until| until.min(now))),
+    };
+    let mut export = Export { api, filter, format, before: None, over: false };
+    // The first page before the answer: a store that cannot answer is a problem and not a torn file.
+    let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };
+    let first = Bytes::from(head + &export.page().await?);
+    let rest = stream::unfold(export, |mut export| async move {
+        if export.over {
+            return None;
+        }
+        let page = export.page().await.map(Bytes::from).map_err(io::Error::other);
+        export.over |= page.is_err();
+        Some((page, export))
+    });
+    let (kind, file) = match format {
+        ExportFormat::Ndjson => (NDJSON, "attachment; filename=\"dlq.ndjson\""),
+        ExportFormat::Csv => (CSV, "attachment; filename=\"dlq.csv\""),
+    };
+    let pieces = futures_util::StreamExt::chain(stream::iter([Ok(first)]), rest);
+    let mut response = Response::new(Body::from_stream(pieces));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(file));
+    Ok(response)
+}
+
+struct Export {
+    api: ApiState,
+    filter: DeadLetterFilter,
+    format: ExportFormat,
+    before: Option<u64>,
+    /// Every page has been written.
+    over: bool,
+}
+
+impl Export {
+    async fn page(&mut self) -> Result<String, recado_store::StoreError> {
+        let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
+        let page = self.api.engine().store().dead_letters(self.filter.clone(), asked).await?;
+        self.before = page.next;
+        self.over = page.next.is_none();
+        let mut written = String::new();
+        for entry in page.items.into_iter().map(DeadLetter::from) {
+            match self.format {
+                ExportFormat::Csv => csv::row(&entry, &mut written),
+                ExportFormat::Ndjson => {
+                    let line = serde_json::to_string(&entry).unwrap_or_default();
+                    // Data stands as its sender wrote it, and line ends in JSON are only ever layout.
+                    written.extend(line.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c }));
+                    written.push('\n');
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Bring archived dead letters back: the lines of a file of the archive. Twice is harmless.
+#[utoipa::path(
+    post, path = "/v1/dlq/import", tag = "dead letters",
+    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive."),
+    responses((status = 200, body = ImportAnswer), WriteProblems)
+)]
+pub(crate) async fn import(
+    State(api): State<ApiState>,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let received = body::lines(&api, request).await?;
+    let lines = batch::split(Format::Ndjson, &received.bytes, IMPORT_LINES_MAX)?;
+    // A line that is not UTF-8 is not JSON either, and is told so.
+    let lines: Vec<&str> = lines.into_iter().map(|line| std::str::from_utf8(line).unwrap_or("?")).collect();
+    let answers = api.engine().import_dead_letters(&lines, Some(&actor)).await?;
+    let mut answer =
+        ImportAnswer { imported: 0, known: 0, refused: 0, items: Vec::with_capacity(answers.len()) };
+    for (index, imported) in (0..).zip(answers) {
+        let (result, job_id, error) = match imported {
+            Imported::Done(id) => (ImportResult::Imported, Some(id), None),
+            Imported::Known(id) => (ImportResult::Known, Some(id), None),
+            Imported::Unreadable(what) => {
+                let problem = Problem::new(Code::ValidationFailed, format!("line {} {what}", index + 1));
+                (ImportResult::Refused, None, Some(problem))
+            }
+        };
+        match result {
+            ImportResult::Imported => answer.imported += 1,
+            ImportResult::Known => answer.known += 1,
+            ImportResult::Refused => answer.refused += 1,
+        }
+        answer.items.push(ImportItem { index, result, job_id, error });
+    }
+    Ok(answer::ok(&answer))
+}

@@ -1,0 +1,236 @@
+//! Many dead letters at once: replay, discard, look, stop.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use recado_core::DeadLetter;
+use recado_core::reason::clip;
+use recado_engine::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
+use recado_wire::bulk::{
+    Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
+    CanaryState,
+};
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::extract::{Actor, Segment};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// Entries that a dry run shows.
+const SAMPLE_ENTRIES: usize = 10;
+
+/// Bytes at most that a message repeats of an id.
+const ID_SHOWN_MAX_BYTES: usize = 64;
+
+/// Replay every dead letter that a filter chooses: paced, with a canary first if asked. A dry run only counts.
+#[utoipa::path(
+    post, path = "/v1/dlq/replay", tag = "dead letters",
+    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = BulkRequest,
+    responses(
+        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
+        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn replay(
+    State(api): State<ApiState>,
+    actor: Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    begin(api, bulk::BulkAct::Replay, actor, request).await
+}
+
+/// Give up every dead letter that a filter chooses, for a reason. A dry run only counts.
+#[utoipa::path(
+    post, path = "/v1/dlq/discard", tag = "dead letters",
+    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = BulkRequest,
+    responses(
+        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
+        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn discard(
+    State(api): State<ApiState>,
+    actor: Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    begin(api, bulk::BulkAct::Discard, actor, request).await
+}
+
+async fn begin(
+    api: ApiState,
+    act: bulk::BulkAct,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let asked: BulkRequest = body::json(&api, request).await?.read()?;
+    let words = asked.words().map(Into::into);
+    let filter = chosen(asked.filter);
+    if asked.dry_run == Some(true) {
+        let (total, sample) = api.engine().choose(&filter, SAMPLE_ENTRIES).await?;
+        let sample = sample.into_iter().map(shown_sample).collect();
+        return Ok(answer::ok(&BulkCount { act: shown_act(act), dry_run: true, total, sample }));
+    }
+    if act == bulk::BulkAct::Discard {
+        if words.is_none() {
+            return Err(Refused::invalid_at("/reason", "is missing; say in words why they are given up"));
+        }
+        if asked.canary.is_some() {
+            return Err(Refused::invalid_at("/canary", "is for replays; leave it out"));
+        }
+    }
+    let order = BulkOrder {
+        act,
+        filter,
+        rate_per_second: asked.rate_per_second,
+        canary: asked.canary,
+        words,
+        actor: Some(actor.into()),
+    };
+    match api.engine().start_bulk(order).await? {
+        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &shown(bulk))),
+        Err(TooMany) => {
+            let detail = format!(
+                "{RUNNING_MAX} bulk acts are running, which is the most there may be; let one end, or stop one with \
+                 DELETE /v1/replays/{{id}}"
+            );
+            Err(Refused::new(Code::Conflict, detail))
+        }
+    }
+}
+
+/// Bulk acts, newest first: those that run and those that ended lately.
+#[utoipa::path(
+    get, path = "/v1/replays", tag = "dead letters", responses((status = 200, body = BulkList), ReadProblems)
+)]
+pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+    let items = api.engine().bulks().await?.into_iter().map(shown).collect();
+    Ok(answer::ok(&BulkList { items }))
+}
+
+/// How far a bulk act came.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", tag = "dead letters", params(("id" = String, Path)),
+    responses(
+        (status = 200, body = Bulk),
+        (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+    let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
+    Ok(answer::ok(&shown(bulk)))
+}
+
+/// Stop a bulk act. What it has done stays done; one that has ended is left as it is.
+#[utoipa::path(
+    delete, path = "/v1/replays/{id}", tag = "dead letters",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    responses(
+        (status = 200, body = Bulk),
+        (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn stop(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
+    let bulk = api.engine().stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
+    Ok(answer::ok(&shown(bulk)))
+}
+
+fn no_such_bulk(id: &str) -> Refused {
+    let id = clip(id, ID_SHOWN_MAX_BYTES);
+    Refused::new(Code::NotFound, format!("there is no bulk act `{id}`; GET /v1/replays lists them"))
+}
+
+fn chosen(filter: BulkFilter) -> Chosen {
+    Chosen {
+        company_id: filter.company_id,
+        route: filter.route,
+        last_failure_code: filter.last_failure_code.map(Into::into),
+        reason: filter.reason.map(Into::into),
+        fingerprint: filter.fingerprint.map(Into::into),
+        since: filter.since,
+        until: filter.until,
+        job_ids: filter.job_ids.unwrap_or_default(),
+    }
+}
+
+fn shown_filter(chosen: Chosen) -> BulkFilter {
+    BulkFilter {
+        company_id: chosen.company_id,
+        route: chosen.route,
+        last_failure_code: chosen.last_failure_code.map(Into::into),
+        reason: chosen.reason.map(Into::into),
+        fingerprint: chosen.fingerprint.map(Into::into),
+        since: chosen.since,
+        until: chosen.until,
+        job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids),
+    }
+}
+
+fn shown_act(act: bulk::BulkAct) -> BulkAct {
+    match act {
+        bulk::BulkAct::Replay => BulkAct::Replay,
+        bulk::BulkAct::Discard => BulkAct::Discard,
+    }
+}
+
+fn shown_sample(entry: DeadLetter) -> BulkSample {
+    BulkSample {
+        job_id: entry.job_id,
+        company_id: entry.company,
+        route: entry.route,
+        last_failure_code: entry.last_failure_code,
+        last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
+        moved_to_dlq_at: entry.moved_at,
+    }
+}
+
+fn shown(bulk: bulk::Bulk) -> Bulk {
+    let canary = |canary: bulk::Canary| Canary {
+        wanted: canary.wanted,
+        job_ids: canary.job_ids,
+        state: match canary.state {
+            bulk::CanaryState::Starting => CanaryState::Starting,
+            bulk::CanaryState::Waiting => CanaryState::Waiting,
+            bulk::CanaryState::Delivered => CanaryState::Delivered,
+            bulk::CanaryState::Died => CanaryState::Died,
+        },
+        waiting_for: canary.waiting_for,
+    };
+    let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
+    Bulk {
+        act: shown_act(bulk.act),
+        state: match bulk.state {
+            bulk::BulkState::Running => BulkState::Running,
+            bulk::BulkState::Done => BulkState::Done,
+            bulk::BulkState::Stopped => BulkState::Stopped,
+            bulk::BulkState::Failed => BulkState::Failed,
+        },
+        filter: shown_filter(bulk.filter),
+        total: bulk.total,
+        done: bulk.done,
+        skipped: bulk.skipped,
+        failed: bulk.failed,
+        failures: bulk.failures.into_iter().map(failure).collect(),
+        rate_per_second: bulk.rate_per_second,
+        canary: bulk.canary.map(canary),
+        started_at: bulk.started_at,
+        ended_at: bulk.ended_at,
+        actor: bulk.actor,
+        reason: bulk.words,
+        stopped_because: bulk.stopped_because,
+        id: bulk.id,
+    }
+}

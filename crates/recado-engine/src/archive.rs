@@ -1,0 +1,209 @@
+//! The dead letter queue has a bound. What is over it goes to an archive, oldest first, and never silently.
+//!
+//! An entry leaves the store only after its line is in the archive and forced to disk. If the process dies in
+//! between, the entry is archived once more: two equal lines, and an import takes one of them. When the
+//! archive cannot be written, the queue grows, and somebody hears of it.
+//!
+//! Deliberately absent: files. An [`Archive`] is handed in.
+
+mod line;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Timestamp};
+use recado_store::{Adopted, Discard, Discarded, StoreError, Transfer};
+
+use crate::aftermath;
+use crate::engine::{Engine, EngineError, Inner};
+
+/// Where dead letters go that are too many.
+pub trait Archive: Send + Sync + std::fmt::Debug {
+    /// Appends whole lines, each without its end, and forces them to disk. Says where they are now, in words.
+    /// May block.
+    fn append(&self, lines: &[String], now: Timestamp) -> io::Result<String>;
+}
+
+/// Entries at most before the oldest are archived, unless configured otherwise.
+pub const SIZE_MAX_DEFAULT: u64 = 10_000;
+
+/// Between two looks at how many there are.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Moved at a time. They are held in memory, payloads and all.
+const BITE_ENTRIES: usize = 50;
+
+/// Lines that one import takes to the store at a time.
+const IMPORT_ENTRIES: usize = 100;
+
+/// Who acts when nobody does.
+pub(crate) const OURSELVES: &str = "recado";
+
+pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
+    let mut told = Told::default();
+    loop {
+        let wait = match bite(&engine, &archive, &mut told).await {
+            Ok(true) => Duration::ZERO,
+            Ok(false) => LOOK_EVERY,
+            Err(StoreError::Broken(error)) => return engine.inner.store_broke(&error),
+            Err(error) => {
+                tracing::warn!(%error, "cannot look after the dead letter queue; trying again");
+                LOOK_EVERY
+            }
+        };
+        tokio::select! {
+            () = engine.inner.stopping.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// What was told, so that nobody hears the same each second.
+#[derive(Debug, Default)]
+struct Told {
+    moved: Option<i64>,
+    failed: Option<i64>,
+}
+
+/// Moves some of what is too much; whether there is more.
+async fn bite(engine: &Engine, archive: &Arc<dyn Archive>, told: &mut Told) -> Result<bool, StoreError> {
+    let (store, now) = (engine.store(), engine.now());
+    let over = store.counts(now).await?.dead_letters.saturating_sub(engine.inner.dead_letters.max_size);
+    let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BITE_ENTRIES);
+    if wanted == 0 {
+        return Ok(false);
+    }
+    let mut entries: Vec<Transfer> = Vec::with_capacity(wanted);
+    for entry in store.oldest_dead_letters(wanted).await? {
+        entries.extend(store.transfer(&entry.job_id).await?);
+    }
+    let (archived, lines): (Vec<_>, Vec<_>) =
+        entries.into_iter().filter_map(|entry| line::write(&entry).map(|line| (entry, line))).unzip();
+    if archived.is_empty() {
+        // Every one of them is on its way: what cannot go now may be delivered.
+        return Ok(false);
+    }
+    let to = archive.clone();
+    let written = tokio::task::spawn_blocking(move || to.append(&lines, now)).await;
+    let place = match written.map_err(io::Error::other).and_then(|written| written) {
+        Ok(place) => place,
+        Err(error) => {
+            tell_of_failure(&engine.inner, &error, told, now).await;
+            return Ok(false);
+        }
+    };
+    let mut moved = 0;
+    for Transfer { job, .. } in archived {
+        let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
+            .reason(format!("Moved to {place}"))
+            .by(Some(OURSELVES));
+        let discard = Discard { id: job.id, audit, follow_ups: Vec::new() };
+        moved += u64::from(store.discard(discard).await? == Discarded::Done);
+    }
+    tell_of_move(&engine.inner, moved, &place, told, now).await;
+    Ok(over > wanted as u64)
+}
+
+async fn tell_of_move(engine: &Inner, moved: u64, place: &str, told: &mut Told, now: Timestamp) {
+    let max = engine.dead_letters.max_size;
+    tracing::warn!(
+        moved,
+        place,
+        maxSize = max,
+        "The dead letter queue is full; the oldest entries were moved to the archive"
+    );
+    let words = format!(
+        "the dead letter queue holds more than {max} entries; the oldest are moved to {place}, and \
+         `recado dlq import` brings them back"
+    );
+    alert(engine, "dlq-archive", words, &mut told.moved, now).await;
+}
+
+async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Told, now: Timestamp) {
+    let max = engine.dead_letters.max_size;
+    if told.failed != Some(hour(now)) {
+        tracing::error!(
+            %error,
+            maxSize = max,
+            "Cannot write the archive of the dead letter queue; nothing is removed, and the queue grows"
+        );
+    }
+    let words = format!(
+        "the dead letter queue holds more than {max} entries and its archive cannot be written ({error}); nothing is \
+         removed: make room, or replay and discard"
+    );
+    alert(engine, "dlq-archive-failed", words, &mut told.failed, now).await;
+}
+
+fn hour(now: Timestamp) -> i64 {
+    now.as_millis() / 3_600_000
+}
+
+/// Once an hour is enough; nodes that share a store tell of the same event.
+async fn alert(engine: &Inner, what: &str, words: String, told: &mut Option<i64>, now: Timestamp) {
+    if told.replace(hour(now)) == Some(hour(now)) {
+        return;
+    }
+    let data = EventData { reason: Some(words.into()), ..EventData::default() };
+    let about = [what, &hour(now).to_string()];
+    aftermath::tell_all(engine, Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
+}
+
+/// What became of one line of an import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Imported {
+    Done(JobId),
+    /// Its job is here already: nothing was written.
+    Known(JobId),
+    /// What is wrong with the line.
+    Unreadable(String),
+}
+
+impl Engine {
+    /// Brings archived dead letters back, each for as long again as it was kept. Answers in order, once all
+    /// that is taken is durable. Twice is harmless.
+    pub async fn import_dead_letters(
+        &self,
+        lines: &[&str],
+        actor: Option<&str>,
+    ) -> Result<Vec<Imported>, EngineError> {
+        let mut answers = Vec::with_capacity(lines.len());
+        for lines in lines.chunks(IMPORT_ENTRIES) {
+            let read: Vec<_> = lines.iter().map(|line| line::read(line)).collect();
+            let back = |transfer: &Transfer| self.renewed(transfer.clone(), actor);
+            let transfers: Vec<_> = read.iter().flatten().map(back).collect();
+            let mut adopted = match transfers.is_empty() {
+                true => Vec::new(),
+                false => self.store().adopt(transfers).await?,
+            }
+            .into_iter();
+            let answer = |read: Result<Transfer, String>| match read {
+                Err(what) => Imported::Unreadable(what),
+                Ok(transfer) => match adopted.next() {
+                    Some(Adopted::Done) => Imported::Done(transfer.job.id),
+                    Some(Adopted::Known) | None => Imported::Known(transfer.job.id),
+                },
+            };
+            answers.extend(read.into_iter().map(answer));
+        }
+        let imported = answers.iter().filter(|answer| matches!(answer, Imported::Done(_))).count();
+        if imported > 0 {
+            tracing::warn!(imported, actor, "Dead letters came back from an archive");
+        }
+        Ok(answers)
+    }
+
+    /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
+    fn renewed(&self, mut transfer: Transfer, actor: Option<&str>) -> Transfer {
+        let now = self.now();
+        if let Some(entry) = &mut transfer.dead_letter {
+            entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
+        }
+        let audit = AuditEvent::about(&transfer.job, AuditKind::DeadLetterImported, now)
+            .reason("Brought back from an archive".to_owned())
+            .by(actor);
+        transfer.audit.push(audit);
+        transfer
+    }
+}

@@ -1,0 +1,291 @@
+//! A dead letter as one line of an archive: JSON that people can read with `less` and `jq`.
+//!
+//! The names are the entry's own, so that what finds something in an export finds it here. Beside them stands
+//! what the job needs to go on with its history: its progress, its body's hash, its trail. A message about a
+//! line that cannot be read never repeats a piece of it: values are personal data.
+
+use std::time::Duration;
+
+use recado_core::{
+    Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload,
+    Priority, Progress, Reason, RouteName, Timestamp,
+};
+use recado_store::{Standing, Transfer};
+use serde::{Deserialize, Serialize};
+
+/// What every line says it is.
+const KIND: &str = "dead-letter";
+
+/// Written today. A reader for each earlier version stays.
+const VERSION: u32 = 1;
+
+#[derive(Deserialize)]
+struct Label {
+    recado: Box<str>,
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    recado: Box<str>,
+    version: u32,
+    job_id: JobId,
+    company_id: CompanyId,
+    route: RouteName,
+    original_data: Payload,
+    failed_attempts: u32,
+    last_failure_reason: Reason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_failure_code: Option<Box<str>>,
+    last_failure_timestamp: Timestamp,
+    enqueued_at: Timestamp,
+    #[serde(rename = "movedToDLQAt")]
+    moved_to_dlq_at: Timestamp,
+    ttl: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_id: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<Box<str>>,
+    error_classification: Class,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stack_trace: Option<Box<str>>,
+    attempts: Vec<Attempt>,
+    fingerprint: Box<str>,
+    cause: Cause,
+    priority: u8,
+    due_at: Timestamp,
+    expires_at: Timestamp,
+    attempts_started: u32,
+    attempts_spent: u32,
+    crashes: u32,
+    deferrals: u32,
+    replays: u32,
+    /// Hexadecimal.
+    body_hash: Box<str>,
+    audit: Vec<AuditEvent>,
+}
+
+/// The line of a dead letter, without its end; `None` when the job is not one.
+pub fn write(transfer: &Transfer) -> Option<String> {
+    let Transfer { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
+    let line = Line {
+        recado: KIND.into(),
+        version: VERSION,
+        job_id: job.id.clone(),
+        company_id: job.company.clone(),
+        route: job.route.clone(),
+        original_data: entry.original_data.clone(),
+        failed_attempts: entry.failed_attempts,
+        last_failure_reason: entry.last_failure_reason.clone(),
+        last_failure_code: entry.last_failure_code.clone(),
+        last_failure_timestamp: entry.last_failure_at,
+        enqueued_at: job.enqueued_at,
+        moved_to_dlq_at: entry.moved_at,
+        ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
+        user_id: job.user_id.clone(),
+        correlation_id: job.correlation_id.clone(),
+        error_classification: entry.class,
+        stack_trace: entry.stack_trace.clone(),
+        attempts: entry.attempts.clone(),
+        fingerprint: entry.fingerprint.clone(),
+        cause: entry.cause,
+        priority: job.priority.level(),
+        due_at: job.due_at,
+        expires_at: job.expires_at,
+        attempts_started: job.progress.attempts_started,
+        attempts_spent: job.progress.attempts_spent,
+        crashes: job.progress.crashes,
+        deferrals: job.progress.deferrals,
+        replays: job.progress.replays,
+        body_hash: format!("{:032x}", body_hash.0).into(),
+        audit: audit.clone(),
+    };
+    let written = serde_json::to_string(&line).ok()?;
+    // Data stands as its sender wrote it. Line ends in JSON are only ever layout: in texts they are escaped.
+    Some(written.replace(['\n', '\r'], " "))
+}
+
+/// Reads a line back, or says what is wrong with it.
+pub fn read(line: &str) -> Result<Transfer, String> {
+    let label: Label = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
+    if &*label.recado != KIND {
+        return Err(
+            "is not an archived dead letter; import the files of the dlq-archive directory".to_owned()
+        );
+    }
+    if label.version != VERSION {
+        let version = label.version;
+        return Err(format!(
+            "has version {version}, this program reads {VERSION}; use the recado that wrote it"
+        ));
+    }
+    let line: Line = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
+    let body_hash = u128::from_str_radix(&line.body_hash, 16)
+        .map_err(|_| "has a bodyHash that is not hexadecimal; take the line as it was archived".to_owned())?;
+    let priority = Priority::new(line.priority)
+        .ok_or_else(|| "has a priority outside 1 to 9; take the line as it was archived".to_owned())?;
+    Ok(transfer(line, BodyHash(body_hash), priority))
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    let column = error.column();
+    match error.is_data() {
+        true => format!("is not an archived dead letter: a field is missing or wrong at column {column}"),
+        false => format!("is not JSON at column {column}"),
+    }
+}
+
+fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
+    let entry = DeadLetter {
+        job_id: line.job_id.clone(),
+        company: line.company_id.clone(),
+        route: line.route.clone(),
+        original_data: line.original_data.clone(),
+        failed_attempts: line.failed_attempts,
+        last_failure_reason: line.last_failure_reason,
+        last_failure_code: line.last_failure_code,
+        last_failure_at: line.last_failure_timestamp,
+        enqueued_at: line.enqueued_at,
+        moved_at: line.moved_to_dlq_at,
+        ttl: Duration::from_millis(line.ttl),
+        user_id: line.user_id.clone(),
+        correlation_id: line.correlation_id.clone(),
+        class: line.error_classification,
+        stack_trace: line.stack_trace,
+        attempts: line.attempts.clone(),
+        fingerprint: line.fingerprint,
+        cause: line.cause,
+        state: DeadLetterState::Dead,
+    };
+    let job = Job {
+        id: line.job_id,
+        route: line.route,
+        company: line.company_id,
+        data: line.original_data,
+        user_id: line.user_id,
+        correlation_id: line.correlation_id,
+        priority,
+        enqueued_at: line.enqueued_at,
+        due_at: line.due_at,
+        expires_at: line.expires_at,
+        progress: Progress {
+            attempts_started: line.attempts_started,
+            attempts_spent: line.attempts_spent,
+            crashes: line.crashes,
+            deferrals: line.deferrals,
+            replays: line.replays,
+        },
+        attempts: line.attempts,
+    };
+    Transfer { job, body_hash, standing: Standing::Dead, dead_letter: Some(entry), audit: line.audit }
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_core::{AttemptResult, AuditKind};
+
+    use super::*;
+
+    const AT: Timestamp = Timestamp::from_millis(1_760_000_000_123);
+
+    fn whole() -> Transfer {
+        let name = |text: &str| text.to_owned();
+        let mut attempt = Attempt::ended(3, AT, AT, AttemptResult::Failed);
+        attempt.error_code = Some("550".into());
+        attempt.error_reason = Reason::new("no such user").ok();
+        let job = Job {
+            id: JobId::new("order-1").unwrap(),
+            route: RouteName::new("email").unwrap(),
+            company: CompanyId::new("acme").unwrap(),
+            data: Payload::new("{\n  \"to\": [\"a@example.com\"],\n  \"text\": \"line\\nline\"\n}").unwrap(),
+            user_id: Some(name("u-1").into()),
+            correlation_id: Some(name("c-1").into()),
+            priority: Priority::new(2).unwrap(),
+            enqueued_at: AT,
+            due_at: AT.plus(Duration::from_secs(1)),
+            expires_at: AT.plus(Duration::from_secs(60)),
+            progress: Progress {
+                attempts_started: 3,
+                attempts_spent: 2,
+                crashes: 1,
+                deferrals: 4,
+                replays: 1,
+            },
+            attempts: vec![attempt],
+        };
+        let entry = DeadLetter {
+            job_id: job.id.clone(),
+            company: job.company.clone(),
+            route: job.route.clone(),
+            original_data: job.data.clone(),
+            failed_attempts: 3,
+            last_failure_reason: Reason::new("no such user").unwrap(),
+            last_failure_code: Some("550".into()),
+            last_failure_at: AT,
+            enqueued_at: job.enqueued_at,
+            moved_at: AT.plus(Duration::from_secs(9)),
+            ttl: Duration::from_secs(7 * 24 * 3_600),
+            user_id: job.user_id.clone(),
+            correlation_id: job.correlation_id.clone(),
+            class: Class::Permanent,
+            stack_trace: Some("at send (job.js:7)".into()),
+            attempts: job.attempts.clone(),
+            fingerprint: "0123456789abcdef".into(),
+            cause: Cause::Permanent,
+            state: DeadLetterState::Dead,
+        };
+        let audit = vec![AuditEvent::about(&job, AuditKind::Buried, AT)];
+        Transfer { job, body_hash: BodyHash(7), standing: Standing::Dead, dead_letter: Some(entry), audit }
+    }
+
+    #[test]
+    fn a_line_holds_all_that_there_is_and_is_one_line() {
+        let whole = whole();
+        let line = write(&whole).unwrap();
+        assert!(!line.contains('\n') && line.contains(r#"line\nline"#));
+        let back = read(&line).unwrap();
+        assert_eq!(
+            (back.dead_letter, back.audit),
+            (
+                whole
+                    .dead_letter
+                    .clone()
+                    .map(|entry| DeadLetter { original_data: back.job.data.clone(), ..entry }),
+                whole.audit.clone(),
+            )
+        );
+        assert_eq!((back.job.progress, back.job.attempts), (whole.job.progress, whole.job.attempts.clone()));
+        assert_eq!((back.job.priority, back.body_hash), (whole.job.priority, whole.body_hash));
+        assert_eq!((back.job.due_at, back.job.expires_at), (whole.job.due_at, whole.job.expires_at));
+        let value = |data: &Payload| data.parse::<serde_json::Value>().unwrap();
+        assert_eq!(value(&back.job.data), value(&whole.job.data));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_told_without_a_piece_of_it() {
+        let line = write(&whole()).unwrap();
+        let rows = [
+            (line[..line.len() / 2].to_owned(), "is not JSON at column"),
+            (line.replace("\"550\"", "77"), "a field is missing or wrong at column"),
+            (line.replace("order-1", "order 1"), "a field is missing or wrong at column"),
+            (line.replace("no such user", " "), "a field is missing or wrong at column"),
+            (line.replace("\"version\":1", "\"version\":9"), "has version 9, this program reads 1"),
+            (line.replace("dead-letter", "note"), "is not an archived dead letter; import the files"),
+            (line.replace("\"priority\":2", "\"priority\":0"), "has a priority outside 1 to 9"),
+            ("{}".to_owned(), "a field is missing or wrong"),
+        ];
+        for (wrong, words) in rows {
+            let said = read(&wrong).expect_err(words);
+            assert!(said.contains(words), "{said}");
+            assert!(!said.contains("order") && !said.contains("acme"), "{said}");
+        }
+    }
+
+    /// A line of version 1 as it was first written: every later program reads it.
+    #[test]
+    fn the_first_version_stays_readable() {
+        let line = include_str!("line_v1.ndjson");
+        assert_eq!(format!("{:?}", read(line.trim_end()).unwrap().job), format!("{:?}", whole().job));
+    }
+}

@@ -1,0 +1,369 @@
+//! Works bulk acts off, one chunk after another, as many at a time as their pace allows.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use recado_core::{DeadLetter, JobId, Status};
+use recado_store::{Discarded, PageRequest, StoreError};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, SHELF, is_dead};
+use crate::engine::{Engine, EngineError};
+use crate::operate::Replay;
+
+/// Between two looks for bulk acts that nobody works on.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a bulk act stays with a process that says nothing.
+const HELD_FOR: Duration = Duration::from_secs(15);
+
+/// Progress is written down at least this often while there is some, and at least that often while there is
+/// none.
+const KEPT_EVERY: Duration = Duration::from_secs(1);
+const KEPT_ANYWAY_EVERY: Duration = Duration::from_secs(5);
+
+/// Entries are taken on in chunks of about this time, so that they share commits.
+const CHUNK_TIME: Duration = Duration::from_millis(50);
+
+/// Between two looks at a canary.
+const CANARY_LOOK: Duration = Duration::from_millis(250);
+
+/// Pause after the store could not answer.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Finds bulk acts that nobody works on, and works on them.
+pub(crate) async fn run(engine: Engine) {
+    let mut runners = JoinSet::new();
+    loop {
+        let rung = engine.inner.bulks.rung.notified();
+        let mut rung = std::pin::pin!(rung);
+        rung.as_mut().enable();
+        match take_free(&engine).await {
+            Ok(taken) => taken.into_iter().for_each(|runner| drop(runners.spawn(runner.run()))),
+            Err(StoreError::Broken(error)) => return engine.inner.store_broke(&error),
+            Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
+        }
+        tokio::select! {
+            () = engine.inner.stopping.cancelled() => break,
+            () = rung => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        while runners.try_join_next().is_some() {}
+    }
+    while runners.join_next().await.is_some() {}
+}
+
+async fn take_free(engine: &Engine) -> Result<Vec<Runner>, StoreError> {
+    let now = engine.now();
+    let mut taken = Vec::new();
+    for note in engine.store().notes(SHELF, now).await? {
+        let Some(mut bulk) = Bulk::read(&note).filter(|bulk| bulk.is_free(now)) else { continue };
+        bulk.held_until = now.plus(HELD_FOR);
+        if let Some(version) = engine.inner.keep_bulk(&bulk, note.version, now).await? {
+            taken.push(Runner { engine: engine.clone(), bulk, version, kept_at: Instant::now() });
+        }
+    }
+    Ok(taken)
+}
+
+struct Runner {
+    engine: Engine,
+    bulk: Bulk,
+    version: u64,
+    kept_at: Instant,
+}
+
+/// What one step led to.
+enum Step {
+    GoOn,
+    /// It has ended, or somebody else has it now.
+    Over,
+}
+
+impl Runner {
+    async fn run(mut self) {
+        loop {
+            let step = if self.engine.is_stopping() { self.give_back().await } else { self.step().await };
+            match step {
+                Ok(Step::GoOn) => {}
+                Ok(Step::Over) => return,
+                Err(StoreError::Broken(error)) => return self.engine.inner.store_broke(&error),
+                // The note says until when it is ours: whoever comes next takes it from there.
+                Err(_) if self.engine.is_stopping() => return,
+                Err(error) => {
+                    tracing::warn!(id = %self.bulk.id, %error, "a bulk act cannot go on yet; trying again");
+                    self.wait(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        if self.canary_is(CanaryState::Waiting) {
+            return self.look_at_canary().await;
+        }
+        if self.bulk.walked {
+            let failed = self.bulk.done == 0 && self.bulk.failed > 0;
+            let because = failed.then(|| self.last_failure("every entry failed"));
+            return self.end(if failed { BulkState::Failed } else { BulkState::Done }, because).await;
+        }
+        if self.bulk.done == 0 && self.bulk.failed >= FAILURES_NAMED_MAX as u64 {
+            let because = self.last_failure(&format!("the first {} failed", self.bulk.failed));
+            return self.end(BulkState::Failed, Some(because)).await;
+        }
+        let began = Instant::now();
+        let (size, time) = self.chunk();
+        let took = self.take_on(size).await?;
+        if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.bulk.walked) {
+            let began = self.bulk.canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
+            self.set_canary(if began { CanaryState::Waiting } else { CanaryState::Delivered });
+            return self.keep().await;
+        }
+        self.pace(began + time.mul_f64(took as f64 / size as f64)).await
+    }
+
+    /// Until the next entries may go; whoever rings meanwhile may have stopped it.
+    async fn pace(&mut self, next_at: Instant) -> Result<Step, StoreError> {
+        loop {
+            let rung = self.wait(next_at.saturating_duration_since(Instant::now())).await;
+            if (rung || self.kept_at.elapsed() >= KEPT_EVERY)
+                && let Step::Over = self.keep().await?
+            {
+                return Ok(Step::Over);
+            }
+            if !rung {
+                return Ok(Step::GoOn);
+            }
+        }
+    }
+
+    fn last_failure(&self, what: &str) -> String {
+        let last = self.bulk.failures.last().map(|failure| &*failure.reason).unwrap_or_default();
+        format!("{what}; the last one because {last}")
+    }
+
+    /// How many entries to take on next, and how long that may take.
+    fn chunk(&self) -> (usize, Duration) {
+        let each = Duration::from_secs(1) / self.bulk.rate_per_second.max(1);
+        let size = (CHUNK_TIME.as_nanos() / each.as_nanos().max(1)).max(1);
+        let size = usize::try_from(size).unwrap_or(1);
+        let size = if self.canary_is(CanaryState::Starting) { size.min(self.canary_left()) } else { size };
+        (size, each * u32::try_from(size).unwrap_or(1))
+    }
+
+    fn canary_is(&self, state: CanaryState) -> bool {
+        self.bulk.canary.as_ref().is_some_and(|canary| canary.state == state)
+    }
+
+    fn canary_left(&self) -> usize {
+        let left = |canary: &super::Canary| (canary.wanted as usize).saturating_sub(canary.job_ids.len());
+        self.bulk.canary.as_ref().map_or(0, left)
+    }
+
+    fn set_canary(&mut self, state: CanaryState) {
+        if let Some(canary) = &mut self.bulk.canary {
+            canary.state = state;
+            canary.waiting_for = None;
+        }
+    }
+
+    /// Deals with the next entries; how many were begun.
+    async fn take_on(&mut self, size: usize) -> Result<usize, StoreError> {
+        let entries = self.next_entries(size).await?;
+        let (dead, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_dead);
+        self.bulk.skipped += others.len() as u64;
+        let acts = join_all(dead.iter().map(|entry| self.act(entry))).await;
+        for (entry, went) in dead.iter().zip(acts) {
+            self.count(&entry.job_id, went?);
+        }
+        Ok(dead.len())
+    }
+
+    /// The next entries that are chosen; moves on behind them.
+    async fn next_entries(&mut self, size: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        let filter = self.bulk.filter.filter(self.bulk.started_at);
+        let store = self.engine.store();
+        let ids = &self.bulk.filter.job_ids;
+        if ids.is_empty() {
+            let page = PageRequest { before: self.bulk.place, limit: size };
+            let page = store.dead_letters(filter, page).await?;
+            self.bulk.walked = page.next.is_none();
+            self.bulk.place = page.next;
+            return Ok(page.items);
+        }
+        let from = self.bulk.place.and_then(|place| usize::try_from(place).ok()).unwrap_or(0);
+        let to = ids.len().min(from + size);
+        let mut entries = Vec::with_capacity(size);
+        for id in &ids[from.min(to)..to] {
+            entries.extend(store.dead_letter(id).await?.filter(|entry| filter.matches(entry)));
+        }
+        self.bulk.walked = to == ids.len();
+        self.bulk.place = Some(to as u64);
+        Ok(entries)
+    }
+
+    /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
+    async fn act(&self, entry: &DeadLetter) -> Result<Went, StoreError> {
+        let (words, actor) = (self.bulk.words.as_deref(), self.bulk.actor.as_deref());
+        loop {
+            let went = match self.bulk.act {
+                BulkAct::Replay => self.engine.replay_entry(entry, None, words, actor).await.map(Went::from),
+                BulkAct::Discard => {
+                    self.engine.discard(&entry.job_id, words.unwrap_or_default(), actor).await.map(Went::from)
+                }
+            };
+            match went {
+                Ok(went) => return Ok(went),
+                Err(EngineError::Store(error @ StoreError::Broken(_))) => return Err(error),
+                Err(error) if self.engine.is_stopping() => {
+                    return Err(StoreError::Unavailable(error.to_string()));
+                }
+                Err(error) => {
+                    tracing::warn!(jobId = %entry.job_id, %error, "an entry of a bulk act has to wait for the store");
+                    self.wait(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, id: &JobId, went: Went) {
+        match went {
+            Went::Done => {
+                self.bulk.done += 1;
+                if let Some(canary) =
+                    self.bulk.canary.as_mut().filter(|canary| canary.state == CanaryState::Starting)
+                {
+                    canary.job_ids.push(id.clone());
+                }
+            }
+            Went::Skipped => self.bulk.skipped += 1,
+            Went::Badly(reason) => {
+                self.bulk.failed += 1;
+                if self.bulk.failures.len() < FAILURES_NAMED_MAX {
+                    self.bulk.failures.push(BulkFailure { job_id: id.clone(), reason: reason.into() });
+                }
+            }
+        }
+    }
+
+    /// Goes on when every canary was delivered, and stops when one died. One that is parked is waited for.
+    async fn look_at_canary(&mut self) -> Result<Step, StoreError> {
+        let now = self.engine.now();
+        let ids = self.bulk.canary.as_ref().map(|canary| canary.job_ids.clone()).unwrap_or_default();
+        let mut waiting_for = None;
+        let mut all_sent = true;
+        for id in &ids {
+            let view = self.engine.store().job(id, now).await?;
+            match view.as_ref().map(|view| view.status) {
+                Some(Status::Sent) => {}
+                Some(Status::Failed | Status::Cancelled | Status::Discarded) | None => {
+                    let entry = self.engine.store().dead_letter(id).await?;
+                    let why = entry.map(|entry| entry.last_failure_reason.as_str().to_owned());
+                    self.set_canary(CanaryState::Died);
+                    let why = why.unwrap_or_else(|| "it was called off".to_owned());
+                    return self
+                        .end(BulkState::Stopped, Some(format!("canary {id} failed again: {why}")))
+                        .await;
+                }
+                Some(_) => {
+                    all_sent = false;
+                    let job = view.as_ref().map(|view| &view.job);
+                    let held = job.and_then(|job| self.engine.hold(job.route.as_str(), job.company.as_str()));
+                    waiting_for = waiting_for.or(held.map(|hold| hold.why.into_boxed_str()));
+                }
+            }
+        }
+        if all_sent {
+            self.set_canary(CanaryState::Delivered);
+            return self.keep().await;
+        }
+        let told = self.bulk.canary.as_mut().map(|canary| {
+            let changed = canary.waiting_for != waiting_for;
+            canary.waiting_for = waiting_for;
+            changed
+        });
+        if told == Some(true) || self.kept_at.elapsed() >= KEPT_ANYWAY_EVERY {
+            return self.keep().await;
+        }
+        if self.wait(CANARY_LOOK).await { self.keep().await } else { Ok(Step::GoOn) }
+    }
+
+    /// Waits; whether somebody rang meanwhile.
+    async fn wait(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => false,
+            () = self.engine.inner.bulks.rung.notified() => true,
+            () = self.engine.inner.stopping.cancelled() => false,
+        }
+    }
+
+    /// Writes down how far it came. Somebody may have stopped it in between, or taken it over.
+    async fn keep(&mut self) -> Result<Step, StoreError> {
+        let now = self.engine.now();
+        self.bulk.held_until = now.plus(HELD_FOR);
+        self.kept_at = Instant::now();
+        if let Some(version) = self.engine.inner.keep_bulk(&self.bulk, self.version, now).await? {
+            self.version = version;
+            return Ok(Step::GoOn);
+        }
+        let Some(note) = self.engine.store().note(SHELF, &self.bulk.id, now).await? else {
+            return Ok(Step::Over);
+        };
+        if let Some(stopped) = Bulk::read(&note).filter(|bulk| bulk.state != BulkState::Running) {
+            // How far it came is known here alone.
+            let Bulk { state, ended_at, stopped_because, .. } = stopped;
+            let bulk = Bulk { state, ended_at, stopped_because, ..self.bulk.clone() };
+            self.engine.inner.keep_bulk(&bulk, note.version, now).await?;
+        }
+        Ok(Step::Over)
+    }
+
+    /// Lets go of it, so that the next process goes on at once.
+    async fn give_back(&mut self) -> Result<Step, StoreError> {
+        let now = self.engine.now();
+        self.bulk.held_until = now;
+        self.engine.inner.keep_bulk(&self.bulk, self.version, now).await?;
+        Ok(Step::Over)
+    }
+
+    async fn end(&mut self, state: BulkState, because: Option<String>) -> Result<Step, StoreError> {
+        let now = self.engine.now();
+        self.bulk.end(state, because, now);
+        if self.engine.inner.keep_bulk(&self.bulk, self.version, now).await?.is_none() {
+            self.bulk.state = BulkState::Running;
+            return self.keep().await;
+        }
+        self.engine.store().record(vec![self.bulk.ended_audit(now)]).await?;
+        let Bulk { id, act, total, done, skipped, failed, stopped_because, .. } = &self.bulk;
+        tracing::warn!(%id, act = act.as_str(), total, done, skipped, failed, because = stopped_because.as_deref(), "Bulk act on dead letters ended");
+        Ok(Step::Over)
+    }
+}
+
+/// How it went with one entry.
+enum Went {
+    Done,
+    Skipped,
+    Badly(String),
+}
+
+impl From<Replay> for Went {
+    fn from(replay: Replay) -> Self {
+        match replay {
+            Replay::Started => Went::Done,
+            Replay::AlreadyReplaying | Replay::Unknown => Went::Skipped,
+            Replay::Undeliverable(why) => Went::Badly(why),
+            Replay::InvalidData(_) => Went::Badly("its data cannot be delivered".to_owned()),
+        }
+    }
+}
+
+impl From<Discarded> for Went {
+    fn from(discarded: Discarded) -> Self {
+        match discarded {
+            Discarded::Done => Went::Done,
+            Discarded::Replaying | Discarded::Unknown => Went::Skipped,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The bound of the dead letter queue, its archive, and the way back.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use recado_core::{AuditKind, EventKind, JobId, Status, Timestamp};
+use recado_engine::archive::{Archive, Imported};
+use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
+use recado_store::Store;
+
+use crate::bulk::bury;
+use crate::given::{Given, Scripted, route, settings};
+
+/// How long an entry is kept here.
+const TTL: Duration = Duration::from_secs(4 * 3_600);
+
+/// An archive in memory, which can be made to fail.
+#[derive(Debug, Default)]
+struct Shelf {
+    lines: Mutex<Vec<String>>,
+    broken: AtomicBool,
+    asked: AtomicBool,
+}
+
+impl Archive for Shelf {
+    fn append(&self, lines: &[String], _: Timestamp) -> io::Result<String> {
+        self.asked.store(true, Ordering::SeqCst);
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no space left"));
+        }
+        self.lines.lock().extend_from_slice(lines);
+        Ok("the shelf".to_owned())
+    }
+}
+
+impl Shelf {
+    fn ids(&self) -> Vec<String> {
+        let id = |line: &String| {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            value["jobId"].as_str().unwrap().to_owned()
+        };
+        self.lines.lock().iter().map(id).collect()
+    }
+}
+
+fn bounded(given: &Given, shelf: &Arc<Shelf>, max_size: u64) -> Engine {
+    let far_end = Arc::new(Scripted::new(&["550", "ok"]));
+    let mut mail = route("mail", Carrier::Transport(far_end));
+    mail.terms.dead_letter_ttl = TTL;
+    let routes = Routes::new([mail]);
+    let mut parts =
+        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Chance::seeded(7));
+    parts.dead_letters =
+        DeadLetterTerms { max_size, archive: Some(shelf.clone()), ..DeadLetterTerms::default() };
+    Engine::start(parts)
+}
+
+async fn dead_count(given: &Given) -> u64 {
+    given.store.counts(given.clock_now()).await.unwrap().dead_letters
+}
+
+async fn until_dead(given: &Given, count: u64) {
+    for _ in 0..10_000 {
+        if dead_count(given).await == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("there are {} dead letters, not {count}", dead_count(given).await);
+}
+
+async fn kinds(given: &Given, name: &str) -> Vec<AuditKind> {
+    let trail = given.store.audit(&JobId::new(name).unwrap()).await.unwrap();
+    trail.iter().map(|event| event.kind).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_past_the_bound_the_oldest_are_in_the_archive_and_somebody_hears_of_it() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 3);
+    let mut heard = engine.events().listen(None);
+    bury(&given, &engine, &["a", "b", "c"]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!shelf.asked.load(Ordering::SeqCst), "as many as may be");
+
+    bury(&given, &engine, &["d"]).await;
+    until_dead(&given, 3).await;
+    assert_eq!(shelf.ids(), ["a"]);
+    assert_eq!(given.view("a").await.status, Status::Discarded);
+    assert_eq!(kinds(&given, "a").await.last(), Some(&AuditKind::DeadLetterArchived));
+    let alert = loop {
+        let event = heard.told.recv().await.unwrap();
+        if event.kind == EventKind::AlertFired {
+            break event;
+        }
+    };
+    let words = alert.data.reason.as_deref().unwrap();
+    assert!(words.contains("more than 3") && words.contains("the shelf"), "{words}");
+
+    bury(&given, &engine, &["e"]).await;
+    until_dead(&given, 3).await;
+    assert_eq!(shelf.ids(), ["a", "b"], "oldest first");
+    while let Ok(event) = heard.told.try_recv() {
+        assert_ne!(event.kind, EventKind::AlertFired, "once an hour is enough");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_archive_cannot_be_written_nothing_is_removed() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    shelf.broken.store(true, Ordering::SeqCst);
+    let engine = bounded(&given, &shelf, 1);
+    let mut heard = engine.events().listen(None);
+    bury(&given, &engine, &["a", "b", "c"]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(shelf.asked.load(Ordering::SeqCst), "the fault fired");
+    assert_eq!(dead_count(&given).await, 3);
+    let mut told = Vec::new();
+    while let Ok(event) = heard.told.try_recv() {
+        told.extend((event.kind == EventKind::AlertFired).then(|| event.data.reason.clone()).flatten());
+    }
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("cannot be written (no space left)"), "{told:?}");
+
+    shelf.broken.store(false, Ordering::SeqCst);
+    until_dead(&given, 1).await;
+    assert_eq!(shelf.ids(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_is_replaying_is_not_archived() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 1);
+    bury(&given, &engine, &["a"]).await;
+    engine.pause_provider("mail", true, None, None).await.unwrap();
+    engine.replay(&JobId::new("a").unwrap(), None, None, None).await.unwrap();
+    engine.pause_provider("mail", false, None, None).await.unwrap();
+    bury(&given, &engine, &["b", "c"]).await;
+    until_dead(&given, 1).await;
+    assert_eq!(shelf.ids(), ["b"], "the oldest that is not on its way");
+    given.until("a", Status::Sent).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g7_an_import_brings_an_entry_back_with_its_history_and_twice_is_once() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 1);
+    bury(&given, &engine, &["a", "b"]).await;
+    let before = given.store.dead_letter(&JobId::new("a").unwrap()).await.unwrap().unwrap();
+    until_dead(&given, 1).await;
+    // Long after its time, on a system that has room.
+    tokio::time::sleep(TTL + TTL / 2).await;
+    engine.stop().await.unwrap();
+    let engine = bounded(&given, &shelf, 100);
+    let line = shelf.lines.lock()[0].clone();
+    let import = async |lines: &[&str]| engine.import_dead_letters(lines, Some("ana")).await.unwrap();
+    let id = JobId::new("a").unwrap();
+    let answers = import(&[&line, "no line", &line]).await;
+    assert_eq!(answers[0], Imported::Done(id.clone()));
+    assert_eq!(answers[1], Imported::Unreadable("is not JSON at column 2".to_owned()));
+    assert_eq!(answers[2], Imported::Known(id.clone()), "twice is harmless");
+
+    let entry = given.store.dead_letter(&id).await.unwrap().unwrap();
+    assert_eq!((entry.moved_at, &entry.attempts), (before.moved_at, &before.attempts));
+    assert!(entry.expires_at() > given.clock_now().plus(TTL / 2), "a fresh time");
+    assert_eq!(kinds(&given, "a").await.last(), Some(&AuditKind::DeadLetterImported));
+    engine.replay(&id, None, None, None).await.unwrap();
+    let sent = given.until("a", Status::Sent).await;
+    assert_eq!(sent.job.attempts.len(), 2, "its history goes on");
+    assert_eq!(import(&[&line]).await, [Imported::Known(id)], "and not after it was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g6_entries_are_counted_by_the_hour_over_restarts_and_although_they_left() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 100);
+    bury(&given, &engine, &["a", "b"]).await;
+    engine.discard(&JobId::new("a").unwrap(), "no longer wanted", None).await.unwrap();
+    let last = async |engine: &Engine| {
+        let hours = engine.entries_per_hour().await.unwrap();
+        assert_eq!(hours.len(), 24);
+        hours.iter().rev().map(|(_, count)| *count).take(3).collect::<Vec<_>>()
+    };
+    assert_eq!(last(&engine).await, [2, 0, 0]);
+    tokio::time::sleep(Duration::from_secs(2 * 3_600)).await;
+    bury(&given, &engine, &["c"]).await;
+    engine.stop().await.unwrap();
+    let engine = bounded(&given, &shelf, 100);
+    assert_eq!(last(&engine).await, [1, 0, 2]);
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(last(&engine).await, [0, 1, 0]);
+}

@@ -1,0 +1,101 @@
+//! Dead letters on their way out and back: exports, and lines of an archive.
+
+use recado_core::{CompanyId, JobId, RouteName, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+use crate::read::{Params, Query};
+
+/// Lines at most in one import.
+pub const IMPORT_LINES_MAX: usize = 10_000;
+
+/// The content type of an export as a table.
+pub const CSV: &str = "text/csv";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ExportFormat {
+    /// An entry a line, as `GET /v1/dlq/{jobId}` shows it.
+    #[default]
+    Ndjson,
+    /// A row an entry, for spreadsheets.
+    Csv,
+}
+
+/// Which dead letters to export, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct ExportQuery {
+    /// `ndjson` when absent.
+    #[cfg_attr(feature = "openapi", param(inline))]
+    pub format: Option<ExportFormat>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    pub last_failure_code: Option<String>,
+    /// The reason contains this, without regard to case.
+    pub reason: Option<String>,
+    pub fingerprint: Option<String>,
+    /// Moved to the queue at or after this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    /// Moved to the queue before this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub until: Option<Timestamp>,
+}
+
+impl Query for ExportQuery {
+    const FIELDS: &'static [&'static str] =
+        &["format", "companyId", "route", "lastFailureCode", "reason", "fingerprint", "since", "until"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        ExportQuery {
+            format: params.choice("format", &[("ndjson", ExportFormat::Ndjson), ("csv", ExportFormat::Csv)]),
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+            last_failure_code: params.text("lastFailureCode"),
+            reason: params.text("reason"),
+            fingerprint: params.text("fingerprint"),
+            since: params.time("since"),
+            until: params.time("until"),
+        }
+    }
+}
+
+/// Answer to `POST /v1/dlq/import`: what became of each line, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ImportAnswer {
+    pub imported: u64,
+    /// Here already; nothing was written.
+    pub known: u64,
+    pub refused: u64,
+    pub items: Vec<ImportItem>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ImportResult {
+    Imported,
+    Known,
+    Refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ImportItem {
+    /// Which line, from 0.
+    pub index: u64,
+    pub result: ImportResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub job_id: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}
