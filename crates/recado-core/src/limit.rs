@@ -97,22 +97,26 @@ impl Limit {
         self.spent_until_us = self.spent_until_us.max(at.saturating_add(rate.per_us()));
     }
 
-    /// Gives back what was taken and not used.
-    pub fn give_back(&mut self, mut count: u32) {
-        while let Some((_, spent)) = self.spent.back_mut().filter(|_| count > 0) {
+    /// Gives back what was taken at `taken_at` and not used. What others took later stays as late as it was.
+    pub fn give_back(&mut self, rate: Rate, mut count: u32, taken_at: Timestamp) {
+        let latest = rate.counted_at_us(us(taken_at));
+        for (_, spent) in self.spent.iter_mut().rev().skip_while(|(at, _)| *at > latest) {
             let back = count.min(*spent);
             *spent -= back;
             count -= back;
-            if *spent == 0 {
-                self.spent.pop_back();
-            }
         }
+        self.spent.retain(|(_, spent)| *spent > 0);
     }
 
-    /// What was taken a while ago goes out only now: it counts from now on.
-    pub fn postdate(&mut self, rate: Rate, count: u32, now: Timestamp) {
-        self.give_back(count);
-        self.spend(rate, count, now);
+    /// What was taken at `taken_at` goes out only now: it counts from now on.
+    pub fn postdate(&mut self, rate: Rate, count: u32, taken_at: Timestamp, now: Timestamp) {
+        let before = self.total();
+        self.give_back(rate, count, taken_at);
+        self.spend(rate, before - self.total(), now);
+    }
+
+    fn total(&self) -> u32 {
+        self.spent.iter().map(|(_, count)| *count).fold(0, u32::saturating_add)
     }
 
     /// Whether something that was taken at `taken_at` and goes out at `now` has to be postdated.

@@ -99,8 +99,9 @@ impl Way {
 
     fn end(&mut self, told: Told<'_>, now: Timestamp) {
         self.open = false;
-        self.provider.end(&self.company);
+        // Whoever takes the place that is free now must know what this delivery found out.
         self.engine.heard(&self.provider, &self.company, told, self.sent_at, now);
+        self.provider.end(&self.company);
     }
 }
 
@@ -208,10 +209,10 @@ impl Inner {
         let then = self.clock.now();
         for Purse { limit, rate, got, used, .. } in purses {
             if got > used {
-                self.owe_limit(&limit, Spend::GiveBack(got - used), then);
+                self.owe_limit(&limit, Spend::GiveBack(rate, got - used, now), then);
             }
             if used > 0 && Limit::is_late(rate, now, then) {
-                self.owe_limit(&limit, Spend::Postdate(rate, used), then);
+                self.owe_limit(&limit, Spend::Postdate(rate, used, now), then);
             }
         }
         Ok(goes)

@@ -258,3 +258,111 @@ fn json(value: &impl Serialize) -> Result<Payload, StoreError> {
         .map(Payload::trusted)
         .map_err(|error| StoreError::Unavailable(format!("cannot write a note: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use recado_store::faulty::{FaultyStore, Verb};
+    use recado_store::reference::ReferenceStore;
+    use serde::Deserialize;
+
+    use super::*;
+
+    const SHELF: Shelf = Shelf::new("sums");
+    const NOW: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Sum(i64);
+
+    impl Stepped for Sum {
+        type Step = i64;
+        type Effect = i64;
+
+        fn step(&mut self, step: &i64) -> i64 {
+            self.0 += step;
+            self.0
+        }
+    }
+
+    fn store() -> FaultyStore {
+        FaultyStore::around(Arc::new(ReferenceStore::default()))
+    }
+
+    fn sum(key: &str) -> Agreed<Sum> {
+        Agreed::new(SHELF, key)
+    }
+
+    fn read(sum: &Agreed<Sum>) -> i64 {
+        sum.read(|sum| sum.0)
+    }
+
+    async fn note(store: &FaultyStore, key: &str) -> Note {
+        store.note(SHELF, key, NOW).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_step_that_changes_nothing_is_neither_owed_nor_written() {
+        let (store, sum) = (store(), sum("a"));
+        assert_eq!(sum.owe(0), Owed::Nothing);
+        let made = make(&store, &[(&sum, Some(0))], NOW).await.unwrap();
+        assert_eq!(made[0].asked, Some(0));
+        assert!(store.notes(SHELF, NOW).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_owed_is_there_at_once_and_written_by_whoever_comes_first() {
+        let (store, sum) = (store(), sum("a"));
+        assert_eq!((sum.owe(2), sum.owe(3)), (Owed::Unattended, Owed::Attended));
+        assert_eq!((read(&sum), sum.is_even()), (5, false));
+        let made = make(&store, &[(&sum, Some(10))], NOW).await.unwrap();
+        assert_eq!((made[0].owed.as_slice(), made[0].asked), (&[2, 5][..], Some(15)));
+        assert_eq!((read(&sum), sum.is_even(), sum.owes()), (15, true, false));
+        assert_eq!(sum.owe(1), Owed::Unattended, "whoever saw to it has gone");
+    }
+
+    #[tokio::test]
+    async fn a_step_is_made_again_on_what_another_node_wrote() {
+        let (store, here, there) = (store(), sum("a"), sum("a"));
+        make(&store, &[(&there, Some(100))], NOW).await.unwrap();
+        here.owe(1);
+        let made = make(&store, &[(&here, Some(10))], NOW).await.unwrap();
+        assert_eq!((made[0].owed.as_slice(), made[0].asked), (&[101][..], Some(111)));
+        assert_eq!(note(&store, "a").await.value.as_str(), "111");
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_answer_was_lost_is_not_made_twice() {
+        let gone = StoreError::Unavailable("gone".to_owned());
+        let (store, sum) = (store(), sum("a"));
+        sum.owe(7);
+        store.fail(Verb::WriteNotesAnswer, 0, 1, gone);
+        assert!(make(&store, &[(&sum, None)], NOW).await.is_err());
+        assert_eq!((store.fired(Verb::WriteNotesAnswer), note(&store, "a").await.value.as_str()), (1, "7"));
+        make(&store, &[(&sum, Some(1))], NOW).await.unwrap();
+        assert_eq!((read(&sum), note(&store, "a").await.value.as_str()), (8, "8"));
+    }
+
+    #[tokio::test]
+    async fn only_what_is_newer_than_the_copy_is_news_and_what_is_owed_stays() {
+        let (store, here, there) = (store(), sum("a"), sum("a"));
+        make(&store, &[(&there, Some(1))], NOW).await.unwrap();
+        let old = note(&store, "a").await;
+        make(&store, &[(&there, Some(1))], NOW).await.unwrap();
+        let new = note(&store, "a").await;
+        here.owe(10);
+        assert!(here.learn(&new));
+        assert!(!here.learn(&old) && !here.learn(&new));
+        assert_eq!(read(&here), 12);
+    }
+
+    #[tokio::test]
+    async fn several_are_written_in_one_go_and_a_conflict_of_one_costs_the_others_nothing() {
+        let (store, a, b, elsewhere) = (store(), sum("a"), sum("b"), sum("b"));
+        make(&store, &[(&elsewhere, Some(100))], NOW).await.unwrap();
+        let made = make(&store, &[(&b, Some(1)), (&a, Some(2))], NOW).await.unwrap();
+        let asked: Vec<_> = made.into_iter().map(|made| made.asked).collect();
+        assert_eq!(asked, [Some(101), Some(2)], "in the order given");
+        assert_eq!((read(&a), read(&b)), (2, 101));
+    }
+}

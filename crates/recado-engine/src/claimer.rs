@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Lease, Timestamp};
-use recado_store::{Claim, Claimed, Pick, StoreError, Turns, Waker};
+use recado_core::{CompanyId, Lease, Timestamp};
+use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -54,6 +54,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         let granted = places.count();
         waker.reset();
         let (shares, _) = turns(&engine, Some(&leg.provider), granted);
+        let quota = shares.quota.clone();
         // A stop must not tear a claim apart: its answer carries leases.
         let claimed = match claim(&engine, &route, granted, shares).await {
             Ok(claimed) => claimed,
@@ -66,18 +67,39 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             }
         };
         let came = claimed.leases.len();
+        let held_back = held_back(&quota, &claimed.leases);
         let all_sent = send_off(&engine, leg, &mut places, claimed.leases).await;
         drop(places);
         if came == granted || !all_sent {
             continue;
         }
-        // What just started may have used a tenant's share up.
-        let (_, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
+        // Listen before looking again.
+        let mut freed = std::pin::pin!(leg.provider.freed.notified());
+        freed.as_mut().enable();
+        let (shares, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
+        if held_back.iter().any(|company| shares.quota_of(company) > 0) {
+            continue;
+        }
+        let next = claimed.next_at.into_iter().chain(tenant_free_at).min();
         tokio::select! {
+            () = engine.stopping.cancelled() => {}
             () = said => {}
-            () = rest(&engine, &mut waker, leg, claimed.next_at, tenant_free_at) => {}
+            () = waker.rung() => {}
+            () = freed => {}
+            () = sleep_until(next, &engine) => {}
         }
     }
+}
+
+/// Who got all that this claim might take of them, and may have more.
+fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[Lease]) -> Vec<CompanyId> {
+    let mut left = quota.clone();
+    for lease in leases {
+        if let Some(left) = left.get_mut(&lease.job.company) {
+            *left = left.saturating_sub(1);
+        }
+    }
+    left.into_iter().filter(|(_, left)| *left == 0).map(|(company, _)| company).collect()
 }
 
 /// The first provider that admits anything, or when to ask again.
@@ -195,30 +217,6 @@ pub(crate) fn put_back(engine: &Arc<Inner>, leases: Vec<Lease>) {
                 () = engine.stopped.cancelled() => {}
             }
         });
-    }
-}
-
-/// Until there may be more to claim.
-async fn rest(
-    engine: &Inner,
-    waker: &mut Waker,
-    leg: &Leg,
-    next_at: Option<Timestamp>,
-    tenant_free_at: Option<Timestamp>,
-) {
-    let next = next_at.into_iter().chain(tenant_free_at).min();
-    // Deliveries that end free a tenant's share, but are no news to a lane that has nothing to send.
-    let tenant_change = async {
-        match tenant_free_at {
-            Some(_) => leg.provider.changed.notified().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = engine.stopping.cancelled() => {}
-        () = waker.rung() => {}
-        () = tenant_change => {}
-        () = sleep_until(next, engine) => {}
     }
 }
 

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use recado_core::{Lease, Timestamp, decide};
-use recado_store::{Claim, Pick, StoreError};
+use recado_store::{Claim, Pick, StoreError, Turns};
 
-use crate::claimer::{CLAIM_RETRY, any, listen, sleep_until, turns};
+use crate::claimer::{CLAIM_RETRY, any, listen, sleep_until};
 use crate::deliver::settle_with;
 use crate::engine::Inner;
 use crate::fallback::Act;
@@ -54,7 +54,8 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
 /// Acts on what is due; when the next one will be.
 async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, StoreError> {
     let now = engine.clock.now();
-    let (turns, _) = turns(engine, None, ACT_JOBS_MAX);
+    // Nothing is sent, so nobody's rate matters; a pause does.
+    let turns = Turns { quota: Arc::new(engine.tenants.paused()), ..Turns::default() };
     let claim = Claim {
         pick: Pick::Ready(route.name.clone()),
         max: ACT_JOBS_MAX,

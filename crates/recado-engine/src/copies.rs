@@ -14,8 +14,14 @@ use serde::de::DeserializeOwned;
 #[derive(Debug)]
 pub(crate) struct Copies<T> {
     shelf: Shelf,
-    /// By key, with the version of the note.
-    notes: RwLock<BTreeMap<Box<str>, (u64, Arc<T>)>>,
+    /// By key.
+    notes: RwLock<BTreeMap<Box<str>, Copied<T>>>,
+}
+
+#[derive(Debug)]
+struct Copied<T> {
+    version: u64,
+    value: Arc<T>,
 }
 
 impl<T: DeserializeOwned> Copies<T> {
@@ -25,19 +31,19 @@ impl<T: DeserializeOwned> Copies<T> {
 
     pub async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let before: HashMap<Box<str>, u64> =
-            self.notes.read().iter().map(|(key, (version, _))| (key.clone(), *version)).collect();
+            self.notes.read().iter().map(|(key, copy)| (key.clone(), copy.version)).collect();
         let found = store.notes(self.shelf, now).await?;
         let there: HashSet<&str> = found.iter().map(|note| &*note.key).collect();
         let mut notes = self.notes.write();
-        notes.retain(|key, (version, _)| there.contains(&**key) || before.get(key) != Some(version));
+        notes.retain(|key, copy| there.contains(&**key) || before.get(key) != Some(&copy.version));
         for note in found {
-            let known = notes.get(&note.key).map(|(version, _)| *version);
+            let known = notes.get(&note.key).map(|copy| copy.version);
             let touched_here = before.get(&note.key).copied() != known;
             if touched_here || known == Some(note.version) {
                 continue;
             }
             if let Ok(value) = note.value.parse() {
-                notes.insert(note.key, (note.version, Arc::new(value)));
+                notes.insert(note.key, Copied { version: note.version, value: Arc::new(value) });
             }
         }
         Ok(())
@@ -45,7 +51,7 @@ impl<T: DeserializeOwned> Copies<T> {
 
     pub fn keep(&self, key: Box<str>, version: u64, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        self.notes.write().insert(key, (version, value.clone()));
+        self.notes.write().insert(key, Copied { version, value: value.clone() });
         value
     }
 
@@ -54,7 +60,7 @@ impl<T: DeserializeOwned> Copies<T> {
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        self.notes.read().get(key).map(|(_, value)| value.clone())
+        self.notes.read().get(key).map(|copy| copy.value.clone())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -64,6 +70,6 @@ impl<T: DeserializeOwned> Copies<T> {
     /// By key.
     pub fn list(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let notes = self.notes.read();
-        notes.values().filter(|(_, value)| wanted(value)).map(|(_, value)| value.clone()).collect()
+        notes.values().filter(|copy| wanted(&copy.value)).map(|copy| copy.value.clone()).collect()
     }
 }

@@ -14,7 +14,7 @@ use recado_store::{NoteWrite, Noted, Shelf, StoreError};
 
 use crate::engine::{Engine, EngineError, Inner};
 
-const SHELF: Shelf = Shelf::new("dlq-hours");
+pub const SHELF: Shelf = Shelf::new("dlq-hours");
 
 /// Hours that are told of; notes are kept a little longer.
 pub const HOURS: usize = 24;

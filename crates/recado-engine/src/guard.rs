@@ -132,9 +132,10 @@ pub(crate) struct LimitStep {
 #[derive(Clone, Debug)]
 pub(crate) enum Spend {
     Take(Rate, u32),
-    GiveBack(u32),
-    /// What was taken goes out only now.
-    Postdate(Rate, u32),
+    /// What was taken then is not wanted after all.
+    GiveBack(Rate, u32, Timestamp),
+    /// What was taken then goes out only now.
+    Postdate(Rate, u32, Timestamp),
     Quiet {
         until: Timestamp,
         why: Box<str>,
@@ -151,8 +152,8 @@ impl Stepped for Limit {
     fn step(&mut self, LimitStep { at, what }: &LimitStep) -> u32 {
         match what {
             Spend::Take(rate, count) => return self.take(*rate, *count, *at),
-            Spend::GiveBack(count) => self.give_back(*count),
-            Spend::Postdate(rate, count) => self.postdate(*rate, *count, *at),
+            Spend::GiveBack(rate, count, taken_at) => self.give_back(*rate, *count, *taken_at),
+            Spend::Postdate(rate, count, taken_at) => self.postdate(*rate, *count, *taken_at, *at),
             Spend::Quiet { until, why } => self.quiet_until(*until, why),
             Spend::SetBack(rate) => self.set_back(*rate, *at),
         }

@@ -17,6 +17,7 @@
 //! | [`holds`] | why something waits |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
 //! | [`nodes`] | the processes that share the store |
+//! | [`shelves`] | the notes that move with a store |
 //! | [`sweeper`] | takes over leases whose holder vanished, and jobs whose time ran out |
 //! | [`janitor`] | forgets what retention no longer keeps |
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
@@ -70,6 +71,7 @@ pub mod providers;
 mod refresh;
 mod retries;
 pub mod route;
+mod shelves;
 mod sweeper;
 pub mod tenants;
 pub mod workers;
@@ -81,3 +83,4 @@ pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder};
 pub use protect::Permit;
 pub use route::{Carrier, Route, Routes};
+pub use shelves::SHELVES;

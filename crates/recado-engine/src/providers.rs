@@ -105,6 +105,9 @@ pub struct Provider {
     here: Mutex<Here>,
     /// Rung when something changed that a held claimer waits for.
     pub(crate) changed: Notify,
+    /// Rung when a delivery of a bounded company ended: it has a slot again. Not when a lane gives back what it did
+    /// not use, or lanes that hold the same company back would ring each other for ever.
+    pub(crate) freed: Notify,
 }
 
 /// What is this process's own.
@@ -141,6 +144,7 @@ impl Provider {
             limit: Arc::new(Agreed::new(LIMITS, format!("{name}/"))),
             here: Mutex::new(Here { pace, ..Here::default() }),
             changed: Notify::new(),
+            freed: Notify::new(),
         }
     }
 
@@ -287,6 +291,9 @@ impl Provider {
         }
         drop(here);
         self.changed.notify_waiters();
+        if self.terms.company_concurrency.is_some() {
+            self.freed.notify_waiters();
+        }
     }
 
     /// How fast `adaptive` goes follows what deliveries tell.

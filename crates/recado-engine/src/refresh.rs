@@ -20,7 +20,7 @@ pub(crate) const SHELVES: [Shelf; 5] = [PROVIDERS, ROUTES, tenants::SHELF, LIMIT
 const REFRESH_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// Nobody reads more often than this, however often the bell rings.
-const REFRESH_REST: Duration = Duration::from_millis(50);
+const REFRESH_REST: Duration = Duration::from_millis(250);
 
 pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
     loop {

@@ -185,6 +185,14 @@ impl Tenants {
         }
     }
 
+    /// Those that are paused, as quotas: nothing may be done about their jobs.
+    pub(crate) fn paused(&self) -> HashMap<CompanyId, u32> {
+        let state = self.state.lock();
+        let is_paused = |tenant: &Tenant| tenant.terms.read(|terms| terms.paused);
+        let paused = state.bounded.iter().filter(|one| state.known.get(*one).is_some_and(is_paused));
+        paused.map(|company| (company.clone(), 0)).collect()
+    }
+
     /// Why this company's jobs wait, if that is why.
     pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
         let state = self.state.lock();

@@ -1,6 +1,6 @@
 -- What a person does to a job that nobody holds, or time to a dead letter.
 -- ARGV: floor of the numbers, number, the head it was decided by, verb ('cancel', 'recall', 'redrive' or 'give-up'),
--- its head from now on, now, record, '1' and the corrected data or '0' and '', and what follows as for enqueue.
+-- its head from now on, now, record, '1' and the corrected data or '0' and '', and what follows as for enqueue but for the number.
 -- Answers 1, or 0 when the job is not any more what it was when that was decided.
 
 local floor, seq, before, verb = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]

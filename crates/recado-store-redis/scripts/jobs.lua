@@ -30,6 +30,12 @@ local function header(head)
   return job
 end
 
+-- The route and the company alone, for whoever needs no more.
+local function owner(head)
+  local _, _, _, _, route, company = struct.unpack('>I6I6BBBc0Bc0', head)
+  return route, company
+end
+
 local function new_entry(seq)
   local id = string.format('%.0f-0', seq)
   return call('XRANGE', K .. 'new', id, id)[1]

@@ -1,26 +1,22 @@
 -- Ends leases, each wholly or not at all.
 -- ARGV: floor of the numbers, then for each settlement: number, fence, what becomes of it ('wait', 'end' or
--- 'bury'), its head from now on, now, record or '', letter or '', how many follow, and those as for enqueue.
+-- 'bury'), its head from now on, now, record or '', letter or '', how many follow, and those as for enqueue but for the number.
 -- Answers for each 1, or 0 when the fence is not the current one.
 
-local floor, at, answers = tonumber(ARGV[1]), 1, {}
+local SETTLEMENT_ARGUMENTS, JOB_ARGUMENTS = 8, 5
+
+local floor, at, answers = tonumber(ARGV[1]), 2, {}
 local last = 0
 
 -- What is let go of and has ended, written together at the end.
 local settled, let_go, members, ended = {}, {}, {}, {}
-
-local function argument()
-  at = at + 1
-  return ARGV[at]
-end
 
 local function settle(seq, ending, head, now, event, letter)
   local member = padded(seq)
   settled[seq] = true
   let_go[#let_go + 1] = seq
   members[#members + 1] = member
-  local job = header(head)
-  local whose = tenant(job.route, job.company)
+  local whose = tenant(owner(head))
   whose.leased = whose.leased - 1
   if ending == 'end' then
     finish(seq, head)
@@ -30,6 +26,7 @@ local function settle(seq, ending, head, now, event, letter)
     move_out(seq)
     call('SET', K .. 'job:' .. seq, head)
     if ending == 'wait' then
+      local job = header(head)
       call('ZADD', K .. 'ends', job.expires, member)
       wait(seq, job, false)
     else
@@ -44,19 +41,19 @@ local function settle(seq, ending, head, now, event, letter)
   end
 end
 
-while at < #ARGV do
-  local seq, fence, ending, head = tonumber(argument()), argument(), argument(), argument()
-  local now, event, letter, count = argument(), argument(), argument(), tonumber(argument())
-  local is_current = not settled[seq] and fence_of(seq) == fence
+while at <= #ARGV do
+  local seq, count = tonumber(ARGV[at]), tonumber(ARGV[at + 7])
+  local is_current = not settled[seq] and fence_of(seq) == ARGV[at + 1]
   if is_current then
-    settle(seq, ending, head, now, event, letter)
+    settle(seq, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
     last = count > 0 and numbers('seq', count, floor) or last
   end
+  at = at + SETTLEMENT_ARGUMENTS
   for nth = 1, count do
-    local bucket, id, new_head, data, is_new = argument(), argument(), argument(), argument(), argument()
     if is_current then
-      take_in(last + nth, bucket, id, new_head, data, is_new == '1')
+      take_in(last + nth, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] == '1')
     end
+    at = at + JOB_ARGUMENTS
   end
   answers[#answers + 1] = is_current and 1 or 0
 end

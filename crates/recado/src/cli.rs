@@ -22,6 +22,7 @@ mod providers;
 mod routes;
 mod send;
 mod serve;
+mod store;
 mod tenants;
 mod timeline;
 mod top;
@@ -115,6 +116,14 @@ enum Command {
     Config {
         #[command(subcommand)]
         command: configure::ConfigCommand,
+    },
+    /// Move everything into another store.
+    #[command(
+        after_help = "EXAMPLES:\n  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379"
+    )]
+    Store {
+        #[command(subcommand)]
+        command: store::StoreCommand,
     },
     /// Look for what could be wrong with this installation.
     Doctor(doctor::DoctorArgs),
@@ -213,6 +222,7 @@ fn run(command: Command) -> Done {
         Command::Top(args) => wait_for(top::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),
+        Command::Store { command } => wait_for(store::run(command, screen)),
         Command::Doctor(args) => wait_for(doctor::run(args, screen)),
     }
 }

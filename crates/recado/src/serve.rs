@@ -11,7 +11,7 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_core::Timestamp;
 use recado_engine::nodes::About;
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
-use recado_store::Store;
+use recado_store::{Store, StoreError};
 use recado_store_embedded::EmbeddedStore;
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, ServerClock, Target};
@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::logging;
+use crate::{logging, migrate};
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -35,6 +35,12 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     let listener = bind(config).await?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let (store, clock) = open(config).await?;
+    if let Some(to) = migrate::moved_to(&*store, clock.now()).await.map_err(unreadable)? {
+        return Err(format!(
+            "everything in this store was moved to {to}: serve that one. To go on from here, move it back into an \
+             empty store with `recado store migrate`."
+        ));
+    }
     let settings = config.settings(node());
     let mut parts = Parts::new(store, config.routes(), settings, clock, Chance::from_entropy());
     parts.about = About { host: host().into(), listen: Some(address.to_string().into()) };
@@ -42,7 +48,7 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
-    parts.read_back().await.map_err(|error| format!("cannot read the store: {error}"))?;
+    parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
     let closing = CancellationToken::new();
@@ -108,6 +114,10 @@ async fn bind(config: &Config) -> Result<TcpListener, String> {
         }
         _ => format!("cannot listen on {address}: {error}"),
     })
+}
+
+fn unreadable(error: StoreError) -> String {
+    format!("cannot read the store: {error}")
 }
 
 /// The store, and the clock that its leases go by.

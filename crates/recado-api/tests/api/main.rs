@@ -27,6 +27,7 @@ mod limits;
 mod look;
 mod nodes;
 mod providers;
+mod routes;
 mod stopping;
 mod tenants;
 mod webhooks;

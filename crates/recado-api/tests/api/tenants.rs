@@ -184,6 +184,47 @@ async fn g22_what_is_not_named_stays_and_terms_alone_make_a_tenant_known() {
 }
 
 #[tokio::test]
+async fn tenants_are_listed_page_by_page_each_once_and_by_name() {
+    on_each_store(async |server: &Server| {
+        for n in 0..25 {
+            put(server, &format!("c-{n:02}"), json!({"weight": 2})).await;
+        }
+        let client = server.client();
+        let mut query = TenantQuery { limit: Some(10), ..TenantQuery::default() };
+        let (mut seen, mut pages) = (Vec::new(), Vec::new());
+        loop {
+            let page = client.tenants(&query).await.unwrap();
+            pages.push(page.items.len());
+            seen.extend(page.items.into_iter().map(|tenant| tenant.company_id.as_str().to_owned()));
+            query.cursor = page.next_cursor;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, [10, 10, 5]);
+        assert_eq!(seen, (0..25).map(|n| format!("c-{n:02}")).collect::<Vec<_>>());
+        server.get("/v1/tenants?limit=0").await.faults_at(&["/limit"]);
+        server.get("/v1/tenants?cursor=nonsense").await.faults_at(&["/cursor"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn g22_who_paused_a_tenant_says_why_and_its_jobs_repeat_it() {
+    let server = Server::plain().await;
+    let shown = put(&server, "acme", json!({"paused": true, "reason": " invoice open "})).await;
+    assert_eq!(shown["pausedReason"], "invoice open");
+    let waiting = enqueue(&server, "sandbox", "acme", 1).await;
+    let job = server.until(&waiting[0], "parked").await;
+    assert_eq!(job["waitingFor"], json!({"reason": "pause", "why": "tenant paused: invoice open"}));
+    let shown = put(&server, "acme", json!({"paused": false})).await;
+    assert!(shown.get("pausedReason").is_none(), "{shown}");
+    let long = json!({"reason": "x".repeat(2_000)});
+    server.put("/v1/tenants/acme", long).await.faults_at(&["/reason"]);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_tenants_terms_is_named_at_once_and_changes_nothing() {
     let server = Server::plain().await;
     let path = "/v1/tenants/acme";

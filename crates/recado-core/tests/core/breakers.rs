@@ -126,7 +126,9 @@ fn f1_when_the_clock_goes_forward_the_time_that_seems_to_have_passed_is_over() {
 fn f1_when_the_clock_is_set_back_nothing_is_waited_for_longer_than_the_terms_say() {
     let late = |seconds: u64| at(3_600 + seconds);
     let mut closed = Breaker::default();
-    (0..4).for_each(|second| drop(closed.failed(&TERMS, "503", late(second))));
+    for second in 0..4 {
+        closed.failed(&TERMS, "503", late(second));
+    }
     let mut open = closed.clone();
     open.failed(&TERMS, "503", late(4));
     let mut half_open = open.clone();

@@ -29,8 +29,18 @@ fn what_was_taken_and_not_used_can_be_given_back() {
     let mut limit = Limit::default();
     limit.take(SES, 60, NOW);
     limit.take(SES, 40, NOW.plus(secs(1)));
-    limit.give_back(50);
+    limit.give_back(SES, 50, NOW.plus(secs(1)));
     assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(1))), 50);
+}
+
+#[test]
+fn g16_what_is_given_back_does_not_make_what_others_took_later_any_older() {
+    let mut limit = Limit::default();
+    limit.take(SES, 60, NOW);
+    limit.take(SES, 40, NOW.plus(secs(30)));
+    limit.give_back(SES, 60, NOW);
+    assert_eq!(limit.free(SES, 100, NOW.plus(secs(80))), 60, "the forty are still in the window");
+    assert_eq!(limit.free(SES, 100, NOW.plus(secs(93))), 100);
 }
 
 #[test]
@@ -51,7 +61,7 @@ fn what_goes_out_later_than_it_was_taken_counts_from_then_on() {
     assert!(!Limit::is_late(SES, NOW, NOW.plus(Duration::from_millis(900))), "that much is allowed for");
     let late = NOW.plus(secs(5));
     assert!(Limit::is_late(SES, NOW, late));
-    limit.postdate(SES, 100, late);
+    limit.postdate(SES, 100, NOW, late);
     assert_eq!(limit.free(SES, 1, NOW.plus(secs(64))), 0);
     assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(67))), 100);
 }

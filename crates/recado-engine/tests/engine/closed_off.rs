@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
-use recado_core::{Cause, EventKind, Job, JobId, Status};
+use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
+use recado_engine::tenants::TermsChange;
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
 use recado_store::Store;
 
-use crate::flaky::{Flaky, mail, protected, sleep, submit_many, with_breaker};
+use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};
 use crate::given::{Given, Scripted, route, submission, submit};
 
 fn falling_back(flaky: &Arc<Flaky>, act: Act) -> Route {
@@ -123,6 +124,27 @@ async fn f12_a_route_with_a_second_provider_falls_back_only_when_both_are_closed
     submit(&engine, submission("b")).await;
     given.until("b", Status::Failed).await;
     assert_eq!((first.count(), second.count()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f12_a_paused_companys_jobs_wait_even_so_and_nobodys_rate_slows_the_others() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = closed_off(&given, falling_back(&flaky, Act::MarkFailed));
+    let set = async |company: &str, change| {
+        engine.set_tenant(&CompanyId::new(company).unwrap(), change, None).await.unwrap();
+    };
+    set("acme", TermsChange { paused: Some(true), ..TermsChange::default() }).await;
+    set("globex", TermsChange { max_per_minute: Some(Some(1)), ..TermsChange::default() }).await;
+    submit(&engine, to("acme", "waits")).await;
+    for n in 0..20 {
+        submit(&engine, to("globex", &format!("g-{n}"))).await;
+    }
+    sleep(1).await;
+    for n in 0..20 {
+        assert_eq!(given.view(&format!("g-{n}")).await.status, Status::Failed);
+    }
+    assert_eq!(given.view("waits").await.status, Status::Queued);
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,7 +57,7 @@ const EXAMPLE: &str = "
 # policy = { base = \"1s\", factor = 2, cap = \"1m\", jitter = \"±25%\", max_attempts = 5 }
 # classify = [
 #   { status = 409, text = \"locked\", as = \"transient\" },   # looked at before the built-in rules
-#   { code = \"QUOTA\", as = \"rate_limit\", blame = \"credential\" },
+#   { code = \"QUOTA\", as = \"rate_limit\", blame = \"credential\", wait = \"1h\" },
 # ]
 ";
 
@@ -151,8 +151,9 @@ const COMMENTS: [(&str, &str); 45] = [
     ("routes.timeout", "How long one attempt may take."),
     (
         "routes.fallback",
-        "What happens when a job fails for good (\"dead\") or the provider is closed off (\"open\"): do = \"mark_failed\",\n\
-         \"reschedule\" (with after), \"mark_account\", \"disable_endpoint\"; for calls \"cached\" or \"unavailable\". notify names a channel.",
+        "What happens when a job fails for good (\"dead\") and, where that stands here too, to jobs that are due while every\n\
+         provider is closed off (\"open\"; otherwise they wait): do = \"mark_failed\", \"reschedule\" (with after),\n\
+         \"mark_account\", \"disable_endpoint\"; for calls \"cached\" or \"unavailable\". notify names a channel.",
     ),
     (
         "routes.auto_replay",

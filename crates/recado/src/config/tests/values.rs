@@ -126,6 +126,36 @@ fn the_lines_that_a_missing_carrier_asks_for_make_the_route_usable() {
 }
 
 #[test]
+fn a_rule_may_say_how_long_what_it_names_takes_to_pass() {
+    let text = "[routes.email-ses]\nclassify = [{ text = \"Daily message quota exceeded\", as = \"rate_limit\", wait = \"15m\" }]\n";
+    let config = load(text);
+    let quota = |retry_after| {
+        let fault = Fault { retry_after, ..Fault::answer("Throttling", "Daily message quota exceeded") };
+        config.route("email-ses").unwrap().route.classifier.classify(fault).retry_after
+    };
+    assert_eq!(quota(None), Some(Duration::from_secs(900)));
+    assert_eq!(quota(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)), "its own word comes first");
+    let page = show::page(&config, show::Style::Effective);
+    assert!(page.contains("blame = \"provider\", wait = \"15m\" }"), "{page}");
+}
+
+#[test]
+fn f12_only_a_route_that_says_so_falls_back_while_its_provider_is_closed_off() {
+    let config = load(
+        "[routes.sandbox]\nfallback = { do = \"mark_failed\" }\n[routes.email]\nfallback = { on = [\"open\", \"dead\"] }\n\
+         [routes.email-ses]\nfallback = { on = [\"open\"], do = \"reschedule\", after = \"15m\" }\n",
+    );
+    let on = |route: &str| {
+        let fallback = &config.route(route).unwrap().route.fallback;
+        (fallback.on_open, fallback.on_dead, fallback.acts_on_open())
+    };
+    assert_eq!((on("sandbox"), on("webhook")), ((false, true, false), (false, true, false)));
+    assert_eq!((on("email"), on("email-ses")), ((true, true, true), (true, false, true)));
+    let page = show::page(&config, show::Style::Effective);
+    assert!(page.contains("fallback = { on = [\"open\", \"dead\"], do = \"mark_failed\" }"), "{page}");
+}
+
+#[test]
 fn own_rules_come_first_and_leave_their_name() {
     let config = load(
         "[routes.email]\nclassify = [\n  { code = \"550\", text = \"try again later\", as = \"transient\" },\n  \
