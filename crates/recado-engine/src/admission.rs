@@ -70,9 +70,10 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
+        let unused = self.granted - self.started;
         self.provider.unreserve(self.granted);
-        if self.slots == Slots::Ours {
-            self.provider.free(self.granted - self.started);
+        if unused > 0 {
+            self.provider.free(unused, self.slots);
         }
         if self.probe && self.started == 0 {
             let now = self.engine.clock.now();

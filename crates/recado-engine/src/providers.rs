@@ -209,11 +209,12 @@ impl Provider {
         here.reserved = here.reserved.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// These slots are free again.
-    pub(crate) fn free(&self, count: usize) {
-        let mut here = self.here.lock();
-        here.running = here.running.saturating_sub(count);
-        drop(here);
+    /// So many that were granted are not wanted.
+    pub(crate) fn free(&self, count: usize, slots: Slots) {
+        if slots == Slots::Ours {
+            let mut here = self.here.lock();
+            here.running = here.running.saturating_sub(count);
+        }
         self.changed.notify_waiters();
     }
 

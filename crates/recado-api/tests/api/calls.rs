@@ -136,7 +136,8 @@ async fn a_caller_waits_no_longer_than_it_said() {
     provider.falls_silent();
     let answer = server.post("/v1/calls", question(json!({"timeoutMs": 50}))).await;
     answer.is_problem(503, "provider_unavailable");
-    assert!(answer.body["detail"].as_str().unwrap().contains("50ms"), "{}", answer.body);
+    // What is left of the fifty when the provider is asked.
+    assert!(answer.body["detail"].as_str().unwrap().contains("no answer within"), "{}", answer.body);
 }
 
 #[tokio::test]

@@ -414,3 +414,49 @@ async fn workers_are_held_back_like_everybody() {
     engine.turn_breaker("work", false, "open again", None).await.unwrap().unwrap();
     assert_eq!(engine.lease(&request).await.unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn f1_a_probe_that_found_nothing_to_send_is_there_for_the_next_job() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let mail = route("mail", Carrier::Transport(flaky.clone()));
+    let engine = protected(&given, vec![mail], &[("mail", with_breaker())]);
+    for _ in 0..5 {
+        engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap();
+    }
+    sleep(125).await;
+    assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::HalfOpen);
+    let asked_at = engine.now();
+    submit(&engine, submission("a")).await;
+    given.until("a", Status::Sent).await;
+    assert!(
+        engine.now().since(asked_at) < Duration::from_secs(1),
+        "nobody waits for a probe that never went"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn f1_what_was_sent_before_it_opened_says_nothing_while_the_probe_is_out() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky { latency: Duration::from_secs(20), ..Flaky::default() });
+    let quick = BreakerTerms { reset: Duration::from_secs(5), ..BREAKER };
+    let terms = ProviderTerms { breaker: Some(quick), ..ProviderTerms::plain(8) };
+    let mail = route("mail", Carrier::Transport(flaky.clone()));
+    let engine = protected(&given, vec![mail], &[("mail", terms)]);
+    let state = || engine.provider("mail").unwrap().breaker.state;
+    submit(&engine, submission("straggler")).await;
+    sleep(1).await;
+    for _ in 0..5 {
+        engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap();
+    }
+    submit(&engine, submission("probe")).await;
+    sleep(10).await;
+    assert_eq!((flaky.count(), state()), (2, BreakerState::HalfOpen), "the probe is out");
+    flaky.is_down(true);
+    sleep(11).await;
+    assert_eq!(given.view("straggler").await.job.progress.attempts_spent, 1, "it has failed");
+    assert_eq!(state(), BreakerState::HalfOpen, "and that is old news");
+    flaky.is_down(false);
+    sleep(5).await;
+    assert_eq!(state(), BreakerState::Closed, "the probe decides");
+}

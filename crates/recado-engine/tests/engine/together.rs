@@ -297,6 +297,8 @@ async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
     let flaky = Arc::new(Flaky::default());
     let terms = [("mail", with_breaker())];
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
+    // After what a node writes of itself when it starts.
+    sleep(1).await;
     store.fail(Verb::WriteNotesAnswer, 0, 1, gone());
     fail(&engine, 4);
     sleep(5).await;
