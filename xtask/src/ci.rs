@@ -2,6 +2,20 @@
 
 use crate::{Outcome, cargo, setup, tidy};
 
+/// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
+/// store's files, about pages and configuration alone, or only waits.
+const ON_REDIS: [&str; 2] = ["systems", "cli"];
+const NOT_ON_REDIS: [&str; 8] = [
+    "cli::configuring",
+    "cli::moving",
+    "cli::starting",
+    "cli::redis",
+    "systems::addresses",
+    "systems::at_the_seeds_pace",
+    "systems::documented",
+    "systems::operating",
+];
+
 pub fn run() -> Outcome {
     setup::run()?;
     crate::run("format", cargo().args(["fmt", "--all", "--check"]))?;
@@ -19,6 +33,16 @@ pub fn run() -> Outcome {
     )?;
     tidy::run()?;
     crate::run("tests", cargo().args(["test", "--workspace", "--all-features"]))?;
+    on_redis()?;
     println!("\nxtask ci: all of it holds");
     Ok(())
+}
+
+fn on_redis() -> Outcome {
+    let mut tests = cargo();
+    // The same selection of crates and features as above: nothing is built again.
+    tests.args(["test", "--workspace", "--all-features"]).env("RECADO_TEST_STORE", "redis");
+    tests.args(ON_REDIS.iter().flat_map(|test| ["--test", test])).arg("--");
+    tests.args(NOT_ON_REDIS.iter().flat_map(|part| ["--skip", part]));
+    crate::run("tests with the jobs in Redis", &mut tests)
 }

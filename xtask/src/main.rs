@@ -19,6 +19,8 @@ cargo xtask COMMAND
   tidy         dependency direction, licences, file sizes, generated files, requirements
   kill-loop    kills the server 100 times while it works, and audits what came of every job
                (KILLS=n for another number; the test suite runs a short one)
+  chaos        three nodes on one Redis: kills a node each second for a minute, kills Redis, cuts its connections,
+               and audits what came of every job (CHAOS=n for n times the short run of the test suite; 10)
   help         this text
 ";
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "setup" => setup::run(),
         "tidy" => tidy::run(),
         "kill-loop" => kill_loop(),
+        "chaos" => chaos(),
         "" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -57,6 +60,17 @@ fn kill_loop() -> Outcome {
         .args(["test", "--release", "--package", "recado", "--test", "kill_loop", "--", "--nocapture"])
         .env("RECADO_KILLS", kills);
     run("kill loop", &mut cargo)
+}
+
+fn chaos() -> Outcome {
+    let times = std::env::var("CHAOS").unwrap_or_else(|_| "10".to_owned());
+    let mut cargo = cargo();
+    // One after another, so that each has the machine to itself.
+    cargo
+        .args(["test", "--release", "--package", "recado", "--test", "cluster", "--"])
+        .args(["--nocapture", "--test-threads", "1", "chaos::"])
+        .env("RECADO_CHAOS", times);
+    run("chaos", &mut cargo)
 }
 
 /// The workspace's folder.

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
+use recado_core::Timestamp;
 use recado_core::breaker::Breaker;
-use recado_store::{NoteWrite, Noted};
+use recado_store::{NoteWrite, Noted, StoreError};
 use redis::Cmd;
 use serde::Deserialize;
 
@@ -19,6 +20,9 @@ const PROVIDERS: &str = "providers";
 /// Seed 004 counts failures for a minute.
 const FAILURES_LAST: Duration = Duration::from_secs(60);
 
+/// Copies at most after one write. Whoever stops here has been overtaken every time, by others who copy, too.
+const COPIES_MAX: usize = 16;
+
 /// A provider that nobody writes about any more is forgotten after this.
 const STATE_LASTS: Duration = Duration::from_secs(30 * 24 * 3_600);
 
@@ -29,19 +33,34 @@ struct Kept {
 
 impl RedisStore {
     /// Copies what was written about breakers.
-    pub(crate) async fn copy_circuits(&self, writes: &[NoteWrite], noted: &[Noted]) {
+    pub(crate) async fn copy_circuits(&self, writes: &[NoteWrite], noted: &[Noted], now: Timestamp) {
         for (write, noted) in writes.iter().zip(noted) {
             if write.shelf.as_str() != PROVIDERS || !matches!(noted, Noted::Done { .. }) {
                 continue;
             }
-            let kept = write.value.as_ref().and_then(|value| value.parse::<Kept>().ok());
-            for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
-                if let Err(error) = self.link.command(&command, key.as_bytes()).await {
-                    tracing::warn!(%error, provider = %write.key, "Cannot copy a breaker's state to its circuit keys");
-                    return;
-                }
+            if let Err(error) = self.copy_circuit(write, now).await {
+                tracing::warn!(%error, provider = %write.key, "Cannot copy a breaker's state to its circuit keys");
+                return;
             }
         }
+    }
+
+    /// Copies until the copy is what the note says. Another node may write in between, and whose copy comes late would
+    /// leave the state of before; whoever copies last also looks last.
+    async fn copy_circuit(&self, write: &NoteWrite, now: Timestamp) -> Result<(), StoreError> {
+        let mut value = write.value.clone();
+        for _ in 0..COPIES_MAX {
+            let kept = value.as_ref().and_then(|value| value.parse::<Kept>().ok());
+            for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
+                self.link.command(&command, key.as_bytes()).await?;
+            }
+            let latest = self.read_note(write.shelf, &write.key, now).await?.map(|note| note.value);
+            if latest == value {
+                break;
+            }
+            value = latest;
+        }
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod cli {
     mod failing;
     mod given;
     mod logging;
+    mod moving;
     mod redis;
     mod starting;
     mod stopping;

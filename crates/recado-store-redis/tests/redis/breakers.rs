@@ -44,6 +44,23 @@ async fn f4_a_breakers_state_can_be_read_from_its_circuit_keys() {
 }
 
 #[tokio::test]
+async fn f4_when_several_nodes_write_the_circuit_keys_follow_the_last_write() {
+    let place = Place::single();
+    let provider = format!("shared-{}", place.options.prefix);
+    let nodes = [place.store().await, place.store().await, place.store().await];
+    let states = ["CLOSED", "OPEN", "HALF_OPEN"];
+    for round in 0..100 {
+        let write = |state: &str| write(&provider, Some(&format!(r#"{{"breaker":{{"state":"{state}"}}}}"#)));
+        let [one, two, three] = [0, 1, 2].map(|at| nodes[at].write_notes(vec![write(states[at])], T0));
+        let (one, two, three) = tokio::join!(one, two, three);
+        one.and(two).and(three).unwrap();
+        let note = nodes[0].note(PROVIDERS, &provider, T0).await.unwrap().unwrap();
+        let state: String = place.server.ask(&["GET", &format!("circuit:{provider}:state")]);
+        assert!(note.value.as_str().contains(&format!("\"{state}\"")), "{state} in round {round}: {note:?}");
+    }
+}
+
+#[tokio::test]
 async fn f4_circuit_keys_are_written_in_a_cluster_too() {
     let place = Place::cluster();
     let store = place.store().await;

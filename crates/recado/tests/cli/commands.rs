@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::given::Place;
 
-const COMMANDS: [&[&str]; 53] = [
+const COMMANDS: [&[&str]; 58] = [
     &["serve"],
     &["send"],
     &["jobs"],
@@ -58,6 +58,11 @@ const COMMANDS: [&[&str]; 53] = [
     &["tenants", "show"],
     &["tenants", "set"],
     &["nodes"],
+    &["routes"],
+    &["routes", "pause"],
+    &["routes", "resume"],
+    &["store"],
+    &["store", "migrate"],
 ];
 
 #[test]

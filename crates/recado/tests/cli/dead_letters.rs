@@ -9,8 +9,9 @@ fn bury(server: &Server, company: &str, names: &[&str]) {
     for name in names {
         let data = json!({"script": ["550 no such user", "ok"]});
         server.enqueue(json!({"jobId": name, "route": "sandbox", "companyId": company, "data": data}));
+        // One after another, so that the first is the oldest.
+        server.job_once(name, "failed");
     }
-    names.iter().for_each(|name| drop(server.job_once(name, "failed")));
     // What moved to the queue at the very moment of a start would not count as before it.
     std::thread::sleep(std::time::Duration::from_millis(2));
 }

@@ -1,4 +1,10 @@
 //! A place to work in, a server in it, and ways to ask it.
+//!
+//! Servers keep their jobs in their directory, or, when `RECADO_TEST_STORE` is `redis`, each place has a
+//! `redis-server` of its own and its servers keep them there.
+
+#[path = "redis_server.rs"]
+pub mod redis_server;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,17 +17,30 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use redis_server::{DURABLE, Redis};
+
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory to run in, with nothing else from outside.
 pub struct Place {
-    dir: Arc<TempDir>,
+    home: Arc<Home>,
+}
+
+struct Home {
+    dir: TempDir,
+    /// Where its servers keep jobs, unless they are told otherwise.
+    redis: Option<Redis>,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Place { dir: Arc::new(tempfile::tempdir().expect("a directory")) }
+        let redis = match std::env::var("RECADO_TEST_STORE").as_deref() {
+            Ok("redis") => Some(Redis::with(&DURABLE)),
+            Ok(other) => panic!("RECADO_TEST_STORE is `{other}`; write `redis`, or leave it out"),
+            Err(_) => None,
+        };
+        Place { home: Arc::new(Home { dir: tempfile::tempdir().expect("a directory"), redis }) }
     }
 
     /// With a recado.toml.
@@ -32,7 +51,7 @@ impl Place {
     }
 
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        self.home.dir.path()
     }
 
     pub fn write(&self, name: &str, text: &str) {
@@ -65,8 +84,10 @@ impl Place {
 
     pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.args(arguments).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Server::start(command.spawn().expect("the server starts"), self.dir.clone())
+        let store = self.home.redis.iter().map(|redis| ("RECADO_STORE_URL", redis.url()));
+        command.args(arguments).envs(store).envs(variables.iter().copied());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Server::start(command.spawn().expect("the server starts"), self.home.clone())
     }
 }
 
@@ -111,12 +132,12 @@ pub struct Server {
     child: Child,
     pub address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
-    /// Its directory lives as long as it does.
-    _dir: Arc<TempDir>,
+    /// Its directory and store live as long as it does.
+    _home: Arc<Home>,
 }
 
 impl Server {
-    fn start(mut child: Child, dir: Arc<TempDir>) -> Self {
+    fn start(mut child: Child, home: Arc<Home>) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stdout, kept) = (child.stdout.take().expect("a pipe"), lines.clone());
         std::thread::spawn(move || {
@@ -137,7 +158,7 @@ impl Server {
             assert!(started.elapsed() < PATIENCE, "the server is not ready");
             std::thread::sleep(Duration::from_millis(2));
         };
-        Server { child, address, lines, _dir: dir }
+        Server { child, address, lines, _home: home }
     }
 
     pub fn url(&self) -> String {
@@ -171,20 +192,7 @@ impl Server {
 
     /// A request over HTTP: status and body.
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let (address, length) = (self.address, body.len());
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-        );
-        stream.write_all((head + &body).as_bytes()).expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+        ask(self.address, method, path, body).expect("an answer")
     }
 
     #[track_caller]
@@ -254,6 +262,25 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A request over HTTP to whoever may be there: status and body. An answer that was cut off is none.
+pub fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + &body).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let cut_off = || std::io::Error::other("the answer was cut off");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut_off)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut_off)?;
+    Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
 fn ready_at(lines: &[String]) -> Option<SocketAddr> {

@@ -1,72 +1,9 @@
 //! Several nodes on one Redis, from outside. The connection's own troubles are tested with the store.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use super::given::redis_server::{DURABLE, Redis};
 use super::given::{Place, eventually};
-
-/// A `redis-server` that ends with the test.
-struct Redis {
-    port: u16,
-    process: Child,
-    _dir: TempDir,
-}
-
-impl Redis {
-    fn with(settings: &[&str]) -> Self {
-        for _ in 0..20 {
-            if let Some(redis) = Self::start(settings) {
-                return redis;
-            }
-        }
-        panic!("redis-server does not start");
-    }
-
-    /// `None` when somebody was faster to take the port.
-    fn start(settings: &[&str]) -> Option<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
-            .arg(dir.path())
-            .args(settings)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-server is not installed; `cargo xtask setup` installs it");
-        let log = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut lines = log.lines().map_while(Result::ok);
-        let ready = lines.any(|line| line.contains("Ready to accept connections"));
-        // The pipe must not fill up.
-        std::thread::spawn(move || lines.for_each(drop));
-        let redis = Redis { port, process, _dir: dir };
-        ready.then_some(redis)
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    fn say(&self, command: &str) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
-        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with('+'), "{command}: {answer}");
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 fn sandbox(id: &str, latency_ms: u64) -> Value {
     json!({"jobId": id, "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"], "latencyMs": latency_ms}})
@@ -74,7 +11,7 @@ fn sandbox(id: &str, latency_ms: u64) -> Value {
 
 #[test]
 fn two_nodes_share_one_redis_and_know_of_each_other() {
-    let redis = Redis::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let redis = Redis::with(&DURABLE);
     let (one_place, other_place) = (Place::new(), Place::new());
     let one = one_place.serve_with(&["--store", &redis.url()], &[]);
     let other = other_place.serve_with(&[], &[("RECADO_STORE_URL", &redis.url())]);
@@ -120,6 +57,22 @@ fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
     redis.say("CONFIG SET maxmemory 100mb");
     server.enqueue(sandbox("refused", 0));
     server.job_once("refused", "sent");
+}
+
+#[test]
+fn a_redis_that_dies_costs_callers_a_503_and_what_it_had_acknowledged_is_there_when_it_is_back() {
+    let mut redis = Redis::with(&DURABLE);
+    let place = Place::new();
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    server.enqueue(json!({"jobId": "before", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}, "delayMs": 1_000}));
+    redis.kill();
+    let (status, problem) = server.ask("POST", "/v1/jobs", &sandbox("meanwhile", 0));
+    assert_eq!((status, &problem["code"]), (503, &json!("store_unavailable")), "{problem}");
+    assert_eq!(server.ask("GET", "/readyz", &Value::Null).0, 503);
+    redis.start_again();
+    server.job_once("before", "sent");
+    eventually(|| server.ask("POST", "/v1/jobs", &sandbox("meanwhile", 0)).0 != 503);
+    server.job_once("meanwhile", "sent");
 }
 
 #[test]

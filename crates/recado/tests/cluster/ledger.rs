@@ -1,0 +1,198 @@
+//! What clients were told about their jobs, and what came of each.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::far_end::{Arrival, FarEnd};
+use super::given::{Server, ask};
+use super::nodes::{Addresses, job};
+
+/// How long everything that was taken in may take to end: several leases.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Every other job has time until then, so that there is always something that only the store knows of.
+const LATER_MS: u64 = 1_000;
+
+/// Between two jobs of a client.
+const CLIENT_RESTS: Duration = Duration::from_millis(8);
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// And when.
+    pub acknowledged: Mutex<HashMap<String, Instant>>,
+    pub refused: Mutex<HashSet<String>>,
+    /// Requests that got no answer, or 503.
+    pub moved_on: AtomicUsize,
+}
+
+impl Ledger {
+    /// How many were acknowledged and have not been sent yet.
+    pub fn waiting(&self, far_end: &FarEnd) -> usize {
+        let sent: HashSet<_> = far_end.arrivals().into_iter().map(|arrival| arrival.key).collect();
+        self.acknowledged.lock().keys().filter(|id| !sent.contains(*id)).count()
+    }
+}
+
+/// Clients that enqueue until they are told to stop.
+pub struct Clients {
+    pub ledger: Arc<Ledger>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Clients {
+    pub fn start(count: usize, addresses: &Addresses) -> Self {
+        let (ledger, stop) = (Arc::new(Ledger::default()), Arc::new(AtomicBool::new(false)));
+        let threads = (0..count).map(|client| {
+            let (addresses, ledger, stop) = (addresses.clone(), ledger.clone(), stop.clone());
+            std::thread::spawn(move || enqueue(client, &addresses, &ledger, &stop))
+        });
+        Clients { threads: threads.collect(), ledger, stop }
+    }
+
+    pub fn stop(self) -> Arc<Ledger> {
+        self.stop.store(true, Ordering::SeqCst);
+        for thread in self.threads {
+            thread.join().expect("the client went on to the end");
+        }
+        self.ledger
+    }
+}
+
+/// Mostly good jobs, now and then one that must be refused. Whoever gets no answer asks the next node, under the same
+/// id.
+fn enqueue(client: usize, addresses: &Addresses, ledger: &Ledger, stop: &AtomicBool) {
+    let (mut nth, mut node) = (0_usize, client);
+    while !stop.load(Ordering::SeqCst) {
+        nth += 1;
+        let bad = nth.is_multiple_of(20);
+        let id = format!("{}-{client}-{nth}", if bad { "bad" } else { "job" });
+        let mut job = job(&id, &format!("company-{client}"), if bad { "../escape" } else { "deliver" });
+        if nth.is_multiple_of(2) {
+            job["delayMs"] = LATER_MS.into();
+        }
+        while !stop.load(Ordering::SeqCst) {
+            let address = {
+                let addresses = addresses.lock();
+                addresses[node % addresses.len()]
+            };
+            match ask(address, "POST", "/v1/jobs", &job) {
+                Ok((200 | 202, _)) => {
+                    ledger.acknowledged.lock().insert(id, Instant::now());
+                    break;
+                }
+                Ok((422, _)) => {
+                    ledger.refused.lock().insert(id);
+                    break;
+                }
+                Ok((503, _)) | Err(_) => {
+                    ledger.moved_on.fetch_add(1, Ordering::SeqCst);
+                    node += 1;
+                    std::thread::sleep(CLIENT_RESTS);
+                }
+                Ok((status, body)) => panic!("unexpected answer {status}: {body}"),
+            }
+        }
+        std::thread::sleep(CLIENT_RESTS);
+    }
+}
+
+/// A job that came once more.
+#[derive(Debug)]
+pub struct Repeat {
+    pub before: Arrival,
+    pub again: Arrival,
+}
+
+/// What came of every job.
+#[derive(Debug)]
+pub struct Account {
+    pub acknowledged: usize,
+    pub refused: usize,
+    pub moved_on: usize,
+    pub delivered: usize,
+    pub repeats: Vec<Repeat>,
+    /// Acknowledged then, and neither delivered nor dead.
+    pub lost: Vec<Instant>,
+}
+
+impl Account {
+    /// Waits until the store has nothing left to do, then compares what clients were told with what the far end has.
+    #[track_caller]
+    pub fn of(ledger: &Ledger, far_end: &FarEnd, server: &Server) -> Self {
+        ended(server);
+        let mut by_key: BTreeMap<String, Vec<Arrival>> = BTreeMap::new();
+        for arrival in far_end.arrivals() {
+            by_key.entry(arrival.key.clone()).or_default().push(arrival);
+        }
+        let refused = ledger.refused.lock();
+        assert!(!refused.is_empty(), "some jobs were refused");
+        for id in refused.iter() {
+            assert!(!by_key.contains_key(id), "{id} was refused and delivered all the same");
+        }
+        let acknowledged = ledger.acknowledged.lock();
+        let missing = acknowledged.iter().filter(|(id, _)| !by_key.contains_key(*id));
+        let lost = missing.filter(|(id, _)| !is_dead(server, id)).map(|(_, at)| *at).collect();
+        let repeats = by_key.values().flat_map(|came| {
+            came.windows(2).map(|pair| Repeat { before: pair[0].clone(), again: pair[1].clone() })
+        });
+        Account {
+            acknowledged: acknowledged.len(),
+            refused: refused.len(),
+            moved_on: ledger.moved_on.load(Ordering::SeqCst),
+            delivered: by_key.len(),
+            repeats: repeats.collect(),
+            lost,
+        }
+    }
+
+    #[track_caller]
+    pub fn nothing_is_lost(&self) {
+        assert!(self.acknowledged > 0, "something was acknowledged");
+        assert_eq!(self.lost.len(), 0, "acknowledged, and neither delivered nor dead");
+    }
+
+    #[track_caller]
+    pub fn nothing_is_repeated(&self) {
+        assert!(self.repeats.is_empty(), "delivered twice without a cause: {:#?}", self.repeats);
+    }
+}
+
+impl Display for Account {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Account { acknowledged, refused, moved_on, delivered, repeats, lost } = self;
+        write!(
+            f,
+            "{acknowledged} acknowledged, {refused} refused, {moved_on} asked the next node, {delivered} delivered, \
+             {} repeated, {} lost",
+            repeats.len(),
+            lost.len()
+        )
+    }
+}
+
+/// Dead, and it says why.
+fn is_dead(server: &Server, id: &str) -> bool {
+    let (status, entry) = server.ask("GET", &format!("/v1/dlq/{id}"), &Value::Null);
+    status == 200 && entry["lastFailureReason"].as_str().is_some_and(|reason| !reason.is_empty())
+}
+
+#[track_caller]
+fn ended(server: &Server) {
+    let started = Instant::now();
+    let open = |status: &str| {
+        let list = server.get(&format!("/v1/jobs?status={status}&limit=1"));
+        list["items"].as_array().is_some_and(|jobs| !jobs.is_empty())
+    };
+    while ["queued", "scheduled", "parked", "retrying", "delivering"].into_iter().any(open) {
+        assert!(started.elapsed() < PATIENCE, "jobs are left after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
