@@ -14,7 +14,8 @@ local job = header(head)
 if verb == 'cancel' then
   leave(seq, header(before))
   forget_end(seq)
-  finish(seq, head)
+  finish(seq)
+  call('SET', K .. 'job:' .. seq, head)
   call('ZADD', K .. 'ended', now, padded(seq))
 elseif verb == 'recall' then
   -- A replay that is called off leaves the dead letter where it was.
@@ -32,7 +33,8 @@ elseif verb == 'redrive' then
   call('ZADD', K .. 'ends', job.expires, padded(seq))
   wait(seq, job, false)
 else
-  finish(seq, head)
+  finish(seq)
+  call('SET', K .. 'job:' .. seq, head)
   call('ZADD', K .. 'ended', now, padded(seq))
 end
 record(seq, event)
@@ -44,6 +46,7 @@ if count > 0 then
   end
   close_intake(last + count)
 end
+save_trails()
 settle_blocks()
 save()
 return 1

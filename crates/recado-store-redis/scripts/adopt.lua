@@ -60,5 +60,6 @@ while at < #ARGV do
   end
   answers[#answers + 1] = free and 1 or 0
 end
+save_trails()
 save()
 return answers

@@ -144,13 +144,33 @@ local function take_orphaned()
   return picked
 end
 
+-- Entries of new jobs by number, read at once where those that were picked lie close together.
+local function new_entries(picked)
+  local least, most, entries = math.huge, 0, {}
+  for _, one in ipairs(picked) do
+    least, most = math.min(least, one.seq), math.max(most, one.seq)
+  end
+  if #picked > 0 and most - least < 2 * #picked then
+    local from, to = string.format('%.0f-0', least), string.format('%.0f-0', most)
+    for _, entry in ipairs(call('XRANGE', K .. 'new', from, to)) do
+      entries[tonumber(string.match(entry[1], '^%d+'))] = entry[2]
+    end
+  end
+  return entries
+end
+
 -- Puts down who holds them, and answers with what their holder needs.
 local function lease(picked)
   local held, leases, waited, answer = {}, {}, {}, {}
-  local mark = fence .. struct.pack('>I6', now) .. worker
+  local mark, entries = fence .. struct.pack('>I6', now) .. worker, new_entries(picked)
   for nth, one in ipairs(picked) do
     local member = padded(one.seq)
-    local head, data, is_new = find(one.seq)
+    local head, data, is_new
+    if entries[one.seq] then
+      head, data, is_new = entries[one.seq][2], entries[one.seq][4], true
+    else
+      head, data, is_new = find(one.seq)
+    end
     held[2 * nth - 1], held[2 * nth] = one.seq, mark
     leases[2 * nth - 1], leases[2 * nth] = lease_until, member
     if not is_new then

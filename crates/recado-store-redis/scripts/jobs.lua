@@ -124,14 +124,30 @@ local function settle_blocks()
   end
 end
 
+-- What this call adds to the trails of jobs, by block and number.
+local trails = {}
+
 -- Appends to the audit trail, and to the trail of the job that it is about.
 local function record(seq, event)
   local ms, nth = string.match(call('XADD', K .. 'audit', '*', 'r', event), '^(%d+)-(%d+)$')
   if seq then
-    local trail, place = K .. 'trail:' .. block_of(seq), struct.pack('>I6I2', ms, nth)
-    if call('HSETNX', trail, seq, place) == 0 then
-      call('HSET', trail, seq, call('HGET', trail, seq) .. place)
+    local block = block_of(seq)
+    trails[block] = trails[block] or {}
+    trails[block][seq] = (trails[block][seq] or '') .. struct.pack('>I6I2', ms, nth)
+  end
+end
+
+-- Call after the last record: writes the trails, a block at a time.
+local function save_trails()
+  for block, added in pairs(trails) do
+    local trail, seqs, values = K .. 'trail:' .. block, {}, {}
+    for seq in pairs(added) do
+      seqs[#seqs + 1] = seq
     end
+    for nth, known in ipairs(call('HMGET', trail, unpack(seqs))) do
+      values[2 * nth - 1], values[2 * nth] = seqs[nth], (known or '') .. added[seqs[nth]]
+    end
+    call('HSET', trail, unpack(values))
   end
 end
 

@@ -47,11 +47,10 @@ local function unfile(seq)
   end
 end
 
--- A job has ended: its data goes, its head stays until it is pruned.
-local function finish(seq, head)
+-- A job has ended: its data goes. Its head stays until it is pruned; the caller writes it.
+local function finish(seq)
   if not drop_new(seq) then
     call('DEL', K .. 'data:' .. seq, K .. 'corrected:' .. seq)
     unfile(seq)
   end
-  call('SET', K .. 'job:' .. seq, head)
 end

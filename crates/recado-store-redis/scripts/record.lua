@@ -4,4 +4,5 @@
 for at = 1, #ARGV, 3 do
   record(ARGV[at] ~= '' and seq_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2])
 end
+save_trails()
 return 1

@@ -9,22 +9,23 @@ local floor, at, answers = tonumber(ARGV[1]), 2, {}
 local last = 0
 
 -- What is let go of and has ended, written together at the end.
-local settled, let_go, members, ended = {}, {}, {}, {}
+local settled, let_go, members, ended, heads = {}, {}, {}, {}, {}
 
 local function settle(seq, ending, head, now, event, letter)
   local member = padded(seq)
   settled[seq] = true
   let_go[#let_go + 1] = seq
   members[#members + 1] = member
+  heads[#heads + 1] = K .. 'job:' .. seq
+  heads[#heads + 1] = head
   local whose = tenant(owner(head))
   whose.leased = whose.leased - 1
   if ending == 'end' then
-    finish(seq, head)
+    finish(seq)
     ended[#ended + 1] = now
     ended[#ended + 1] = member
   else
     move_out(seq)
-    call('SET', K .. 'job:' .. seq, head)
     if ending == 'wait' then
       local job = header(head)
       call('ZADD', K .. 'ends', job.expires, member)
@@ -57,12 +58,16 @@ while at <= #ARGV do
   end
   answers[#answers + 1] = is_current and 1 or 0
 end
+for from = 1, #heads, VALUES_MAX do
+  call('MSET', unpack(heads, from, math.min(from + VALUES_MAX - 1, #heads)))
+end
 each_of('HDEL', K .. 'held', let_go)
 each_of('ZREM', K .. 'leases', members)
 each_of('ZADD', K .. 'ended', ended)
 if last > 0 then
   close_intake(last)
 end
+save_trails()
 settle_blocks()
 save()
 return answers

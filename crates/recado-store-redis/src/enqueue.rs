@@ -10,6 +10,7 @@ use crate::keys::IdKey;
 use crate::link::Arg;
 use crate::record::Record;
 use crate::store::RedisStore;
+use crate::together::{Asked, Line};
 
 /// Jobs, and bytes of data, at most in one call: nobody else is served while a script runs.
 const CALL_JOBS_MAX: usize = 500;
@@ -18,8 +19,26 @@ const CALL_BYTES_MAX: usize = 1 << 20;
 /// Data up to this size lies packed with that of others; larger data gains nothing by it.
 const PACKED_BYTES_MAX: usize = 1_024;
 
+impl Asked for NewJob {
+    type Answer = Enqueued;
+    const COUNT_MAX: usize = CALL_JOBS_MAX;
+    const BYTES_MAX: usize = CALL_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        self.data.as_str().len()
+    }
+
+    fn line(store: &RedisStore) -> &Line<Self> {
+        &store.enqueues
+    }
+
+    async fn carry_out(store: &RedisStore, jobs: &[Self]) -> Result<Vec<Enqueued>, StoreError> {
+        store.take_in(jobs).await
+    }
+}
+
 impl RedisStore {
-    pub(crate) async fn take_in(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
+    async fn take_in(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
         let mut by_partition: BTreeMap<u16, Vec<(usize, &NewJob)>> = BTreeMap::new();
         for (at, new) in jobs.iter().enumerate() {
             by_partition.entry(self.partition_of(&new.company)).or_default().push((at, new));

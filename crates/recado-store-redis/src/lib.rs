@@ -51,6 +51,7 @@ mod record;
 mod scripts;
 mod settle;
 mod store;
+mod together;
 mod token;
 
 pub use audit::AuditCursor;

@@ -208,6 +208,11 @@ impl Link {
         answer.map_err(|fault| self.refusal(fault, "pipeline"))
     }
 
+    /// Every call ends within this.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// How long the first partition's server takes to answer nothing at all.
     pub async fn ping(&self) -> Result<Duration, StoreError> {
         let sent_at = Instant::now();

@@ -19,10 +19,14 @@ use crate::letter;
 use crate::link::Arg;
 use crate::record::{Ending, Phase, Receipt, Record, json};
 use crate::store::RedisStore;
+use crate::together::{Asked, Line};
 use crate::token::Token;
 
 /// Settlements at most in one call: nobody else is served while a script runs.
 const CALL_SETTLEMENTS_MAX: usize = 200;
+
+/// Bytes of what follows at most in one call, unless one settlement has more.
+const CALL_BYTES_MAX: usize = 1 << 20;
 
 /// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
 /// and read again where they are needed.
@@ -59,8 +63,26 @@ struct Step<'a> {
     record: Record,
 }
 
+impl Asked for Settlement {
+    type Answer = Settled;
+    const COUNT_MAX: usize = CALL_SETTLEMENTS_MAX;
+    const BYTES_MAX: usize = CALL_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        self.follow_ups.iter().map(|new| new.data.as_str().len()).sum()
+    }
+
+    fn line(store: &RedisStore) -> &Line<Self> {
+        &store.settles
+    }
+
+    async fn carry_out(store: &RedisStore, settlements: &[Self]) -> Result<Vec<Settled>, StoreError> {
+        store.settle_leases(settlements).await
+    }
+}
+
 impl RedisStore {
-    pub(crate) async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle_leases(&self, settlements: &[Settlement]) -> Result<Vec<Settled>, StoreError> {
         let mut answers = vec![Settled::Stale; settlements.len()];
         let tokens = settlements.iter().map(|settlement| self.read_token(settlement.token));
         for (partition, known) in self.by_partition(tokens) {

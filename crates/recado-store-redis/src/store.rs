@@ -1,6 +1,7 @@
 //! The store: the contract's verbs, each handed to whoever carries it out.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,19 +22,34 @@ use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
 use crate::scripts::Scripts;
 use crate::settle::Heads;
+use crate::together::{self, Line};
 use crate::token::Token;
 
+/// A handle: what goes together in one script is carried out by a task that keeps the store open.
+#[derive(Debug, Clone)]
+pub struct RedisStore(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct RedisStore {
+pub struct Shared {
     pub(crate) link: Link,
     pub(crate) scripts: Scripts,
     pub(crate) bells: Arc<Bells>,
     pub(crate) heads: Heads,
     pub(crate) claims: Claims,
     pub(crate) notes_root: Root,
+    pub(crate) enqueues: Line<NewJob>,
+    pub(crate) settles: Line<Settlement>,
     /// What the keys of each partition begin with.
     roots: Vec<Root>,
     _tasks: JoinSet<()>,
+}
+
+impl Deref for RedisStore {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl RedisStore {
@@ -44,16 +60,18 @@ impl RedisStore {
         tasks.spawn(bells.clone().listen(link.subscribe(), options.ring_every));
         let partitions = options.partitions.max(1);
         let roots = (0..partitions).map(|partition| Root::of(&options.prefix, partition)).collect();
-        let store = RedisStore {
+        let store = RedisStore(Arc::new(Shared {
             link,
             scripts: Scripts::new(),
             bells,
             heads: Heads::default(),
             claims: Claims::default(),
             notes_root: Root::of(&options.prefix, "notes"),
+            enqueues: Line::default(),
+            settles: Line::default(),
             roots,
             _tasks: tasks,
-        };
+        }));
         for root in store.roots.iter().chain([&store.notes_root]) {
             format::check(&store.link, root, partitions).await?;
         }
@@ -108,7 +126,7 @@ impl RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
-        self.take_in(&jobs).await
+        together::ask(self, jobs).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
@@ -120,7 +138,7 @@ impl Store for RedisStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        self.settle_leases(&settlements).await
+        together::ask(self, settlements).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
@@ -152,7 +170,7 @@ impl Store for RedisStore {
         if noted.iter().any(|noted| matches!(noted, Noted::Done { .. })) {
             self.bells.announce_notes(&self.link);
         }
-        self.copy_circuits(&writes, &noted).await;
+        self.copy_circuits(&writes, &noted, now).await;
         Ok(noted)
     }
 

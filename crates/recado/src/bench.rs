@@ -9,6 +9,7 @@ mod enqueues;
 mod lanes;
 mod limits;
 mod load;
+mod redis;
 mod report;
 mod restart;
 mod scene;
@@ -25,6 +26,8 @@ pub enum Part {
     Flow,
     /// What turns, breakers and limits cost, and whether they hold
     Lanes,
+    /// How fast jobs come in and go out over a Redis that nodes share
+    Redis,
 }
 
 /// How much of it to run.
@@ -39,6 +42,8 @@ pub struct Options {
     pub pending: usize,
     /// How long a provider is down.
     pub outage: Duration,
+    /// The Redis to measure; one is started without it.
+    pub redis_url: Option<String>,
 }
 
 impl Options {
@@ -61,6 +66,7 @@ pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, F
     let outcome = match options.part {
         Part::Flow => flow(&options, progress).await,
         Part::Lanes => lanes::measure(&options, progress).await,
+        Part::Redis => redis::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
     outcome

@@ -17,3 +17,4 @@ mod records;
 mod repeated;
 mod scripts;
 mod server;
+mod together;

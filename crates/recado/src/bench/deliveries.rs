@@ -54,6 +54,11 @@ impl Transport for Arrivals {
 }
 
 impl Arrivals {
+    /// How long after `start` each arrived.
+    pub fn since(&self, start: Instant) -> Vec<Duration> {
+        self.0.lock().values().map(|(at, _)| at.saturating_duration_since(start)).collect()
+    }
+
     /// Sends a steady 200 jobs a second over these routes in turn: how long each took from the moment a caller
     /// asks, over the durable answer, to the transport.
     pub async fn pickups(

@@ -22,8 +22,8 @@ const INTAKE_JOBS: usize = 1_000;
 /// How often an engine is asked whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Filler that brings a payload to about 300 bytes.
-const FILLER_BYTES: usize = 262;
+/// Filler that brings a payload to 300 bytes.
+const FILLER_BYTES: usize = 273;
 
 /// A payload of 300 bytes that the sandbox takes at once.
 pub fn payload() -> String {
@@ -89,6 +89,44 @@ pub async fn take_in(
     Ok(())
 }
 
+/// An engine on a store, as a node of this name.
+pub fn engine_on(
+    store: Arc<dyn Store>,
+    node: &str,
+    routes: impl IntoIterator<Item = Route>,
+    providers: BTreeMap<Box<str>, ProviderTerms>,
+) -> Engine {
+    let settings = Settings {
+        node: node.into(),
+        lease: Duration::from_secs(15),
+        stop_grace: Duration::from_secs(10),
+        retention: Retention {
+            ended_max_age: Duration::from_secs(7 * 24 * 3_600),
+            ended_max_count: 1_000_000,
+        },
+        job_ttl: Duration::from_secs(24 * 3_600),
+        dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+        crashes_max: 5,
+        notices: recado_engine::notices::Notices::default(),
+        turn_jobs: recado_core::fair::TURN_JOBS,
+    };
+    let mut parts =
+        Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());
+    parts.providers = providers;
+    Engine::start(parts)
+}
+
+/// Until nothing waits and nothing is on its way.
+pub async fn emptied(store: &dyn Store) -> Result<(), Failed> {
+    loop {
+        let counts = store.counts(SystemClock.now()).await?;
+        if counts.ready + counts.leased + counts.delayed == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 pub struct Scene {
     pub store: Arc<EmbeddedStore>,
     pub dir: PathBuf,
@@ -114,40 +152,11 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
-        let settings = Settings {
-            node: "bench".into(),
-            lease: Duration::from_secs(15),
-            stop_grace: Duration::from_secs(10),
-            retention: Retention {
-                ended_max_age: Duration::from_secs(7 * 24 * 3_600),
-                ended_max_count: 1_000_000,
-            },
-            job_ttl: Duration::from_secs(24 * 3_600),
-            dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
-            crashes_max: 5,
-            notices: recado_engine::notices::Notices::default(),
-            turn_jobs: recado_core::fair::TURN_JOBS,
-        };
-        let mut parts = Parts::new(
-            self.store.clone(),
-            Routes::new(routes),
-            settings,
-            Arc::new(SystemClock),
-            Chance::from_entropy(),
-        );
-        parts.providers = providers;
-        Engine::start(parts)
+        engine_on(self.store.clone(), "bench", routes, providers)
     }
 
-    /// Until nothing waits and nothing is on its way.
     pub async fn emptied(&self) -> Result<(), Failed> {
-        loop {
-            let counts = self.store.counts(SystemClock.now()).await?;
-            if counts.ready + counts.leased + counts.delayed == 0 {
-                return Ok(());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        emptied(&*self.store).await
     }
 
     /// Takes its files away, once nobody uses them any more.

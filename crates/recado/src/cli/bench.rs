@@ -16,6 +16,7 @@ EXAMPLES:
   recado bench                     how fast jobs come in and go out, about two minutes
   recado bench lanes               what turns, breakers and limits cost, about four minutes
   recado bench lanes --outage 10m  with a provider that is down for as long as you fear
+  recado bench redis               jobs over a Redis that nodes share, about two minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
 
@@ -33,6 +34,9 @@ pub struct BenchArgs {
     /// How long a provider is down when lanes are measured [default: 20s, with --quick 5s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     outage: Option<Duration>,
+    /// The Redis to measure, a single server [default: one is started for it]. Its other keys are left alone.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
     /// Where the files go while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
@@ -53,6 +57,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         scale,
         pending: args.pending.unwrap_or(pending).max(1_000),
         outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
+        redis_url: args.url,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
