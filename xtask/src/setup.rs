@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// A program that a test runs, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("cc", "gcc"),
     ("mount", "mount"),
     ("smtpd", "opensmtpd"),
@@ -13,6 +13,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("redis-server", "redis-server"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
+    ("promtool", "prometheus"),
 ];
 
 /// Python programs that tests talk to, each pinned, in a virtual environment below `target`.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Timestamp};
+use recado_observe::Left;
 use recado_store::{Adopted, Discard, Discarded, StoreError, Transfer};
 
 use crate::aftermath;
@@ -94,12 +95,16 @@ async fn bite(engine: &Engine, archive: &Arc<dyn Archive>, told: &mut Told) -> R
         }
     };
     let mut moved = 0;
-    for Transfer { job, .. } in archived {
+    for Transfer { job, dead_letter, .. } in archived {
+        let moved_at = dead_letter.map_or(now, |entry| entry.moved_at);
         let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
             .reason(format!("Moved to {place}"))
             .by(Some(OURSELVES));
         let discard = Discard { id: job.id, audit, follow_ups: Vec::new() };
-        moved += u64::from(store.discard(discard).await? == Discarded::Done);
+        if store.discard(discard).await? == Discarded::Done {
+            engine.inner.left_queue(Left::Archived, moved_at);
+            moved += 1;
+        }
     }
     tell_of_move(&engine.inner, moved, &place, told, now).await;
     Ok(over > wanted as u64)

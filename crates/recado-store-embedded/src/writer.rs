@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
@@ -26,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
 use crate::disk::{DirLock, RoomGuard, log_bytes};
-use crate::forcer::{Commit, Forcer};
+use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
 
@@ -74,6 +75,7 @@ pub struct Writer {
     pub room: Arc<Mutex<RoomGuard>>,
     pub dir: PathBuf,
     pub forcer: Forcer,
+    pub watcher: Watched,
     pub folder: Folder,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
@@ -101,7 +103,11 @@ impl Writer {
             let mut group = vec![first];
             take(&mut group, &mut requests);
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
+            let (requests_count, began) = (group.len() as u64, Instant::now());
             let commit = self.transact(group);
+            if let Some(watcher) = self.watcher.get() {
+                watcher.committed(requests_count, began.elapsed());
+            }
             let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
             if let Err(error) = &commit.outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
@@ -329,7 +335,9 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             dir: dir.to_owned(),
-            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default()).unwrap(),
+            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default(), Arc::default())
+                .unwrap(),
+            watcher: Arc::default(),
             folder: Folder::start(open()).unwrap(),
             lock: crate::disk::lock(dir).unwrap(),
         }

@@ -164,6 +164,8 @@ pub struct StoreReport {
     pub durability: Durability,
     pub size_bytes: u64,
     pub free_bytes: Option<u64>,
+    /// What it may grow to, as far as it is known: a bound that was set, or the room that there is.
+    pub max_bytes: Option<u64>,
     /// Why enqueues are refused right now, if they are.
     pub refusing: Option<String>,
 }

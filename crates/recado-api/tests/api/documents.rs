@@ -59,6 +59,9 @@ const CONTRACT: [(&str, &str); 51] = [
     ("GET", "/v1/tenants"),
     ("GET", "/v1/tenants/{companyId}"),
     ("PUT", "/v1/tenants/{companyId}"),
+    ("GET", "/v1/alerts"),
+    ("GET", "/v1/kpis"),
+    ("GET", "/metrics"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ];
