@@ -275,13 +275,17 @@ impl Store for EmbeddedStore {
         if self.requests.is_closed() {
             return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
         }
+        let (max_bytes, refusing) = {
+            let mut room = self.room.lock();
+            (room.max_bytes(), room.refusing().map(str::to_owned))
+        };
         Ok(StoreReport {
             kind: "embedded",
             durability: self.durability(),
             size_bytes: disk::used_bytes(&self.dir),
             free_bytes: disk::free_bytes(&self.dir),
-            max_bytes: self.room.lock().max_bytes(),
-            refusing: self.room.lock().refusing().map(str::to_owned),
+            max_bytes,
+            refusing,
         })
     }
 
