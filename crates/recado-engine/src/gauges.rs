@@ -70,7 +70,7 @@ impl Inner {
             dead_letters: told(self.dead_letters_now(now).await),
             breakers: Some(self.breakers(now)),
             store: told(self.store.report().await)
-                .map(|report| StoreUse { bytes: report.size_bytes, max_bytes: report.max_bytes }),
+                .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
         }
     }

@@ -143,6 +143,11 @@ impl RoomGuard {
         self.held_bytes = bytes;
     }
 
+    /// As of the last commit, or the one before.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
     /// Why new jobs are refused, if they are.
     pub fn refusing(&mut self) -> Option<&str> {
         if self.look_is_due() {

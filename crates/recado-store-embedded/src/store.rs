@@ -275,14 +275,15 @@ impl Store for EmbeddedStore {
         if self.requests.is_closed() {
             return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
         }
-        let (max_bytes, refusing) = {
+        let (used_bytes, max_bytes, refusing) = {
             let mut room = self.room.lock();
-            (room.max_bytes(), room.refusing().map(str::to_owned))
+            (room.held_bytes(), room.max_bytes(), room.refusing().map(str::to_owned))
         };
         Ok(StoreReport {
             kind: "embedded",
             durability: self.durability(),
             size_bytes: disk::used_bytes(&self.dir),
+            used_bytes,
             free_bytes: disk::free_bytes(&self.dir),
             max_bytes,
             refusing,

@@ -16,7 +16,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
@@ -225,7 +225,9 @@ impl Writer {
 
     fn fold_log(&self) {
         let size = log_bytes(&self.dir);
-        let max = self.room.lock().log_max_bytes().map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
+        let max = looked(&self.room, &self.file)
+            .log_max_bytes()
+            .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
         if size >= max {
             let folded = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             if let Err(error) = folded {
@@ -239,13 +241,18 @@ impl Writer {
 
 /// Why new jobs are refused, if they are.
 fn refusing(room: &Mutex<RoomGuard>, file: &Connection) -> Option<String> {
+    looked(room, file).refusing().map(str::to_owned)
+}
+
+/// The guard, who knows what the store holds.
+fn looked<'r>(room: &'r Mutex<RoomGuard>, file: &Connection) -> MutexGuard<'r, RoomGuard> {
     let mut room = room.lock();
     if room.look_is_due()
         && let Ok(bytes) = held_bytes(file)
     {
         room.holds(bytes);
     }
-    room.refusing().map(str::to_owned)
+    room
 }
 
 pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {

@@ -600,6 +600,7 @@ impl Store for ReferenceStore {
             kind: "memory",
             durability: self.durability(),
             size_bytes: 0,
+            used_bytes: 0,
             free_bytes: None,
             max_bytes: None,
             refusing: None,

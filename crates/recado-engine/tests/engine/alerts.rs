@@ -38,10 +38,8 @@ fn node(given: &Given, name: &str, store: Arc<dyn Store>) -> Engine {
         alerts: Some("ops".into()),
         ..Notices::default()
     };
-    let routes = Routes::new([
-        route("mail", Carrier::Transport(refusing)),
-        route("notices", Carrier::Workers),
-    ]);
+    let routes =
+        Routes::new([route("mail", Carrier::Transport(refusing)), route("notices", Carrier::Workers)]);
     let settings = Settings { node: name.into(), notices, ..settings() };
     let mut parts = Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7));
     parts.alerts = terms();
