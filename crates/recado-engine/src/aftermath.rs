@@ -215,13 +215,16 @@ pub(crate) async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
 
 /// To endpoints and to the default channel.
 pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
-    notify_channel(engine, None, event, now).await;
+    notify_channels(engine, &[], event, now).await;
 }
 
-/// To endpoints and to a channel, or the default one where none is named.
-pub(crate) async fn notify_channel(engine: &Inner, channel: Option<&str>, event: &Event, now: Timestamp) {
+/// To endpoints and to these channels, or the default one where none is named.
+pub(crate) async fn notify_channels(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) {
     let mut jobs = callbacks(engine, event, now);
-    jobs.extend(notice(engine, channel, event, now));
+    jobs.extend(channels.iter().filter_map(|channel| notice(engine, Some(channel), event, now)));
+    if channels.is_empty() {
+        jobs.extend(notice(engine, None, event, now));
+    }
     if !jobs.is_empty()
         && let Err(error) = engine.enqueue(jobs).await
     {

@@ -206,7 +206,7 @@ async fn write_note(
 async fn tell(engine: &Inner, change: &AlertChange, now: Timestamp) {
     let event = event(change);
     log(change);
-    aftermath::notify_channel(engine, engine.settings.notices.alerts.as_deref(), &event, now).await;
+    aftermath::notify_channels(engine, &engine.settings.notices.alerts, &event, now).await;
     engine.events.tell(event);
 }
 

@@ -46,8 +46,8 @@ pub struct Notices {
     pub channels: BTreeMap<Box<str>, Channel>,
     /// Hears of dead letters of routes that name no channel, and of endpoints that were switched off.
     pub default: Option<Box<str>>,
-    /// Hears of alerts, instead of the default one.
-    pub alerts: Option<Box<str>>,
+    /// Hear of alerts, instead of the default one.
+    pub alerts: Vec<Box<str>>,
 }
 
 impl Notices {

@@ -35,7 +35,7 @@ fn node(given: &Given, name: &str, store: Arc<dyn Store>) -> Engine {
     };
     let notices = Notices {
         channels: [("ops".into(), email)].into(),
-        alerts: Some("ops".into()),
+        alerts: vec!["ops".into()],
         ..Notices::default()
     };
     let routes =

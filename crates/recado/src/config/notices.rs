@@ -30,14 +30,15 @@ pub fn resolve(asked: Asked, routes: &[RouteConfig], given: &Given, faults: &Fau
     for said in [&dlq, &alerts].into_iter().flatten() {
         check_channel(said, &names, faults);
     }
-    let mut heard_by = alerts.map(|said| said.value);
+    let mut heard_by: Vec<Box<str>> = alerts.into_iter().map(|said| said.value.into()).collect();
     if let Some(own) = of_alerts {
-        let twice = heard_by.is_some() || names.iter().any(|name| name == OWN_CHANNEL);
-        if twice {
-            let message = "a webhook stands beside another channel for alerts; keep one of the two";
+        if names.iter().any(|name| name == OWN_CHANNEL) {
+            let message = format!(
+                "the webhook makes a channel `{OWN_CHANNEL}`; give [notify.{OWN_CHANNEL}] another name"
+            );
             faults.borrow_mut().push(own.here.fault(message));
         }
-        heard_by = Some(OWN_CHANNEL.to_owned());
+        heard_by.push(OWN_CHANNEL.into());
         channels.push((OWN_CHANNEL.to_owned(), own));
     }
     let read = |(name, raw): (String, RawChannel)| {
@@ -47,7 +48,7 @@ pub fn resolve(asked: Asked, routes: &[RouteConfig], given: &Given, faults: &Fau
     Notices {
         channels: channels.into_iter().filter_map(read).collect(),
         default: dlq.map(|said| said.value.into()),
-        alerts: heard_by.map(Into::into),
+        alerts: heard_by,
     }
 }
 

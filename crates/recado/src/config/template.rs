@@ -129,7 +129,7 @@ const COMMENTS: [(&str, &str); 50] = [
     ("alerts.notify", "The channel that hears of alerts instead of the one in [dlq]."),
     (
         "alerts.webhook",
-        "Or an address of its own: the event is posted, or with format = \"slack\" a text as Slack takes it; secret signs.",
+        "Or, and also, an address of its own: the event is posted, or with format = \"slack\" a text as Slack takes it; secret signs.",
     ),
     (
         "alerts.failure_rate",

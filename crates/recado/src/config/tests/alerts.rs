@@ -11,7 +11,7 @@ fn e10_without_a_word_every_alert_of_the_seeds_is_on() {
     assert_eq!(config.alerts.config, AlertConfig::default());
     assert!(config.alerts.config.rules.iter().all(|rule| rule.enabled));
     assert_eq!(config.alerts.every, Duration::from_secs(10));
-    assert_eq!(config.notices.alerts, None);
+    assert!(config.notices.alerts.is_empty());
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_rule_is_changed_key_by_key_or_switched_off() {
         (0.25, Duration::from_secs(300), 100)
     );
     assert_eq!(changed.pending, Duration::from_secs(120), "what is not said stays");
-    assert_eq!(changed.except, ["sandbox".into()]);
+    assert_eq!(changed.except, [Box::<str>::from("sandbox")]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_variable_changes_a_rule_too() {
 #[test]
 fn alerts_have_a_channel_of_their_own_or_a_named_one() {
     let own = load("[alerts]\nwebhook = \"https://example.com/hooks/x\"\n");
-    assert_eq!(own.notices.alerts.as_deref(), Some("alerts"));
+    assert_eq!(own.notices.alerts, [Box::<str>::from("alerts")]);
     let shape = |config: &Config, name: &str| match config.notices.channels.get(name) {
         Some(Channel::Webhook { shape, .. }) => *shape,
         other => panic!("{other:?}"),
@@ -54,7 +54,7 @@ fn alerts_have_a_channel_of_their_own_or_a_named_one() {
     let named = load(
         "[notify.ops]\nwebhook = \"https://hooks.slack.com/services/x\"\nformat = \"slack\"\n[alerts]\nnotify = \"ops\"\n",
     );
-    assert_eq!(named.notices.alerts.as_deref(), Some("ops"));
+    assert_eq!(named.notices.alerts, [Box::<str>::from("ops")]);
     assert_eq!(shape(&named, "ops"), Shape::Slack);
     let shown = show::page(&own, show::Style::Effective);
     assert!(!shown.contains("hooks/x") && shown.contains("webhook = \"***\""), "{shown}");
