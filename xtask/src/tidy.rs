@@ -19,9 +19,22 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("recado-transport-smtp", &["recado-core", "recado-transport", "recado-email"]),
     ("recado-transport-ses", &["recado-core", "recado-transport", "recado-email"]),
     ("recado-transport-webhook", &["recado-core", "recado-transport"]),
-    ("recado-engine", &["recado-core", "recado-store", "recado-transport", "recado-transport-webhook"]),
+    (
+        "recado-engine",
+        &["recado-core", "recado-observe", "recado-store", "recado-transport", "recado-transport-webhook"],
+    ),
     ("recado-wire", &["recado-core"]),
-    ("recado-api", &["recado-core", "recado-store", "recado-transport", "recado-engine", "recado-wire"]),
+    (
+        "recado-api",
+        &[
+            "recado-core",
+            "recado-observe",
+            "recado-store",
+            "recado-transport",
+            "recado-engine",
+            "recado-wire",
+        ],
+    ),
     ("recado-client", &["recado-wire", "recado-core"]),
     ("recado-camunda", &["recado-core", "recado-wire", "recado-client"]),
     (
@@ -36,6 +49,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "recado-transport-ses",
             "recado-transport-webhook",
             "recado-camunda",
+            "recado-observe",
             "recado-engine",
             "recado-wire",
             "recado-api",

@@ -111,7 +111,7 @@ impl Gate {
         let (path, headers) = (request.uri().path(), request.headers());
         match &self.token {
             Some(token) => {
-                let guarded = path.starts_with("/v1") || path == "/openapi.json";
+                let guarded = path.starts_with("/v1") || matches!(path, "/openapi.json" | "/metrics");
                 if guarded && !token.is_shown_in(headers) {
                     return Err(Refused::new(
                         Code::Unauthorized,

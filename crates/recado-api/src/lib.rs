@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`kpis`] [`metrics`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
@@ -19,6 +19,7 @@
 //! Deliberately absent: TLS, sessions and rate limits (a proxy's work), and payloads in logs.
 
 mod accounts;
+mod alerts;
 mod answer;
 mod archive;
 mod batch;
@@ -36,7 +37,9 @@ mod events;
 mod extract;
 mod gate;
 mod jobs;
+mod kpis;
 mod leases;
+mod metrics;
 mod nodes;
 mod openapi;
 mod probes;
@@ -48,6 +51,7 @@ mod tenants;
 
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::middleware::from_fn_with_state;
 use recado_wire::Code;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -104,6 +108,9 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(tenants::list))
         .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(nodes::list))
+        .routes(routes!(alerts::list))
+        .routes(routes!(kpis::show))
+        .routes(routes!(metrics::metrics))
         .routes(routes!(probes::healthz))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::openapi_json))
@@ -121,11 +128,14 @@ pub fn router(state: ApiState) -> Router {
     let gate = state.gate();
     let (router, document) = described().split_for_parts();
     state.keep_document(&document);
+    let counted = from_fn_with_state(state.clone(), metrics::counted);
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
         .layer(gate)
+        // Outside the gate: what it turns away is an answer, too.
+        .layer(counted)
 }
 
 async fn no_such_path(uri: Uri) -> Refused {

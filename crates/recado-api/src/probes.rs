@@ -95,6 +95,7 @@ pub(crate) async fn root() -> Response {
         "POST /v1/jobs        enqueue a job\n",
         "GET  /v1/dlq         what could not be delivered\n",
         "GET  /v1/events      what happens, as it happens\n",
+        "GET  /metrics        figures for Prometheus\n",
         "GET  /readyz         whether it is ready for work\n",
     );
     ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], text).into_response()

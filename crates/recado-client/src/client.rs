@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use recado_core::Payload;
 use recado_wire::accounts::{AccountList, AccountQuery};
+use recado_wire::alerts::AlertList;
 use recado_wire::audit::AuditTrail;
 use recado_wire::calls::{self, CallAnswer, CallRequest};
 use recado_wire::decisions::{Decision, DecisionRequest};
@@ -17,6 +18,7 @@ use recado_wire::endpoints::{
 use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
 use recado_wire::health::{Health, Readiness};
 use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
+use recado_wire::kpis::{KpiQuery, Kpis};
 use recado_wire::leases::{
     ExtendRequest, FailRequest, LeaseExtended, LeaseRequest, LeaseSettled, Leases, SettleAnswer,
     SettleRequest, SucceedRequest,
@@ -299,6 +301,16 @@ impl Client {
     /// The nodes that share the store: their health, their share of the work.
     pub async fn nodes(&self) -> Result<NodeList, ClientError> {
         self.answer(self.get(&["v1", "nodes"])).await
+    }
+
+    /// What rings, and every rule.
+    pub async fn alerts(&self) -> Result<AlertList, ClientError> {
+        self.answer(self.get(&["v1", "alerts"])).await
+    }
+
+    /// Seed 003's indicators, of the node that answers.
+    pub async fn kpis(&self, query: &KpiQuery) -> Result<Kpis, ClientError> {
+        self.answer(self.get(&["v1", "kpis"]).query(&self.http, query)?).await
     }
 
     /// Tenants by company: how each fares, what it may, why it waits.

@@ -125,6 +125,20 @@ pub struct EventData {
     pub actor: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Box<str>>,
+    /// The rule that rings, and how much it matters: `warning` or `critical`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alert: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Box<str>>,
+    /// Since when the figure has been above its threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// `reason` in Portuguese.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason_pt: Option<Box<str>>,
+    /// Where to read what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runbook: Option<Box<str>>,
 }
 
 /// How every event's id begins, and with it the id of every job that tells of one.

@@ -112,7 +112,7 @@ impl Engine {
         let mut answers = Vec::with_capacity(asked);
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
-            match self.store().enqueue(jobs).await {
+            match self.inner.enqueue(jobs).await {
                 Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
                 Err(error) if answers.is_empty() => return Err(error.into()),
                 Err(error) => {

@@ -12,6 +12,7 @@ use recado_core::event;
 use recado_core::{
     AttemptResult, Blame, Burial, Cause, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition,
 };
+use recado_observe::Left;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -20,6 +21,7 @@ use crate::accounts::Account;
 use crate::endpoints::Went;
 use crate::engine::Inner;
 use crate::fallback::Act;
+use crate::figures::WaitBy;
 use crate::notices::{NOTICES_COMPANY, follow_up};
 use crate::route::Route;
 
@@ -30,11 +32,14 @@ pub(crate) struct Aftermath {
     pub follow_ups: Vec<NewJob>,
     mark: Option<Account>,
     count: Option<(Box<str>, Went)>,
+    /// When the dead letter came to the queue that the transition takes away.
+    pub leaves_queue: Option<Timestamp>,
+    wait_by: WaitBy,
 }
 
 impl Aftermath {
-    pub fn of(engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) -> Self {
-        let mut after = Aftermath::default();
+    pub fn of(engine: &Inner, job: &Job, transition: &Transition, wait_by: WaitBy, now: Timestamp) -> Self {
+        let mut after = Aftermath { wait_by, ..Aftermath::default() };
         let route = engine.routes.get(job.route.as_str());
         // What becomes of a notice is told to nobody, and of a callback to no endpoint, or it would never end.
         let own = job.company.as_str() == NOTICES_COMPANY;
@@ -100,6 +105,10 @@ impl Aftermath {
 
     /// Once the transition has happened. Whoever hears of it can see what it led to.
     pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
+        engine.transited(job, transition, self.wait_by, now);
+        if let Some(moved_at) = self.leaves_queue {
+            engine.left_queue(Left::Replayed, moved_at);
+        }
         if let Some(account) = self.mark.take()
             && let Err(error) = engine.accounts.mark(&*engine.store, account, now).await
         {
@@ -206,10 +215,18 @@ pub(crate) async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
 
 /// To endpoints and to the default channel.
 pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
+    notify_channels(engine, &[], event, now).await;
+}
+
+/// To endpoints and to these channels, or the default one where none is named.
+pub(crate) async fn notify_channels(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) {
     let mut jobs = callbacks(engine, event, now);
-    jobs.extend(notice(engine, None, event, now));
+    jobs.extend(channels.iter().filter_map(|channel| notice(engine, Some(channel), event, now)));
+    if channels.is_empty() {
+        jobs.extend(notice(engine, None, event, now));
+    }
     if !jobs.is_empty()
-        && let Err(error) = engine.store.enqueue(jobs).await
+        && let Err(error) = engine.enqueue(jobs).await
     {
         tracing::warn!(%error, "cannot enqueue the callbacks of an event");
     }

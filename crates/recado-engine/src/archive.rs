@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Timestamp};
+use recado_observe::Left;
 use recado_store::{Adopted, Discard, Discarded, StoreError, Transfer};
 
 use crate::aftermath;
@@ -41,7 +42,8 @@ const IMPORT_ENTRIES: usize = 100;
 pub(crate) const OURSELVES: &str = "recado";
 
 pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
-    let mut told = Told::default();
+    // The hour in which somebody was last told that it cannot be written.
+    let mut told = None;
     loop {
         let wait = match bite(&engine, &archive, &mut told).await {
             Ok(true) => Duration::ZERO,
@@ -59,15 +61,12 @@ pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
     }
 }
 
-/// What was told, so that nobody hears the same each second.
-#[derive(Debug, Default)]
-struct Told {
-    moved: Option<i64>,
-    failed: Option<i64>,
-}
-
 /// Moves some of what is too much; whether there is more.
-async fn bite(engine: &Engine, archive: &Arc<dyn Archive>, told: &mut Told) -> Result<bool, StoreError> {
+async fn bite(
+    engine: &Engine,
+    archive: &Arc<dyn Archive>,
+    told: &mut Option<i64>,
+) -> Result<bool, StoreError> {
     let (store, now) = (engine.store(), engine.now());
     let over = store.counts(now).await?.dead_letters.saturating_sub(engine.inner.dead_letters.max_size);
     let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BITE_ENTRIES);
@@ -94,59 +93,44 @@ async fn bite(engine: &Engine, archive: &Arc<dyn Archive>, told: &mut Told) -> R
         }
     };
     let mut moved = 0;
-    for Transfer { job, .. } in archived {
+    for Transfer { job, dead_letter, .. } in archived {
+        let moved_at = dead_letter.map_or(now, |entry| entry.moved_at);
         let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
             .reason(format!("Moved to {place}"))
             .by(Some(OURSELVES));
         let discard = Discard { id: job.id, audit, follow_ups: Vec::new() };
-        moved += u64::from(store.discard(discard).await? == Discarded::Done);
+        if store.discard(discard).await? == Discarded::Done {
+            engine.inner.left_queue(Left::Archived, moved_at);
+            moved += 1;
+        }
     }
-    tell_of_move(&engine.inner, moved, &place, told, now).await;
-    Ok(over > wanted as u64)
-}
-
-async fn tell_of_move(engine: &Inner, moved: u64, place: &str, told: &mut Told, now: Timestamp) {
-    let max = engine.dead_letters.max_size;
+    // That it rings is the business of an alert, by what is counted here.
     tracing::warn!(
         moved,
         place,
-        maxSize = max,
-        "The dead letter queue is full; the oldest entries were moved to the archive"
+        maxSize = engine.inner.dead_letters.max_size,
+        "The dead letter queue is full; the oldest entries were moved to the archive, and `recado dlq import` brings them back"
     );
-    let words = format!(
-        "the dead letter queue holds more than {max} entries; the oldest are moved to {place}, and \
-         `recado dlq import` brings them back"
-    );
-    alert(engine, "dlq-archive", words, &mut told.moved, now).await;
+    Ok(over > wanted as u64)
 }
 
-async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Told, now: Timestamp) {
-    let max = engine.dead_letters.max_size;
-    if told.failed != Some(hour(now)) {
-        tracing::error!(
-            %error,
-            maxSize = max,
-            "Cannot write the archive of the dead letter queue; nothing is removed, and the queue grows"
-        );
+/// Once an hour is enough; nodes that share a store tell of the same event.
+async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Option<i64>, now: Timestamp) {
+    let (max, hour) = (engine.dead_letters.max_size, now.as_millis() / 3_600_000);
+    if told.replace(hour) == Some(hour) {
+        return;
     }
+    tracing::error!(
+        %error,
+        maxSize = max,
+        "Cannot write the archive of the dead letter queue; nothing is removed, and the queue grows"
+    );
     let words = format!(
         "the dead letter queue holds more than {max} entries and its archive cannot be written ({error}); nothing is \
          removed: make room, or replay and discard"
     );
-    alert(engine, "dlq-archive-failed", words, &mut told.failed, now).await;
-}
-
-fn hour(now: Timestamp) -> i64 {
-    now.as_millis() / 3_600_000
-}
-
-/// Once an hour is enough; nodes that share a store tell of the same event.
-async fn alert(engine: &Inner, what: &str, words: String, told: &mut Option<i64>, now: Timestamp) {
-    if told.replace(hour(now)) == Some(hour(now)) {
-        return;
-    }
     let data = EventData { reason: Some(words.into()), ..EventData::default() };
-    let about = [what, &hour(now).to_string()];
+    let about = ["dlq-archive-failed", &hour.to_string()];
     aftermath::tell_all(engine, Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
 }
 

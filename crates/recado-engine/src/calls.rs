@@ -254,7 +254,7 @@ impl Engine {
         job.correlation_id = call.cache_key.as_deref().map(Into::into);
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
-        match self.store().enqueue(vec![job]).await {
+        match self.inner.enqueue(vec![job]).await {
             Ok(_) => Some(id),
             Err(error) => {
                 tracing::warn!(%error, route = %route.name, "cannot schedule the retry of a call");

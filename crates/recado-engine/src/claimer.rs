@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Lease, Timestamp};
+use recado_observe::Hold;
 use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -19,6 +20,7 @@ use crate::admission::{Places, Way};
 use crate::clock::until;
 use crate::deliver::{deliver, release};
 use crate::engine::Inner;
+use crate::figures::{HeldSince, hold_of};
 use crate::guard::Spend;
 use crate::providers::{Provider, Quotas, Slots};
 use crate::route::{Leg, Route};
@@ -32,6 +34,7 @@ pub(crate) const CLAIM_RETRY: Duration = Duration::from_millis(250);
 pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
     let legs = engine.legs(&route);
     let mut waker = engine.store.waker(&route.name);
+    let mut held = HeldSince::default();
     loop {
         // Listen before asking: what changes in between must not be missed.
         let changes = listen(legs.iter().map(|leg| &leg.provider.changed).chain([&engine.said]));
@@ -42,7 +45,8 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         }
         let (leg, mut places) = match admitted(&engine, &route, &legs).await {
             Ok(admitted) => admitted,
-            Err(free_at) => {
+            Err((why, free_at)) => {
+                held.held(&engine, &route.name, why);
                 tokio::select! {
                     () = engine.stopping.cancelled() => return,
                     () = any(changes) => {}
@@ -51,6 +55,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
                 continue;
             }
         };
+        held.held(&engine, &route.name, None);
         let granted = places.count();
         waker.reset();
         let (shares, _) = turns(&engine, Some(&leg.provider), granted);
@@ -102,23 +107,27 @@ fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[Lease]) -> Vec<CompanyId
     left.into_iter().filter(|(_, left)| *left == 0).map(|(company, _)| company).collect()
 }
 
-/// The first provider that admits anything, or when to ask again.
+/// The first provider that admits anything, or what the lane waits for and when to ask again.
 async fn admitted<'a>(
     engine: &Arc<Inner>,
     route: &Route,
     legs: &'a [Leg],
-) -> Result<(&'a Leg, Places), Option<Timestamp>> {
+) -> Result<(&'a Leg, Places), (Option<Hold>, Option<Timestamp>)> {
     if engine.pause_of(&route.name).is_some() {
-        return Err(None);
+        return Err((Some(Hold::Pause), None));
     }
+    let mut why = None;
     let mut free_at: Option<Timestamp> = None;
     for leg in legs {
         match engine.admit(&leg.provider, CLAIM_JOBS_MAX, Slots::Ours).await {
             Ok(places) => return Ok((leg, places)),
-            Err(refusal) => free_at = free_at.into_iter().chain(refusal.until).min(),
+            Err(refusal) => {
+                why = why.or(hold_of(&refusal.why));
+                free_at = free_at.into_iter().chain(refusal.until).min();
+            }
         }
     }
-    Err(free_at)
+    Err((why, free_at))
 }
 
 /// How tenants share this claim, and when the first that is held back is free again.
@@ -150,7 +159,6 @@ pub(crate) fn turns(
 async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<Claimed, StoreError> {
     let now = engine.clock.now();
     engine
-        .store
         .claim(Claim {
             pick: Pick::Ready(route.name.clone()),
             max,

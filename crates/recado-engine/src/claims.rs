@@ -1,7 +1,8 @@
 //! The stateless rule for process engines, put on record.
 
 use recado_core::claim::{self, ClaimDecision, ClaimError, SubmissionFailure};
-use recado_core::{Event, EventData, EventKind, Timestamp};
+use recado_core::{Event, EventData, EventKind, Policy, Timestamp};
+use recado_observe::{Backoff, Decided, Fact};
 
 use crate::engine::{Engine, EngineError};
 use crate::route::Route;
@@ -20,6 +21,11 @@ impl Engine {
         let draw = self.inner.chance.draw();
         let (decision, audit) = claim::decide(failure, &route.classifier, &route.terms.policy, now, draw);
         self.store().record(vec![audit]).await?;
+        self.inner.note(&Fact::Decided {
+            route: route.name.as_str(),
+            class: decision.classification,
+            decided: decided(failure, &decision, &route.terms.policy, now),
+        });
         self.tell_of_claim(failure, &decision, route, now).await;
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
@@ -80,11 +86,27 @@ impl Engine {
             let channel = route.fallback.notify.as_deref();
             let notice = inner.settings.notices.notice(channel, &event, now, expires_at);
             if let Some(notice) = notice
-                && let Err(error) = inner.store.enqueue(vec![notice]).await
+                && let Err(error) = inner.enqueue(vec![notice]).await
             {
                 tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
             }
         }
         inner.events.tell(event);
+    }
+}
+
+/// The decision as the ledger counts it.
+fn decided(
+    failure: &SubmissionFailure<'_>,
+    decision: &ClaimDecision,
+    policy: &Policy,
+    now: Timestamp,
+) -> Decided {
+    match (decision.next_retry_time, decision.error_code) {
+        (Some(at), _) if decision.should_retry => {
+            Decided::Retry(Backoff::of(policy, failure.retry_count, at.since(now), false))
+        }
+        (_, Some(ClaimError::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
+        _ => Decided::PermanentError,
     }
 }

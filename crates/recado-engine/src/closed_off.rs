@@ -14,6 +14,7 @@ use crate::claimer::{CLAIM_RETRY, any, listen, sleep_until};
 use crate::deliver::settle_with;
 use crate::engine::Inner;
 use crate::fallback::Act;
+use crate::figures::WaitBy;
 use crate::log;
 use crate::route::Route;
 
@@ -65,7 +66,7 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
         outlives_process: false,
         turns,
     };
-    let claimed = engine.store.claim(claim).await?;
+    let claimed = engine.claim(claim).await?;
     let came = claimed.leases.len();
     let why = engine.route_hold(route).map_or_else(|| "circuit breaker OPEN".to_owned(), |hold| hold.why);
     let act = |lease| act_on(engine, route, lease, &why);
@@ -84,5 +85,5 @@ async fn act_on(engine: &Inner, route: &Route, lease: Lease, why: &str) {
         _ => decide::given_up(&lease.job, why, &route.terms, now),
     };
     log::attempt(&lease, &route.terms.policy, &transition);
-    settle_with(engine, &lease, transition, Some(audit)).await;
+    settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
 }

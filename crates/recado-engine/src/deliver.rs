@@ -30,6 +30,7 @@ use crate::admission::Way;
 use crate::aftermath::Aftermath;
 use crate::calls;
 use crate::engine::Inner;
+use crate::figures::WaitBy;
 use crate::log;
 use crate::route::Leg;
 
@@ -50,13 +51,13 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     };
     if lease.job.expires_at <= started_at {
         let (transition, audit) = decide::expired(&lease.job, &route.terms, started_at);
-        return settle(engine, &lease, transition, audit).await;
+        return settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
     }
 
     // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
     // to ask is about this job.
     if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
-        return settle_with(engine, &lease, Transition::Postpone { until }, None).await;
+        return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
     }
 
     let refreshes = calls::refreshes(&lease.job);
@@ -77,6 +78,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         calls::remember(engine, key, answer.clone(), now);
     }
     let verdict = calls::as_receipt(verdict);
+    let wait_by = WaitBy::of(&verdict);
     let (mut transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
     if leg.named {
@@ -84,7 +86,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     }
 
     log::attempt(&lease, &route.terms.policy, &transition);
-    settle(engine, &lease, transition, audit).await;
+    settle_with(engine, &lease, transition, Some(audit), wait_by).await;
 }
 
 /// Until when this job waits although its lane may go on, if it does.
@@ -127,11 +129,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// the worker that asked for it has hung up.
 pub(crate) async fn release(engine: &Inner, lease: &Lease) {
     let transition = Transition::Release { at: lease.job.due_at, lost: None };
-    settle_with(engine, lease, transition, None).await;
-}
-
-async fn settle(engine: &Inner, lease: &Lease, transition: Transition, audit: recado_core::AuditEvent) {
-    settle_with(engine, lease, transition, Some(audit)).await;
+    settle_with(engine, lease, transition, None, WaitBy::Policy).await;
 }
 
 /// Writes the outcome down, with what follows from it. Not taking no for an answer is what keeps a sent job
@@ -141,14 +139,16 @@ pub(crate) async fn settle_with(
     lease: &Lease,
     transition: Transition,
     audit: Option<recado_core::AuditEvent>,
+    wait_by: WaitBy,
 ) {
     let mut wait = SETTLE_RETRY_MIN;
     let now = engine.clock.now();
-    let mut aftermath = Aftermath::of(engine, &lease.job, &transition, now);
+    let mut aftermath = Aftermath::of(engine, &lease.job, &transition, wait_by, now);
+    aftermath.leaves_queue = engine.leaves_queue(&lease.job, &transition).await;
     let follow_ups = std::mem::take(&mut aftermath.follow_ups);
     let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
     loop {
-        match engine.store.settle(vec![settlement.clone()]).await {
+        match engine.settle(vec![settlement.clone()]).await {
             Ok(settled) if settled.first() == Some(&Settled::Stale) => {
                 tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
                 return;

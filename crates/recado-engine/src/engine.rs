@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
+use recado_observe::Ledger;
 use recado_store::{Note, Pick, Retention, Shelf, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
@@ -15,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::accounts::Accounts;
 use crate::agreed::Agreed;
+use crate::alerts::{AlertTerms, Ringing};
 use crate::archive::Archive;
 use crate::auto_replay::AutoReplay;
 use crate::bulk::Bulks;
@@ -22,6 +24,8 @@ use crate::clock::{Chance, Clock};
 use crate::endpoints::Book;
 use crate::entries::Entries;
 use crate::events::Events;
+use crate::figures::StoreWatcher;
+use crate::gauges::Standing;
 use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
 use crate::nodes::{self, About, Nodes};
@@ -29,7 +33,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
-use crate::{archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
+use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
@@ -91,6 +95,9 @@ pub(crate) struct Inner {
     pub dead_letters: DeadLetterTerms,
     pub bulks: Bulks,
     pub entries: Entries,
+    pub ledger: Arc<Ledger>,
+    pub standing: Standing,
+    pub ringing: Ringing,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -180,6 +187,8 @@ pub struct Parts {
     pub about: About,
     /// How the dead letter queue is kept.
     pub dead_letters: DeadLetterTerms,
+    /// When it rings.
+    pub alerts: AlertTerms,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -205,6 +214,7 @@ impl Parts {
             found: Vec::new(),
             about: About::default(),
             dead_letters: DeadLetterTerms::default(),
+            alerts: AlertTerms::default(),
             clock,
             chance,
         }
@@ -234,10 +244,13 @@ impl Engine {
             found,
             about,
             dead_letters,
+            alerts,
             webhook,
             clock,
             chance,
         } = parts;
+        let ledger = Arc::new(Ledger::new(routes.names()));
+        store.watch(Arc::new(StoreWatcher { ledger: ledger.clone(), clock: clock.clone() }));
         let providers = providers_of(&routes, &providers);
         let doors = routes.iter().map(|route| &route.name);
         let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();
@@ -264,6 +277,9 @@ impl Engine {
             dead_letters,
             bulks: Bulks::default(),
             entries: Entries::default(),
+            ledger,
+            standing: Standing::default(),
+            ringing: Ringing::new(alerts),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -291,6 +307,7 @@ impl Engine {
         inner.heartbeat.spawn(nodes::run(inner.clone()));
         inner.duties.spawn(janitor::run(inner.clone()));
         inner.duties.spawn(entries::run(inner.clone()));
+        inner.duties.spawn(alerts::run(inner.clone()));
         inner.duties.spawn(bulk::run(Engine { inner: inner.clone() }));
         if let Some(archive) = inner.dead_letters.archive.clone() {
             inner.duties.spawn(archive::run(Engine { inner: inner.clone() }, archive));

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::Timestamp;
+use recado_observe::Left;
+
 use crate::engine::Inner;
 
 /// Between two rounds when there is nothing left to forget.
@@ -21,6 +24,11 @@ pub(crate) async fn run(engine: Arc<Inner>) {
         match engine.store.prune(engine.settings.retention.clone(), engine.clock.now()).await {
             Ok(pruned) => {
                 if pruned.dead_letters > 0 {
+                    let now = engine.clock.now().as_millis();
+                    let ttl_ms =
+                        i64::try_from(engine.settings.dead_letter_ttl.as_millis()).unwrap_or(i64::MAX);
+                    let moved_at = Timestamp::from_millis(now.saturating_sub(ttl_ms));
+                    (0..pruned.dead_letters).for_each(|_| engine.left_queue(Left::Expired, moved_at));
                     tracing::warn!(
                         count = pruned.dead_letters,
                         "Dead letters reached the end of their time and were removed; the audit trail names them"

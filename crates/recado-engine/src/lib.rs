@@ -32,6 +32,7 @@
 //! | [`events`] | the live stream |
 //! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
 //! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
+//! | [`figures`] [`gauges`] [`alerts`] | what is counted, how things stand, and when it rings |
 //! | [`clock`] | the one place that reads the time |
 //! | [`log`] | the lines an attempt leaves in the log |
 //!
@@ -43,6 +44,7 @@ pub mod accounts;
 mod admission;
 mod aftermath;
 mod agreed;
+pub mod alerts;
 pub mod archive;
 pub mod auto_replay;
 pub mod bulk;
@@ -58,6 +60,8 @@ pub mod engine;
 pub mod entries;
 pub mod events;
 pub mod fallback;
+mod figures;
+mod gauges;
 mod guard;
 mod heartbeat;
 mod holds;

@@ -89,6 +89,10 @@ impl Nodes {
         Nodes { about, started_at: now, ended_at_beats: Mutex::new(VecDeque::from([0])) }
     }
 
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
     fn beat(&self, engine: &Inner, now: Timestamp) -> Beat {
         let ended_a_minute_ago = self.ended_at_beats.lock().front().copied().unwrap_or_default();
         Beat {

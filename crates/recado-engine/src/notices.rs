@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use recado_core::{BodyHash, CompanyId, Event, JobId, NewJob, Payload, Priority, RouteName, Timestamp};
+use recado_core::{
+    BodyHash, CompanyId, Event, EventData, JobId, NewJob, Payload, Priority, RouteName, Timestamp,
+};
 use serde_json::json;
 
 /// Whom notices belong to; its own tenant, so that they stand in nobody's way.
@@ -19,6 +21,7 @@ pub enum Channel {
     Webhook {
         route: RouteName,
         endpoint: Box<str>,
+        shape: Shape,
     },
     Email {
         route: RouteName,
@@ -27,12 +30,24 @@ pub enum Channel {
     },
 }
 
+/// What a webhook is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// The event itself.
+    #[default]
+    Event,
+    /// One text, as Slack and those that follow it take it.
+    Slack,
+}
+
 /// The channels by name, and which of them hears of what.
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     pub channels: BTreeMap<Box<str>, Channel>,
     /// Hears of dead letters of routes that name no channel, and of endpoints that were switched off.
     pub default: Option<Box<str>>,
+    /// Hear of alerts, instead of the default one.
+    pub alerts: Vec<Box<str>>,
 }
 
 impl Notices {
@@ -51,8 +66,12 @@ impl Notices {
         let name = channel.or(self.default.as_deref())?;
         let channel = self.channels.get(name)?;
         let (route, data) = match channel {
-            Channel::Webhook { route, endpoint } => {
-                (route, json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }))
+            Channel::Webhook { route, endpoint, shape } => {
+                let payload = match shape {
+                    Shape::Event => json!(event),
+                    Shape::Slack => json!({ "text": message(event) }),
+                };
+                (route, json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": payload }))
             }
             Channel::Email { route, from, to } => {
                 (route, json!({ "from": from, "to": to, "subject": subject(event), "text": text(event) }))
@@ -91,6 +110,7 @@ pub(crate) fn follow_up(
 
 fn subject(event: &Event) -> String {
     let about = [
+        ("alert", event.data.alert.as_deref()),
         ("route", event.data.route.as_deref()),
         ("company", event.company_id.as_ref().map(CompanyId::as_str)),
         ("endpoint", event.data.endpoint_id.as_deref()),
@@ -98,6 +118,20 @@ fn subject(event: &Event) -> String {
     let about: Vec<_> =
         about.iter().filter_map(|(name, value)| Some(format!("{name} {}", (*value)?))).collect();
     format!("Recado: {} ({})", event.kind.as_str(), about.join(", "))
+}
+
+/// The subject, why, and where to read on.
+fn message(event: &Event) -> String {
+    let EventData { reason, last_error, runbook, .. } = &event.data;
+    let why = reason.as_deref().or(last_error.as_deref());
+    let subject = subject(event);
+    let lines = [Some(&*subject), why, runbook.as_deref()];
+    lines.into_iter().flatten().map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+/// What comes from outside must not become a link or a mention.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// One line a field, so that it reads on a phone at three in the morning.

@@ -1,6 +1,9 @@
 //! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
 
-use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload};
+use recado_core::{
+    AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload, RouteName,
+};
+use recado_observe::{Ending, Fact, Left};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
@@ -48,12 +51,19 @@ impl Engine {
 
     /// Stops a job that nobody is delivering.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
-        let Some((_, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
+        let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);
         };
         let cancelled = self.store().cancel(id, audit).await?;
         if cancelled == Cancelled::Done {
             tracing::info!(jobId = %id, actor, "Job cancelled");
+            self.note(&Fact::JobEnded {
+                route: job.route.as_str(),
+                company: job.company.as_str(),
+                ending: Ending::Cancelled,
+                attempts: job.progress.attempts_spent,
+                since_first_try: None,
+            });
         }
         Ok(cancelled)
     }
@@ -100,6 +110,7 @@ impl Engine {
         });
         let now = self.now();
         let mut aftermath = self.aftermath(&job, EventKind::JobReplayed, &audit);
+        let following = routes_of(&aftermath.follow_ups);
         let redrive = Redrive {
             id: id.clone(),
             data,
@@ -111,6 +122,7 @@ impl Engine {
         };
         Ok(match self.store().redrive(redrive).await? {
             Redriven::Done => {
+                self.inner.accepted(following.iter());
                 tracing::info!(jobId = %id, actor, "Dead letter replayed");
                 aftermath.tell(&self.inner);
                 Replay::Started
@@ -133,11 +145,21 @@ impl Engine {
         let audit = audit.reason(reason.to_owned());
         let mut aftermath = self.aftermath(&job, EventKind::JobDiscarded, &audit);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+        let following = routes_of(&follow_ups);
+        let moved_at = self.store().dead_letter(id).await?.map(|entry| entry.moved_at);
         let discarded = self.store().discard(Discard { id: id.clone(), audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
+            self.inner.accepted(following.iter());
+            if let Some(moved_at) = moved_at {
+                self.inner.left_queue(Left::Discarded, moved_at);
+            }
             aftermath.tell(&self.inner);
         }
         Ok(discarded)
     }
+}
+
+fn routes_of(jobs: &[NewJob]) -> Vec<RouteName> {
+    jobs.iter().map(|job| job.route.clone()).collect()
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use recado_core::breaker::{BreakerState, Swing};
 use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, RouteName, Timestamp};
 
+use recado_observe::Fact;
+
 use crate::aftermath;
 use crate::agreed::make;
 use crate::engine::{Engine, EngineError, Inner};
@@ -53,6 +55,7 @@ impl Inner {
     /// A breaker's change of state, by this node's doing, is in the store: it is logged and told.
     pub fn swung(self: &Arc<Self>, provider: &Arc<Provider>, swing: Option<Swing>, now: Timestamp) {
         let Some(swing) = swing else { return };
+        self.ledger.note(&Fact::BreakerSwung { provider: &provider.name, swing }, now);
         let kind = match swing {
             Swing::Opened => EventKind::CircuitBreakerOpened,
             Swing::HalfOpened => EventKind::CircuitBreakerHalfOpen,

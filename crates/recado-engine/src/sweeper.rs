@@ -11,6 +11,7 @@ use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
 use crate::clock::until;
 use crate::deliver::settle_with;
 use crate::engine::Inner;
+use crate::figures::WaitBy;
 use crate::log;
 
 /// Taken over at a time.
@@ -50,7 +51,7 @@ async fn sweep(engine: &Arc<Inner>, pick: &Pick) -> Result<Option<Timestamp>, St
             outlives_process: false,
             turns: Turns::default(),
         };
-        let Claimed { leases, next_at } = engine.store.claim(claim).await?;
+        let Claimed { leases, next_at } = engine.claim(claim).await?;
         let came = leases.len();
         futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
         if came < SWEEP_JOBS_MAX {
@@ -70,5 +71,5 @@ async fn take_over(engine: &Inner, lease: Lease) {
         None => decide::expired(&lease.job, &terms, now),
     };
     log::attempt(&lease, &terms.policy, &transition);
-    settle_with(engine, &lease, transition, Some(audit)).await;
+    settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
 }

@@ -18,6 +18,7 @@ use crate::claimer::{CLAIM_RETRY, put_back, turns};
 use crate::clock::until;
 use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
+use crate::figures::WaitBy;
 use crate::log;
 use crate::providers::{Provider, Slots, Told};
 use crate::route::Carrier;
@@ -170,7 +171,7 @@ impl Engine {
                 outlives_process: true,
                 turns,
             };
-            let claimed = match inner.store.claim(claim).await {
+            let claimed = match inner.claim(claim).await {
                 Ok(claimed) => claimed,
                 // What is leased already is worth more than the error.
                 Err(_) if !leases.is_empty() => break,
@@ -217,7 +218,7 @@ impl Engine {
         let terms = self.inner.terms_of(&lease.job.route);
         let (transition, audit) = decide::expired(&lease.job, &terms, now);
         log::attempt(&lease, &terms.policy, &transition);
-        let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, now);
+        let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, WaitBy::Policy, now);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
         let settlement = Settlement {
             token: lease.token,
@@ -226,7 +227,7 @@ impl Engine {
             now,
             follow_ups,
         };
-        if self.inner.store.settle(vec![settlement]).await?.first() == Some(&Settled::Done) {
+        if self.inner.settle(vec![settlement]).await?.first() == Some(&Settled::Done) {
             aftermath.happened(&self.inner, &lease.job, &transition, now).await;
         }
         Ok(())
@@ -253,16 +254,17 @@ impl Engine {
             if let Some(provider) = self.provider_of(&lease.job.route) {
                 inner.heard(provider, &lease.job.company, Told::by(&verdict), lease.claimed_at, now);
             }
+            let wait_by = WaitBy::of(&verdict);
             let (transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
             log::attempt(&lease, &terms.policy, &transition);
-            let mut aftermath = Aftermath::of(inner, &lease.job, &transition, now);
+            let mut aftermath = Aftermath::of(inner, &lease.job, &transition, wait_by, now);
+            aftermath.leaves_queue = inner.leaves_queue(&lease.job, &transition).await;
             let follow_ups = std::mem::take(&mut aftermath.follow_ups);
             aftermaths.push((aftermath, lease, transition.clone()));
             settlements.push(Settlement { token, transition, audit: Some(audit), now, follow_ups });
         }
-        let settled =
-            if settlements.is_empty() { Vec::new() } else { inner.store.settle(settlements).await? };
+        let settled = if settlements.is_empty() { Vec::new() } else { inner.settle(settlements).await? };
         for ((aftermath, lease, transition), settled) in aftermaths.into_iter().zip(&settled) {
             if *settled == Settled::Done {
                 aftermath.happened(inner, &lease.job, &transition, inner.clock.now()).await;

@@ -42,7 +42,7 @@ pub enum Fact<'a> {
         provider: &'a str,
         swing: Swing,
     },
-    /// A lane had work and could not take it for that long.
+    /// A lane could not take work for that long.
     HeldBack {
         route: &'a str,
         why: Hold,

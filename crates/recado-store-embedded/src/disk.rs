@@ -126,6 +126,13 @@ impl RoomGuard {
         }
     }
 
+    /// What the files may grow to: the bound that was set, or the room that there is.
+    pub fn max_bytes(&self) -> Option<u64> {
+        let room = free_bytes(&self.dir)
+            .map(|free| used_bytes(&self.dir).saturating_add(free).saturating_sub(self.reserve_bytes));
+        self.max_bytes.into_iter().chain(room).min()
+    }
+
     /// Whether the next question looks at the disk again.
     pub fn look_is_due(&self) -> bool {
         self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
@@ -134,6 +141,11 @@ impl RoomGuard {
     /// What the store's pages hold, those that can be used again left out: its files never shrink.
     pub fn holds(&mut self, bytes: u64) {
         self.held_bytes = bytes;
+    }
+
+    /// As of the last commit, or the one before.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// Why new jobs are refused, if they are.

@@ -7,17 +7,21 @@
 //! of something, not even by a claim, before it is on disk.
 
 use std::fs::File;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use recado_core::RouteName;
-use recado_store::{StoreError, Wakes};
+use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::writer::Reply;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
+
+/// Who hears of commits, once somebody wants to.
+pub type Watched = Arc<OnceLock<Arc<dyn Watcher>>>;
 
 /// Fewer answers than this are sent where they are.
 const ANSWERS_APART_MIN: usize = 4;
@@ -49,10 +53,10 @@ pub struct Forcer {
 pub struct Gone;
 
 impl Forcer {
-    pub fn start(log: File, wakes: Arc<Wakes>) -> std::io::Result<Self> {
+    pub fn start(log: File, wakes: Arc<Wakes>, watcher: Watched) -> std::io::Result<Self> {
         let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
         let callers = tokio::runtime::Handle::try_current().ok();
-        let disk = Disk { log, wakes, callers };
+        let disk = Disk { log, wakes, callers, watcher };
         let thread =
             std::thread::Builder::new().name("recado-forcer".to_owned()).spawn(move || disk.run(&inbox))?;
         Ok(Forcer { commits, thread })
@@ -73,6 +77,7 @@ struct Disk {
     wakes: Arc<Wakes>,
     /// The runtime that callers wait in, if the store was opened in one.
     callers: Option<tokio::runtime::Handle>,
+    watcher: Watched,
 }
 
 impl Disk {
@@ -82,7 +87,7 @@ impl Disk {
             group.push(first);
             group.extend(inbox.try_iter());
             let forced = match group.iter().any(|commit| commit.forced) {
-                true => self.log.sync_data(),
+                true => self.force(),
                 false => Ok(()),
             };
             if let Err(error) = &forced {
@@ -96,6 +101,15 @@ impl Disk {
             }
             group.drain(..).for_each(|commit| self.answer(commit));
         }
+    }
+
+    fn force(&self) -> std::io::Result<()> {
+        let began = Instant::now();
+        self.log.sync_data()?;
+        if let Some(watcher) = self.watcher.get() {
+            watcher.forced(began.elapsed());
+        }
+        Ok(())
     }
 
     /// Tells everybody how the commit went. Many callers are told from inside the runtime they wait in: that
@@ -129,7 +143,7 @@ mod tests {
     #[test]
     fn answers_leave_in_the_order_of_the_commits() {
         let (tell, told) = mpsc::channel();
-        let forcer = Forcer::start(tempfile::tempfile().unwrap(), Arc::default()).unwrap();
+        let forcer = Forcer::start(tempfile::tempfile().unwrap(), Arc::default(), Arc::default()).unwrap();
         for (forced, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
             forcer.force(commit(forced, name, &tell)).unwrap();
         }
@@ -143,7 +157,8 @@ mod tests {
     fn a_failed_fsync_is_told_to_everybody_and_never_tried_again() {
         let (tell, told) = mpsc::channel();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let forcer = Forcer::start(File::from(OwnedFd::from(socket)), Arc::default()).unwrap();
+        let forcer =
+            Forcer::start(File::from(OwnedFd::from(socket)), Arc::default(), Arc::default()).unwrap();
         forcer.force(commit(false, "claim", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not forced");
         forcer.force(commit(true, "enqueue", &tell)).unwrap();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::{HashMap, HashTable};
-use recado_core::{CompanyId, Progress, RouteName};
+use recado_core::{CompanyId, Progress, RouteName, Timestamp};
 use recado_store::{TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -397,6 +397,15 @@ impl Index {
     }
 
     /// How each tenant fares on each lane, by route and company.
+    pub fn oldest_due(&mut self, now: i64) -> BTreeMap<RouteName, Timestamp> {
+        let Index { lanes, slots, .. } = self;
+        let oldest = lanes.iter_mut().filter_map(|lane| {
+            lane.promote(now, slots);
+            Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots)?)))
+        });
+        oldest.collect()
+    }
+
     pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
         let Index { lanes, slots, companies, company_keys, .. } = self;
         let mut views = Vec::new();

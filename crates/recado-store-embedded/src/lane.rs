@@ -115,6 +115,13 @@ impl Lane {
         self.delayed.peek(|entry| slots.waits(entry)).map(|(due, ..)| due)
     }
 
+    /// Since when the job has been due that nobody has taken for longest.
+    pub fn oldest_due(&mut self, slots: &Slots) -> Option<i64> {
+        let Lane { ring, tenants, .. } = self;
+        let waiting = ring.values().filter_map(|key| tenants.get_mut(key)?.oldest_due(slots));
+        waiting.min()
+    }
+
     /// Call before the first [`Lane::take`] of a claim: nobody has been passed over or had anything yet.
     pub fn begin_claim(&mut self) {
         self.claims += 1;

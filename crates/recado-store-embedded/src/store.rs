@@ -1,5 +1,6 @@
 //! The front: hands each verb to the writer, each question to a reader.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use recado_store::{
     Adopted, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
     Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
     Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
-    TenantFilter, TenantView, Transfer, Waker, Wakes,
+    TenantFilter, TenantView, Transfer, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::{self, LockError, RoomGuard};
-use crate::forcer::Forcer;
+use crate::forcer::{Forcer, Watched};
 use crate::index::Index;
 use crate::inspect::Readers;
 use crate::load::{load, orphan_leases};
@@ -60,6 +61,7 @@ pub struct EmbeddedStore {
     readers: Arc<Readers>,
     dir: PathBuf,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    watcher: Watched,
 }
 
 impl EmbeddedStore {
@@ -78,12 +80,14 @@ impl EmbeddedStore {
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
         let log = disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let watcher = Watched::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
             dir: dir.clone(),
-            forcer: Forcer::start(log, wakes.clone()).map_err(OpenError::Thread)?,
+            forcer: Forcer::start(log, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
+            watcher: watcher.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             lock,
         };
@@ -100,6 +104,7 @@ impl EmbeddedStore {
             readers: Arc::new(Readers::new(path)),
             dir,
             writer: Mutex::new(Some(writer)),
+            watcher,
         })
     }
 
@@ -258,6 +263,10 @@ impl Store for EmbeddedStore {
         })
     }
 
+    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+        Ok(Some(self.index.lock().oldest_due(now.as_millis())))
+    }
+
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
         Ok(self.index.lock().tenants(&filter, now.as_millis()))
     }
@@ -266,13 +275,24 @@ impl Store for EmbeddedStore {
         if self.requests.is_closed() {
             return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
         }
+        let (used_bytes, max_bytes, refusing) = {
+            let mut room = self.room.lock();
+            (room.held_bytes(), room.max_bytes(), room.refusing().map(str::to_owned))
+        };
         Ok(StoreReport {
             kind: "embedded",
             durability: self.durability(),
             size_bytes: disk::used_bytes(&self.dir),
+            used_bytes,
             free_bytes: disk::free_bytes(&self.dir),
-            refusing: self.room.lock().refusing().map(str::to_owned),
+            max_bytes,
+            refusing,
         })
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        // Whoever came first keeps listening.
+        let _ = self.watcher.set(watcher);
     }
 
     fn durability(&self) -> Durability {

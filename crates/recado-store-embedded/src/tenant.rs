@@ -66,6 +66,13 @@ impl Tenant {
         Some(slot)
     }
 
+    /// Since when the ready job that has waited longest has been due.
+    pub fn oldest_due(&mut self, slots: &Slots) -> Option<i64> {
+        let firsts =
+            self.levels.iter_mut().filter_map(|level| level.jobs.peek(|entry| slots.is_ready(entry)));
+        firsts.map(|(due, ..)| due).min()
+    }
+
     /// A ready job left by another door.
     pub fn forget(&mut self, priority: u8, slots: &Slots) {
         self.ready_count -= 1;

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
@@ -26,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
 use crate::disk::{DirLock, RoomGuard, log_bytes};
-use crate::forcer::{Commit, Forcer};
+use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
 
@@ -74,6 +75,7 @@ pub struct Writer {
     pub room: Arc<Mutex<RoomGuard>>,
     pub dir: PathBuf,
     pub forcer: Forcer,
+    pub watcher: Watched,
     pub folder: Folder,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
@@ -101,7 +103,11 @@ impl Writer {
             let mut group = vec![first];
             take(&mut group, &mut requests);
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
+            let (requests_count, began) = (group.len() as u64, Instant::now());
             let commit = self.transact(group);
+            if let Some(watcher) = self.watcher.get() {
+                watcher.committed(requests_count, began.elapsed());
+            }
             let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
             if let Err(error) = &commit.outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
@@ -219,7 +225,9 @@ impl Writer {
 
     fn fold_log(&self) {
         let size = log_bytes(&self.dir);
-        let max = self.room.lock().log_max_bytes().map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
+        let max = looked(&self.room, &self.file)
+            .log_max_bytes()
+            .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
         if size >= max {
             let folded = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             if let Err(error) = folded {
@@ -233,13 +241,18 @@ impl Writer {
 
 /// Why new jobs are refused, if they are.
 fn refusing(room: &Mutex<RoomGuard>, file: &Connection) -> Option<String> {
+    looked(room, file).refusing().map(str::to_owned)
+}
+
+/// The guard, who knows what the store holds.
+fn looked<'r>(room: &'r Mutex<RoomGuard>, file: &Connection) -> MutexGuard<'r, RoomGuard> {
     let mut room = room.lock();
     if room.look_is_due()
         && let Ok(bytes) = held_bytes(file)
     {
         room.holds(bytes);
     }
-    room.refusing().map(str::to_owned)
+    room
 }
 
 pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
@@ -329,7 +342,9 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             dir: dir.to_owned(),
-            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default()).unwrap(),
+            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default(), Arc::default())
+                .unwrap(),
+            watcher: Arc::default(),
             folder: Folder::start(open()).unwrap(),
             lock: crate::disk::lock(dir).unwrap(),
         }

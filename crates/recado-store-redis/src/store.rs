@@ -246,7 +246,9 @@ impl Store for RedisStore {
             kind: "redis",
             durability: self.durability(),
             size_bytes: memory.map_or(0, |read| read.used_bytes),
+            used_bytes: memory.map_or(0, |read| read.used_bytes),
             free_bytes,
+            max_bytes: memory.and_then(|read| read.max_bytes),
             refusing: (free_bytes == Some(0))
                 .then(|| "Redis has reached its maxmemory; raise it, or let the queues drain".to_owned()),
         })

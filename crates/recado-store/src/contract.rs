@@ -1,5 +1,7 @@
 //! The verbs.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -201,6 +203,16 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// Hears of what a store does between a request and its answer. It is told on the store's own threads, so it must
+/// be quick.
+pub trait Watcher: Send + Sync + std::fmt::Debug + 'static {
+    /// So many requests were committed together.
+    fn committed(&self, requests: u64, took: Duration);
+
+    /// Commits were forced to disk.
+    fn forced(&self, took: Duration);
+}
+
 /// Keeps jobs. See the crate's documentation for what all of it promises.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
@@ -289,6 +301,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
+    /// Since when the oldest job has been due that nobody has taken, for each route that has one. `None`: the
+    /// store does not tell.
+    async fn oldest_due(
+        &self,
+        _now: Timestamp,
+    ) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+        Ok(None)
+    }
+
     /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and
     /// those served lately.
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
@@ -305,6 +326,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// A whole shelf, by key.
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
+
+    /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
+    fn watch(&self, _watcher: Arc<dyn Watcher>) {}
 
     /// Writes out what is pending and lets go of the files.
     async fn close(&self) -> Result<(), StoreError>;

@@ -1,5 +1,6 @@
 //! A store that fails when told to, around one that works. For tests of what callers do about it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Rout
 
 use crate::contract::{
     Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Store, StoreError, Transfer,
+    Retention, Settled, Settlement, Store, StoreError, Transfer, Watcher,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
@@ -220,12 +221,20 @@ impl Store for FaultyStore {
         self.inner.counts(now).await
     }
 
+    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+        self.inner.oldest_due(now).await
+    }
+
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
         self.inner.tenants(filter, now).await
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
         self.inner.report().await
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.inner.watch(watcher);
     }
 
     fn durability(&self) -> Durability {

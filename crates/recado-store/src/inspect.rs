@@ -163,7 +163,11 @@ pub struct StoreReport {
     pub kind: &'static str,
     pub durability: Durability,
     pub size_bytes: u64,
+    /// What of that is in use: files that have grown are not given back, but filled again.
+    pub used_bytes: u64,
     pub free_bytes: Option<u64>,
+    /// What it may grow to, as far as it is known: a bound that was set, or the room that there is.
+    pub max_bytes: Option<u64>,
     /// Why enqueues are refused right now, if they are.
     pub refusing: Option<String>,
 }

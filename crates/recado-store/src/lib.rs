@@ -38,7 +38,7 @@ pub mod faulty;
 
 pub use contract::{
     Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer,
+    Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer, Watcher,
 };
 pub use inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,

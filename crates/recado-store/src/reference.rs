@@ -8,7 +8,7 @@ mod moving;
 mod oracle;
 mod shelves;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -578,6 +578,17 @@ impl Store for ReferenceStore {
         Ok(counts)
     }
 
+    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+        let mut oldest = BTreeMap::new();
+        for Record { job, phase, .. } in &self.state.lock().records {
+            if matches!(phase, Phase::Waiting) && job.due_at <= now {
+                let known = oldest.entry(job.route.clone()).or_insert(job.due_at);
+                *known = job.due_at.min(*known);
+            }
+        }
+        Ok(Some(oldest))
+    }
+
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
         let mut state = self.state.lock();
         state.look(None, now);
@@ -589,7 +600,9 @@ impl Store for ReferenceStore {
             kind: "memory",
             durability: self.durability(),
             size_bytes: 0,
+            used_bytes: 0,
             free_bytes: None,
+            max_bytes: None,
             refusing: None,
         })
     }

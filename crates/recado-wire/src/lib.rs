@@ -10,6 +10,7 @@
 //! Deliberately absent: HTTP. Neither a server nor a client library is known here.
 
 pub mod accounts;
+pub mod alerts;
 pub mod archive;
 pub mod audit;
 pub mod bulk;
@@ -20,6 +21,7 @@ pub mod endpoints;
 pub mod events;
 pub mod health;
 pub mod jobs;
+pub mod kpis;
 pub mod leases;
 pub mod nodes;
 pub mod problem;

@@ -121,7 +121,12 @@ pub fn event() -> Object {
         .property("endpointId", text())
         .property("failures", number())
         .property("actor", text())
-        .property("reason", text());
+        .property("reason", text())
+        .property("alert", text())
+        .property("severity", text())
+        .property("since", time())
+        .property("reasonPt", text())
+        .property("runbook", text());
     ObjectBuilder::new()
         .property("id", text())
         .property("type", event_kind())
@@ -179,6 +184,11 @@ mod tests {
             failures: Some(1),
             actor: text(),
             reason: text(),
+            alert: text(),
+            severity: text(),
+            since: Some(now),
+            reason_pt: text(),
+            runbook: text(),
         };
         let company = Some(CompanyId::trusted("acme"));
         let event = Event::new(EventKind::JobFailed, company, &["x"], now, data);

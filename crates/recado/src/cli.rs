@@ -4,6 +4,7 @@
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
 mod accounts;
+mod alerts;
 mod bench;
 mod call;
 mod camunda;
@@ -15,6 +16,7 @@ mod doctor;
 mod endpoints;
 mod events;
 mod jobs;
+mod kpis;
 mod nodes;
 mod plot;
 mod policy;
@@ -101,6 +103,10 @@ enum Command {
     Tenants(tenants::TenantsArgs),
     /// The nodes that share the store: health, share of the work.
     Nodes(nodes::NodesArgs),
+    /// What rings.
+    Alerts(alerts::AlertsArgs),
+    /// How retries fare: seed 003's indicators beside their targets.
+    Kpis(kpis::KpisArgs),
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -147,6 +153,15 @@ pub enum Stop {
     Usage(String),
     /// Whoever read the output has left.
     Unread,
+}
+
+impl Stop {
+    fn into_words(self) -> String {
+        match self {
+            Stop::Failed(why) | Stop::Usage(why) => why,
+            Stop::Unread => String::new(),
+        }
+    }
 }
 
 pub type Done = Result<(), Stop>;
@@ -219,6 +234,8 @@ fn run(command: Command) -> Done {
         Command::Routes(args) => wait_for(routes::run(args, screen)),
         Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(nodes::run(args, screen)),
+        Command::Alerts(args) => wait_for(alerts::run(args, screen)),
+        Command::Kpis(args) => wait_for(kpis::run(args, screen)),
         Command::Top(args) => wait_for(top::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),

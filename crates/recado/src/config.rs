@@ -9,6 +9,7 @@
 //! out again, [`template`] the commented default. Every fault is told at once, each at its line, with what
 //! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
 
+mod alerts;
 pub mod fault;
 mod legs;
 mod notices;
@@ -32,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_engine::alerts::AlertTerms;
 use recado_engine::auto_replay::AutoReplay;
 use recado_engine::endpoints::Book;
 use recado_engine::notices::Notices;
@@ -71,6 +73,7 @@ pub struct Config {
     /// Entries at most before the oldest are archived.
     pub dead_letters_max: u64,
     pub notices: Notices,
+    pub alerts: AlertTerms,
     pub webhooks: Guard,
     pub log: Log,
     pub sandbox_enabled: bool,
@@ -136,6 +139,10 @@ impl Level {
         ("debug", Level::Debug),
         ("trace", Level::Trace),
     ];
+
+    pub fn as_str(self) -> &'static str {
+        Level::WORDS.iter().find(|(_, level)| *level == self).map_or("", |(word, _)| word)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{Level, Log, LogFormat};
 pub use line::Format;
@@ -30,6 +30,16 @@ pub use outlet::{Outlet, Sink};
 #[derive(Debug)]
 pub struct Logging {
     outlet: Outlet,
+    volume: Volume,
+}
+
+/// Changes the level while the process runs.
+pub type Volume = reload::Handle<Targets, Registry>;
+
+impl Logging {
+    pub fn set_level(&self, level: Level) -> Result<(), reload::Error> {
+        self.volume.reload(targets(level))
+    }
 }
 
 impl Drop for Logging {
@@ -71,15 +81,20 @@ pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
     let colour = people && stdout.is_terminal() && crate::screen::colour_is_welcome();
     let format = if people { Format::Human { colour } } else { Format::Json };
     let outlet = Outlet::to(stdout, format, clock.clone());
-    let subscriber = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });
+    let (subscriber, volume) = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });
     // Fails only when a test has set one up already, which then keeps it.
     let _ = tracing::subscriber::set_global_default(subscriber);
     std::panic::set_hook(Box::new(report_panic));
-    Logging { outlet }
+    Logging { outlet, volume }
+}
+
+pub fn subscriber(level: Level, layer: LineLayer) -> (impl Subscriber + Send + Sync, Volume) {
+    let (filter, volume) = reload::Layer::new(targets(level));
+    (Registry::default().with(layer.with_filter(filter)), volume)
 }
 
 /// Our own events at `level`, those of libraries only when they warn.
-pub fn subscriber(level: Level, layer: LineLayer) -> impl Subscriber + Send + Sync {
+fn targets(level: Level) -> Targets {
     let own = match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
@@ -87,8 +102,7 @@ pub fn subscriber(level: Level, layer: LineLayer) -> impl Subscriber + Send + Sy
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let targets = Targets::new().with_default(LevelFilter::WARN.min(own)).with_target("recado", own);
-    Registry::default().with(layer.with_filter(targets))
+    Targets::new().with_default(LevelFilter::WARN.min(own)).with_target("recado", own)
 }
 
 impl LineLayer {

@@ -19,8 +19,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
-use crate::{logging, migrate};
+use crate::config::{Config, Log};
+use crate::logging::{self, Logging};
+use crate::migrate;
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -28,10 +29,13 @@ const API_STOP_GRACE: Duration = Duration::from_secs(5);
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
 
-/// Serves until a signal or a failure ends it.
-pub async fn serve(config: &Config) -> Result<(), String> {
-    let _logging = logging::start(config.log, Arc::new(SystemClock));
+/// Serves until a signal or a failure ends it. SIGHUP reads the configuration again for the level of the log; all
+/// else of it holds from the start.
+pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> Result<(), String> {
+    let logging = logging::start(config.log, Arc::new(SystemClock));
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let mut hangup =
+        signal(SignalKind::hangup()).map_err(|error| format!("cannot listen for signals: {error}"))?;
     let listener = bind(config).await?;
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let (store, clock) = open(config).await?;
@@ -48,6 +52,7 @@ pub async fn serve(config: &Config) -> Result<(), String> {
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
+    parts.alerts = config.alerts.clone();
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
@@ -70,12 +75,15 @@ pub async fn serve(config: &Config) -> Result<(), String> {
 
     let shutdown = closing.clone().cancelled_owned();
     let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
-    let broken = tokio::select! {
-        signal = signals.next() => {
-            tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
-            None
+    let broken = loop {
+        tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
+                break None;
+            }
+            why = engine.broken() => break Some(why),
+            _ = hangup.recv() => read_level(&logging, &again),
         }
-        why = engine.broken() => Some(why),
     };
     closing.cancel();
     if let Some(why) = broken {
@@ -97,6 +105,14 @@ pub async fn serve(config: &Config) -> Result<(), String> {
             tracing::warn!(signal, "Stopping at once; deliveries that were running are repeated after the restart");
             Err("stopped at once, with deliveries still running; they are repeated after the restart".to_owned())
         }
+    }
+}
+
+fn read_level(logging: &Logging, again: &impl Fn() -> Result<Log, String>) {
+    let set = |log: Log| logging.set_level(log.level).map(|()| log.level).map_err(|error| error.to_string());
+    match again().and_then(set) {
+        Ok(level) => tracing::warn!(logLevel = level.as_str(), "The level of the log was read again"),
+        Err(error) => tracing::error!(error, "Cannot read the level of the log; it stays as it is"),
     }
 }
 

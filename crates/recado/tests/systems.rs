@@ -20,6 +20,7 @@ mod systems {
     mod email_ses;
     mod fallbacks;
     mod lanes;
+    mod observing;
     mod operating;
     mod retry_after;
     mod social;

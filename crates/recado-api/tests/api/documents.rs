@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 51] = [
+const CONTRACT: [(&str, &str); 54] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -59,6 +59,9 @@ const CONTRACT: [(&str, &str); 51] = [
     ("GET", "/v1/tenants"),
     ("GET", "/v1/tenants/{companyId}"),
     ("PUT", "/v1/tenants/{companyId}"),
+    ("GET", "/v1/alerts"),
+    ("GET", "/v1/kpis"),
+    ("GET", "/metrics"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
 ];

@@ -25,6 +25,7 @@ mod grouped;
 mod leases;
 mod limits;
 mod look;
+mod metrics;
 mod nodes;
 mod providers;
 mod routes;

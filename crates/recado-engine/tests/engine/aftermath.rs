@@ -166,7 +166,8 @@ async fn t12_t13_e7_a_dead_letter_is_told_to_the_routes_channel_and_the_notice_t
         to: vec!["billing@example.com".into()],
     };
     let channels = [("billing".into(), email)].into();
-    let settings = recado_engine::Settings { notices: Notices { channels, default: None }, ..settings() };
+    let settings =
+        recado_engine::Settings { notices: Notices { channels, ..Notices::default() }, ..settings() };
     let engine = given.engine_with([mail, route("notices", Carrier::Transport(inbox.clone()))], settings);
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;

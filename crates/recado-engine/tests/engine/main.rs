@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 
 mod aftermath;
+mod alerts;
 mod archive;
 mod auto_replay;
 mod bulk;
@@ -10,6 +11,7 @@ mod calls;
 mod claims;
 mod closed_off;
 mod crashes;
+mod figures;
 mod flaky;
 mod given;
 mod lanes;

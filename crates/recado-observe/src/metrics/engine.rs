@@ -148,7 +148,11 @@ fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
     for depth in &gauges.queue {
         *depths.entry((routes.label(&depth.route), depth.status.as_str())).or_default() += depth.jobs;
     }
-    let mut family = page.family("recado_queue_jobs", Kind::Gauge, "Jobs that have not ended, by status.");
+    let mut family = page.family(
+        "recado_queue_jobs",
+        Kind::Gauge,
+        "Jobs that have not ended, by status; a retry that is not due yet counts as scheduled.",
+    );
     for ((route, status), jobs) in depths {
         family.sample(&[("route", route), ("status", status)], jobs);
     }

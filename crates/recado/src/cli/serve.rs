@@ -13,7 +13,8 @@ EXAMPLES:
   RECADO_TOKEN=$(openssl rand -hex 24) recado serve --listen 0.0.0.0:7400
   recado serve --store redis://127.0.0.1:6379        one of several nodes; also redis+sentinel:// and redis+cluster://
 
-SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once.")]
+SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once.
+SIGHUP reads the level of the log again; everything else needs a restart.")]
 pub struct ServeArgs {
     #[command(flatten)]
     config: ConfigArgs,
@@ -30,10 +31,14 @@ pub struct ServeArgs {
 
 pub fn run(args: ServeArgs) -> Done {
     let flags = Flags { environment: None, listen: args.listen, store: args.store, data_dir: args.data_dir };
-    let config = Config::load(&args.config.inputs(flags)?)?;
+    let config = Config::load(&args.config.inputs(flags.clone())?)?;
+    let again = || {
+        let inputs = args.config.inputs(flags.clone()).map_err(Stop::into_words)?;
+        Config::load(&inputs).map(|config| config.log).map_err(|faults| faults.to_string())
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(crate::serve::serve(&config)).map_err(Stop::Failed);
+    let ended = runtime.block_on(crate::serve::serve(&config, again)).map_err(Stop::Failed);
     // Whatever still runs was told to end and did not; it must not hold up the process.
     runtime.shutdown_background();
     ended

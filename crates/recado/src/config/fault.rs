@@ -36,6 +36,11 @@ impl<T> At<T> {
         At { value: change(self.value), path: self.path, place: self.place }
     }
 
+    /// Where it stands, without what it says.
+    pub fn here(&self) -> At<()> {
+        At { value: (), path: self.path.clone(), place: self.place.clone() }
+    }
+
     pub fn fault(&self, message: impl Into<String>) -> Fault {
         Fault { place: self.place.clone(), path: self.path.clone(), message: message.into() }
     }

@@ -1,12 +1,13 @@
 //! Channels: how a person is told.
 
 use recado_core::RouteName;
-use recado_engine::notices::{Channel, Notices};
+use recado_engine::notices::{Channel, Notices, Shape};
 use recado_engine::{Carrier, Route};
 use recado_transport::Url;
-use recado_transport_webhook::NotASecret;
+use recado_transport_webhook::{NotASecret, Secret};
 
 use super::RouteConfig;
+use super::alerts::OWN_CHANNEL;
 use super::fault::At;
 use super::providers::Given;
 use super::raw::RawChannel;
@@ -14,16 +15,31 @@ use super::reader::FaultList;
 use super::routes::check_channel;
 use crate::catalogue::Kind;
 
-pub fn resolve(
-    channels: Vec<(String, RawChannel)>,
-    default: Option<&At<String>>,
-    routes: &[RouteConfig],
-    given: &Given,
-    faults: &FaultList,
-) -> Notices {
+/// All that is said about channels.
+pub struct Asked {
+    pub channels: Vec<(String, RawChannel)>,
+    /// The one that `[alerts]` makes for itself.
+    pub of_alerts: Option<RawChannel>,
+    pub dlq: Option<At<String>>,
+    pub alerts: Option<At<String>>,
+}
+
+pub fn resolve(asked: Asked, routes: &[RouteConfig], given: &Given, faults: &FaultList) -> Notices {
+    let Asked { mut channels, of_alerts, dlq, alerts } = asked;
     let names: Vec<_> = channels.iter().map(|(name, _)| name.clone()).collect();
-    if let Some(said) = default {
+    for said in [&dlq, &alerts].into_iter().flatten() {
         check_channel(said, &names, faults);
+    }
+    let mut heard_by: Vec<Box<str>> = alerts.into_iter().map(|said| said.value.into()).collect();
+    if let Some(own) = of_alerts {
+        if names.iter().any(|name| name == OWN_CHANNEL) {
+            let message = format!(
+                "the webhook makes a channel `{OWN_CHANNEL}`; give [notify.{OWN_CHANNEL}] another name"
+            );
+            faults.borrow_mut().push(own.here.fault(message));
+        }
+        heard_by.push(OWN_CHANNEL.into());
+        channels.push((OWN_CHANNEL.to_owned(), own));
     }
     let read = |(name, raw): (String, RawChannel)| {
         let channel = channel(&name, &raw, routes, given, faults)?;
@@ -31,7 +47,8 @@ pub fn resolve(
     };
     Notices {
         channels: channels.into_iter().filter_map(read).collect(),
-        default: default.map(|said| said.value.as_str().into()),
+        default: dlq.map(|said| said.value.into()),
+        alerts: heard_by,
     }
 }
 
@@ -56,18 +73,25 @@ fn channel(
                 given.guard.check_url(&address).map(|()| address).map_err(|refusal| refusal.to_string())
             });
             let address = checked.map_err(|why| fault(url.fault(why))).ok()?;
-            let Some(secret) = &raw.secret else {
-                fault(raw.here.fault(
-                    "a webhook is signed, and nobody but you may know with what; write secret = \"${OPS_WEBHOOK_SECRET}\" \
-                     (`whsec_` and then 24 to 64 bytes in base64)",
-                ));
-                return None;
+            let shape = raw.format.as_ref().map_or(Shape::Event, |said| said.value);
+            let key = match &raw.secret {
+                Some(secret) => {
+                    let key = secret.value.parse();
+                    key.map_err(|error: NotASecret| fault(secret.fault(error.to_string()))).ok()?
+                }
+                // Whoever wants no signature gets one that nobody can check.
+                None if shape == Shape::Slack || name == OWN_CHANNEL => Secret::generate(random()),
+                None => {
+                    fault(raw.here.fault(
+                        "a webhook is signed, and nobody but you may know with what; write secret = \"${OPS_WEBHOOK_SECRET}\" \
+                         (`whsec_` and then 24 to 64 bytes in base64), or format = \"slack\"",
+                    ));
+                    return None;
+                }
             };
-            let key =
-                secret.value.parse().map_err(|error: NotASecret| fault(secret.fault(error.to_string())));
             let endpoint = format!("notify-{name}");
-            given.endpoints.fix(&endpoint, address, key.ok()?);
-            Some(Channel::Webhook { route: route.name.clone(), endpoint: endpoint.into() })
+            given.endpoints.fix(&endpoint, address, key);
+            Some(Channel::Webhook { route: route.name.clone(), endpoint: endpoint.into(), shape })
         }
         (None, Some(to)) => {
             let Some(from) = &raw.from else {
@@ -101,6 +125,11 @@ fn channel(
             None
         }
     }
+}
+
+fn random() -> [u8; 32] {
+    let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+    std::array::from_fn(|at| halves[at / 16].as_bytes()[at % 16])
 }
 
 /// The route that was named, or the first of its kind, if this process carries it.

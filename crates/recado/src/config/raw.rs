@@ -9,7 +9,9 @@ use recado_core::limit::Rate;
 use recado_core::policy::DELAY_MAX;
 use recado_core::{CapApplies, Cause, Jitter, NetworkKind};
 use recado_engine::Act;
+use recado_engine::notices::Shape;
 
+use super::alerts::RawAlerts;
 use super::fault::At;
 use super::reader::{FaultList, Section, Setting};
 use super::tree::Table;
@@ -34,6 +36,7 @@ pub struct Raw {
     pub webhooks_allow: Option<At<Vec<At<String>>>>,
     pub webhooks_allow_http: Option<At<bool>>,
     pub channels: Vec<(String, RawChannel)>,
+    pub alerts: RawAlerts,
     pub log_level: Option<At<Level>>,
     pub log_format: Option<At<LogFormat>>,
     pub sandbox: Option<At<bool>>,
@@ -103,6 +106,7 @@ pub struct RawChannel {
     pub here: At<()>,
     pub webhook: Option<At<String>>,
     pub secret: Option<At<String>>,
+    pub format: Option<At<Shape>>,
     pub route: Option<At<String>>,
     pub from: Option<At<String>>,
     pub to: Option<At<Vec<At<String>>>>,
@@ -163,6 +167,9 @@ pub struct RawRule {
     pub wait: Option<At<Duration>>,
 }
 
+/// What a webhook may be sent.
+pub const CHANNEL_FORMATS: [(&str, Shape); 2] = [("event", Shape::Event), ("slack", Shape::Slack)];
+
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -189,7 +196,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         |key: &'static str| root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults));
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
-    let (webhooks, fairness) = (at("webhooks"), at("fairness"));
+    let (webhooks, fairness, alerts) = (at("webhooks"), at("fairness"), at("alerts"));
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
@@ -220,6 +227,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
             .get("allow", |it| it.list("[\"10.0.0.0/8\"]", |it| it.text("\"10.0.0.0/8\""))),
         webhooks_allow_http: webhooks.get("allow_http", Setting::switch),
         channels: root.named("notify", channel),
+        alerts: super::alerts::read(&alerts),
         log_level: log.get("level", |it| it.choice("level", &Level::WORDS)),
         log_format: log.get("format", |it| it.choice("format", &LogFormat::WORDS)),
         sandbox: sandbox.get("enabled", Setting::switch),
@@ -227,7 +235,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         providers: root.named("providers", provider),
         routes: root.named("routes", route),
     };
-    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness] {
+    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness, alerts] {
         section.close();
     }
     environments(&root);
@@ -314,6 +322,7 @@ fn channel(setting: Setting<'_>) -> Option<RawChannel> {
         here: section.here(()),
         webhook: section.get("webhook", |it| it.text("\"https://example.com/hooks/ops\"")),
         secret: section.get("secret", |it| it.text("\"${OPS_WEBHOOK_SECRET}\"")),
+        format: section.get("format", |it| it.choice("format", &CHANNEL_FORMATS)),
         route: section.get("route", |it| it.text("\"email\"")),
         from: section.get("from", |it| it.text("\"recado@example.com\"")),
         to: section.get("to", |it| it.list("[\"ops@example.com\"]", |it| it.text("\"ops@example.com\""))),

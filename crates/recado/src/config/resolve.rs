@@ -13,13 +13,14 @@ use recado_engine::endpoints::Book;
 use recado_store::Retention;
 use recado_transport_webhook::{Guard, IpNet};
 
+use super::alerts::RawAlerts;
 use super::fault::At;
 use super::providers::Given;
 use super::raw::Raw;
 use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
-use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, notices, routes, store};
+use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, notices, routes, store};
 use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -69,7 +70,10 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     };
     let Resolved { providers, protection, routes } =
         routes::resolve(raw.providers, raw.routes, &given, faults);
-    let notices = notices::resolve(raw.channels, raw.dlq_notify.as_ref(), &routes, &given.transports, faults);
+    let RawAlerts { every, notify, channel, rules } = raw.alerts;
+    let asked =
+        notices::Asked { channels: raw.channels, of_alerts: channel, dlq: raw.dlq_notify, alerts: notify };
+    let notices = notices::resolve(asked, &routes, &given.transports, faults);
     Config {
         environment,
         environment_by_default: false,
@@ -89,6 +93,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         dead_letter_ttl,
         dead_letters_max: or(raw.dlq_max_size, SIZE_MAX_DEFAULT),
         notices,
+        alerts: alerts::resolve(every, rules, faults),
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
         sandbox_enabled,

@@ -13,13 +13,14 @@ use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
 use recado_engine::auto_replay::AutoReplay;
-use recado_engine::notices::Channel;
+use recado_engine::notices::{Channel, Shape};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback};
 use recado_store_redis::link::{TIMEOUT, Target};
 
+use super::alerts::{OWN_CHANNEL, written};
 use super::template::comment;
-use super::{Config, Level, LogFormat, OwnRule, Provider, RouteConfig};
+use super::{Config, LogFormat, OwnRule, Provider, RouteConfig};
 use crate::catalogue::{Environment, ROUTES};
 use crate::units::show_size;
 
@@ -52,7 +53,6 @@ fn sections(page: &mut Page, config: &Config) {
     let word = |words: &[(&'static str, usize)], at: usize| {
         words.iter().find(|(_, it)| *it == at).map_or("", |(word, _)| *word)
     };
-    let levels = Level::WORDS.map(|(word, level)| (word, level as usize));
     let formats = LogFormat::WORDS.map(|(word, format)| (word, format as usize));
 
     page.section("server");
@@ -88,6 +88,16 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("max_size", &config.dead_letters_max.to_string());
     page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
 
+    page.section("alerts");
+    page.set("every", &duration(config.alerts.every));
+    let own = config.notices.channels.get(OWN_CHANNEL);
+    let named = config.notices.alerts.iter().find(|name| ***name != *OWN_CHANNEL);
+    page.set_or("notify", named.map(|name| text(name)), "\"ops\"");
+    page.set_or("webhook", own.map(|_| text("***")), "\"https://example.com/hooks/ops\"");
+    for rule in &config.alerts.config.rules {
+        page.set(rule.name, &written(rule));
+    }
+
     page.section("fairness");
     page.set("batch", &config.turn_jobs.to_string());
 
@@ -98,13 +108,16 @@ fn sections(page: &mut Page, config: &Config) {
     if page.style != Style::Effective {
         page.out.push_str("\n#[notify.ops]\n#webhook = \"https://example.com/hooks/ops\"\n#secret = \"${OPS_WEBHOOK_SECRET}\"\n");
     }
-    for (name, channel) in &config.notices.channels {
+    for (name, channel) in config.notices.channels.iter().filter(|(name, _)| ***name != *OWN_CHANNEL) {
         page.section(&format!("notify.{}", key(name)));
         match channel {
             // A receiver's address is often all that it asks for.
-            Channel::Webhook { .. } => {
+            Channel::Webhook { shape, .. } => {
                 page.set("webhook", &text("***"));
                 page.set("secret", &text("***"));
+                if *shape == Shape::Slack {
+                    page.set("format", &text("slack"));
+                }
             }
             Channel::Email { route, from, to } => {
                 page.set("route", &text(route.as_str()));
@@ -115,7 +128,7 @@ fn sections(page: &mut Page, config: &Config) {
     }
 
     page.section("log");
-    page.set("level", &text(word(&levels, config.log.level as usize)));
+    page.set("level", &text(config.log.level.as_str()));
     page.set("format", &text(word(&formats, config.log.format as usize)));
 
     page.section("sandbox");

@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 45] = [
+const COMMENTS: [(&str, &str); 50] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -120,6 +120,21 @@ const COMMENTS: [(&str, &str); 45] = [
         "dlq.notify",
         "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
          [notify.ops] webhook = \"https://…\", or [notify.ops] from = \"…\" and to = [\"…\"] for e-mail.",
+    ),
+    (
+        "alerts",
+        "When it rings. Each alert may be switched off, such as breaker_open = false, or changed key by key.",
+    ),
+    ("alerts.every", "Between two measurements."),
+    ("alerts.notify", "The channel that hears of alerts instead of the one in [dlq]."),
+    (
+        "alerts.webhook",
+        "Or, and also, an address of its own: the event is posted, or with format = \"slack\" a text as Slack takes it; secret signs.",
+    ),
+    (
+        "alerts.failure_rate",
+        "It rings above `threshold` (a share, a count or seconds), measured over `window` on at least `min_volume`, after\n\
+         `pending`; it is over after `clear` at or below `resolve_share` of the threshold. `except` names whom it spares.",
     ),
     ("webhooks", "Addresses that users supply."),
     ("webhooks.allow", "Ranges that may be reached although they are not public, such as \"10.0.0.0/8\"."),

@@ -1,5 +1,6 @@
 //! What is read from which files, and what is said about the wrong ones.
 
+mod alerts;
 mod environment;
 mod faults;
 mod lanes;

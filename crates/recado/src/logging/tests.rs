@@ -37,7 +37,7 @@ fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
     let kept = Kept::default();
     let clock = Arc::new(At(1_760_869_800_000));
     let outlet = Outlet::to(kept.clone(), format, clock.clone());
-    let subscriber = subscriber(level, LineLayer::new(format, clock, outlet.clone()));
+    let (subscriber, _) = subscriber(level, LineLayer::new(format, clock, outlet.clone()));
     tracing::subscriber::with_default(subscriber, work);
     outlet.close();
     let bytes = kept.0.lock().clone();

@@ -1,0 +1,71 @@
+//! What rings.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use recado_observe::alerts::Subject;
+use recado_observe::{Firing, Rule, Severity};
+use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity};
+
+use crate::answer;
+use crate::openapi::ReadProblems;
+use crate::state::ApiState;
+
+/// What rings now, and every rule. Where several nodes share the store, what the one that rings for all last said.
+#[utoipa::path(
+    get, path = "/v1/alerts", tag = "alerts",
+    responses((status = 200, body = AlertList), ReadProblems)
+)]
+pub(crate) async fn list(State(api): State<ApiState>) -> Response {
+    let engine = api.engine();
+    answer::ok(&AlertList {
+        items: engine.firing().into_iter().map(alert).collect(),
+        rules: engine.alert_rules().iter().map(rule).collect(),
+    })
+}
+
+fn alert(firing: Firing) -> Alert {
+    let about = match firing.subject {
+        Subject::All => AlertAbout::All,
+        Subject::Route(_) => AlertAbout::Route,
+        Subject::Company(_) => AlertAbout::Company,
+        Subject::ErrorCode(_) => AlertAbout::ErrorCode,
+        Subject::Provider(_) => AlertAbout::Provider,
+    };
+    Alert {
+        name: firing.alert.into(),
+        about,
+        subject: firing.subject.name().map(str::to_owned),
+        severity: severity(firing.severity),
+        value: firing.value,
+        threshold: firing.threshold,
+        since: firing.since,
+        message: firing.text.en.into(),
+        message_pt: firing.text.pt.into(),
+        runbook: firing.runbook.into(),
+    }
+}
+
+fn rule(rule: &Rule) -> AlertRule {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    AlertRule {
+        name: rule.name.to_owned(),
+        enabled: rule.enabled,
+        severity: severity(rule.severity),
+        threshold: rule.threshold,
+        window_ms: millis(rule.window),
+        min_volume: rule.min_volume,
+        pending_ms: millis(rule.pending),
+        resolve_share: rule.resolve_share,
+        clear_ms: millis(rule.clear),
+        except: rule.except.iter().map(|name| name.to_string()).collect(),
+    }
+}
+
+fn severity(severity: Severity) -> AlertSeverity {
+    match severity {
+        Severity::Warning => AlertSeverity::Warning,
+        Severity::Critical => AlertSeverity::Critical,
+    }
+}

@@ -1,0 +1,86 @@
+//! Seed 003's indicators.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use recado_core::{RouteName, Timestamp};
+use recado_observe::{Figure, Target};
+use recado_wire::Code;
+use recado_wire::kpis::{AttemptRate, DeadLetterFlow, Kpi, KpiQuery, Kpis, NamedCount, WINDOW_DEFAULT_MS};
+
+use crate::answer::{self, Refused};
+use crate::extract::Asked;
+use crate::openapi::ReadProblems;
+use crate::state::ApiState;
+
+/// Success after retry, mean attempts, lost share, time to success, and the technical figures of seed 003, each
+/// beside its target.
+#[utoipa::path(
+    get, path = "/v1/kpis", tag = "alerts", params(KpiQuery),
+    responses(
+        (status = 200, body = Kpis),
+        (status = 404, description = "`code`: not_found"),
+        ReadProblems,
+    )
+)]
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Asked(query): Asked<KpiQuery>,
+) -> Result<Response, Refused> {
+    let engine = api.engine();
+    let window_ms = query.window_ms.unwrap_or(WINDOW_DEFAULT_MS);
+    let window = Duration::from_millis(window_ms);
+    let route = query.route.as_ref().map(RouteName::as_str);
+    let Some(kpis) = engine.kpis(route, window) else {
+        let known = engine.routes().names().join(", ");
+        let route = route.unwrap_or_default();
+        return Err(Refused::new(
+            Code::NotFound,
+            format!("there is no route `{route}`; known routes: {known}"),
+        ));
+    };
+    let rates = kpis.by_attempt.into_iter();
+    Ok(answer::ok(&Kpis {
+        route: route.map(str::to_owned),
+        window_ms,
+        since: engine.started_at().max(before(engine.now(), window_ms)),
+        success_after_retry: figure(kpis.success_after_retry),
+        mean_attempts: figure(kpis.mean_attempts),
+        lost_share: figure(kpis.lost_share),
+        time_to_success_seconds: figure(kpis.time_to_success_seconds),
+        permanent_share: figure(kpis.permanent_share),
+        at_cap_share: figure(kpis.at_cap_share),
+        jitter_deviation: figure(kpis.jitter_deviation),
+        mean_backoff_seconds: figure(kpis.mean_backoff_seconds),
+        by_attempt: rates
+            .map(|rate| AttemptRate { attempt: rate.attempt, ended: rate.ended, sent: rate.sent })
+            .collect(),
+        dead_letters: flow(engine.dead_letter_flow(window)),
+    }))
+}
+
+fn before(now: Timestamp, window_ms: u64) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(window_ms))
+}
+
+fn figure(figure: Figure) -> Kpi {
+    let (at_least, at_most) = match figure.target {
+        Target::AtLeast(least) => (Some(least), None),
+        Target::AtMost(most) => (None, Some(most)),
+    };
+    Kpi { value: figure.value, at_least, at_most, met: figure.met, volume: figure.volume }
+}
+
+fn flow(flow: recado_observe::DeadLetterFlow) -> DeadLetterFlow {
+    let named = |counts: Vec<(Box<str>, u64)>| {
+        counts.into_iter().map(|(name, count)| NamedCount { name: name.into(), count }).collect()
+    };
+    DeadLetterFlow {
+        entries: flow.entries,
+        per_hour: flow.per_hour,
+        share_of_sends: flow.share_of_sends,
+        by_company: named(flow.by_company),
+        by_error_code: named(flow.by_error_code),
+    }
+}

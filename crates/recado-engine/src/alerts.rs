@@ -1,0 +1,293 @@
+//! Rings: measures every few seconds, and tells of what began and what is over.
+//!
+//! The state is a note, so that a restart neither rings again nor forgets to say that it is over. Where several
+//! nodes share the store, one of them rings for all: it holds the note until a time that it keeps putting off, and
+//! only by compare-and-set, so that nobody rings who has lost it. The others show what the note says. Whoever takes
+//! it over goes on from there at its next round.
+//!
+//! A change is told first and noted after: when the process dies in between it is told again, as the same event,
+//! which the store knows already.
+//!
+//! Shares are of what the ringing node saw. How all nodes together fare is a question for Prometheus.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
+use recado_observe::alerts::{AlertChange, Change, Subject};
+use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
+use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::aftermath;
+use crate::engine::{Engine, Inner};
+
+const SHELF: Shelf = Shelf::new("alerts");
+const KEY: &str = "rung";
+
+/// Between two measurements, unless configured otherwise.
+pub const EVERY_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Rounds that a node may miss before another rings in its place.
+const MISSED_MAX: u32 = 3;
+
+/// When it rings, and how often that is looked at.
+#[derive(Clone, Debug)]
+pub struct AlertTerms {
+    pub config: AlertConfig,
+    pub every: Duration,
+}
+
+impl Default for AlertTerms {
+    fn default() -> Self {
+        AlertTerms { config: AlertConfig::default(), every: EVERY_DEFAULT }
+    }
+}
+
+/// What is known to ring, here or by the note of whoever rings.
+#[derive(Debug)]
+pub(crate) struct Ringing {
+    terms: AlertTerms,
+    alerts: Mutex<Alerts>,
+}
+
+impl Ringing {
+    pub fn new(terms: AlertTerms) -> Self {
+        let alerts = Mutex::new(Alerts::new(terms.config.clone()));
+        Ringing { terms, alerts }
+    }
+
+    fn restore(&self, state: AlertsState) {
+        *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), state);
+    }
+}
+
+/// The note.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rung {
+    node: Box<str>,
+    /// Until then nobody else rings.
+    until: Timestamp,
+    state: AlertsState,
+}
+
+/// The note as this process wrote it last, while nobody else has.
+#[derive(Debug)]
+struct Held {
+    version: u64,
+    rung: Rung,
+}
+
+pub(crate) async fn run(engine: Arc<Inner>) {
+    let every = engine.ringing.terms.every;
+    let mut held = None;
+    loop {
+        tokio::select! {
+            () = engine.stopping.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        match round(&engine, &mut held).await {
+            Ok(()) => {}
+            Err(StoreError::Broken(error)) => return engine.store_broke(&error),
+            Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
+        }
+    }
+}
+
+/// One measurement, if it is this node's turn.
+async fn round(engine: &Inner, held: &mut Option<Held>) -> Result<(), StoreError> {
+    let shared = engine.store.notes_changed().is_some();
+    if shared || held.is_none() {
+        match take(engine, held.as_ref().map(|held| held.version), shared).await? {
+            Taken::Mine(mine) => *held = Some(mine),
+            Taken::JustNow(mine) => {
+                *held = Some(mine);
+                return Ok(());
+            }
+            Taken::Theirs => {
+                *held = None;
+                return Ok(());
+            }
+        }
+    }
+    let gauges = engine.gauges(engine.ringing.terms.every / 2).await;
+    let now = engine.clock.now();
+    let changes = engine.ringing.alerts.lock().step(&engine.ledger, &gauges, now);
+    for change in &changes {
+        tell(engine, change, now).await;
+    }
+    let state = engine.ringing.alerts.lock().state();
+    keep(engine, held, state, shared, now).await
+}
+
+enum Taken {
+    /// It was, and is.
+    Mine(Held),
+    /// From the next round on it is this node that rings: until then whoever had it may still be at it.
+    JustNow(Held),
+    Theirs,
+}
+
+async fn take(engine: &Inner, version: Option<u64>, shared: bool) -> Result<Taken, StoreError> {
+    let now = engine.clock.now();
+    let note = engine.store.note(SHELF, KEY, now).await?;
+    let found: Option<Rung> = note.as_ref().and_then(|note| note.value.parse().ok());
+    let at = note.as_ref().map_or(0, |note: &Note| note.version);
+    if let Some(rung) = &found
+        && version == Some(at)
+    {
+        return Ok(Taken::Mine(Held { version: at, rung: rung.clone() }));
+    }
+    let state = found.as_ref().map(|rung| rung.state.clone()).unwrap_or_default();
+    engine.ringing.restore(state.clone());
+    let own = &engine.settings.node;
+    let theirs = found.as_ref().is_some_and(|rung| rung.node != *own && rung.until > now);
+    if shared && theirs {
+        return Ok(Taken::Theirs);
+    }
+    let rung = Rung { node: own.clone(), until: until(engine, now), state };
+    if !shared {
+        // Nobody competes, so nothing is written before there is something to note.
+        return Ok(Taken::Mine(Held { version: at, rung }));
+    }
+    let written = write_note(engine, &rung, at, now).await?;
+    Ok(written.map_or(Taken::Theirs, |version| Taken::JustNow(Held { version, rung })))
+}
+
+fn until(engine: &Inner, now: Timestamp) -> Timestamp {
+    now.plus(engine.ringing.terms.every * MISSED_MAX)
+}
+
+/// Keeps the state, and the right to ring.
+async fn keep(
+    engine: &Inner,
+    held: &mut Option<Held>,
+    state: AlertsState,
+    shared: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let Some(Held { version, rung }) = held else { return Ok(()) };
+    let until = until(engine, now);
+    if rung.state == state && !(shared && rung.until < until) {
+        return Ok(());
+    }
+    let rung = Rung { until, state, node: rung.node.clone() };
+    let written = write_note(engine, &rung, *version, now).await?;
+    *held = written.map(|version| Held { version, rung });
+    Ok(())
+}
+
+/// The note's new version; `None` when somebody else was faster.
+async fn write_note(
+    engine: &Inner,
+    rung: &Rung,
+    expect: u64,
+    now: Timestamp,
+) -> Result<Option<u64>, StoreError> {
+    let value = serde_json::to_string(rung)
+        .map_err(|error| StoreError::Unavailable(format!("cannot write a note: {error}")))?;
+    let write = NoteWrite {
+        shelf: SHELF,
+        key: KEY.into(),
+        value: Some(Payload::trusted(value)),
+        expect: Some(expect),
+        expires_at: None,
+    };
+    let noted = engine.store.write_notes(vec![write], now).await?;
+    Ok(noted.first().and_then(|noted| match noted {
+        Noted::Done { version } => Some(*version),
+        Noted::Conflict { .. } => None,
+    }))
+}
+
+/// To the log, to the stream, to the channel for alerts, and what is about a company to its endpoints.
+async fn tell(engine: &Inner, change: &AlertChange, now: Timestamp) {
+    let event = event(change);
+    log(change);
+    aftermath::notify_channels(engine, &engine.settings.notices.alerts, &event, now).await;
+    engine.events.tell(event);
+}
+
+fn event(change: &AlertChange) -> Event {
+    let AlertChange { alert, at, .. } = change;
+    let kind = match change.change {
+        Change::Fired => EventKind::AlertFired,
+        Change::Resolved => EventKind::AlertResolved,
+    };
+    let named = |is: bool| alert.subject.name().filter(|_| is).map(Into::into);
+    let company: Option<CompanyId> = match &alert.subject {
+        Subject::Company(company) => Some(company.clone()),
+        _ => None,
+    };
+    let data = EventData {
+        alert: Some(alert.alert.clone()),
+        severity: Some(alert.severity.as_str().into()),
+        route: named(matches!(alert.subject, Subject::Route(_))),
+        provider: named(matches!(alert.subject, Subject::Provider(_))),
+        error_code: named(matches!(alert.subject, Subject::ErrorCode(_))),
+        since: Some(alert.since),
+        reason: Some(alert.text.en.clone()),
+        reason_pt: Some(alert.text.pt.clone()),
+        runbook: Some(alert.runbook.clone()),
+        ..EventData::default()
+    };
+    let about = [&*alert.alert, alert.subject.name().unwrap_or_default(), &alert.since.to_string()];
+    Event::once(kind, company, &about, *at, data)
+}
+
+fn log(change: &AlertChange) {
+    let Firing { alert, subject, severity, value, threshold, text, runbook, .. } = &change.alert;
+    let subject = subject.name();
+    match (change.change, severity) {
+        (Change::Fired, Severity::Critical) => {
+            tracing::error!(
+                event = "AlertFired",
+                alert = &**alert,
+                subject,
+                severity = severity.as_str(),
+                value,
+                threshold,
+                runbook = &**runbook,
+                "{}",
+                text.en
+            );
+        }
+        (Change::Fired, Severity::Warning) => {
+            tracing::warn!(
+                event = "AlertFired",
+                alert = &**alert,
+                subject,
+                severity = severity.as_str(),
+                value,
+                threshold,
+                runbook = &**runbook,
+                "{}",
+                text.en
+            );
+        }
+        (Change::Resolved, _) => {
+            tracing::info!(
+                event = "AlertResolved",
+                alert = &**alert,
+                subject,
+                value,
+                threshold,
+                "{}",
+                text.en
+            );
+        }
+    }
+}
+
+impl Engine {
+    /// What rings now, by name and subject.
+    pub fn firing(&self) -> Vec<Firing> {
+        self.inner.ringing.alerts.lock().firing().into_iter().cloned().collect()
+    }
+
+    pub fn alert_rules(&self) -> &[Rule] {
+        &self.inner.ringing.terms.config.rules
+    }
+}

@@ -1,0 +1,149 @@
+//! How things stand, put together from what the store and the guards know.
+//!
+//! It costs a few questions to the store, so it is done when somebody wants to know and the last answer is too
+//! old: the alerts, every few seconds, and whoever scrapes. Where a question takes long because there is much to
+//! look at, it is asked more seldom, so that looking never takes more than a twentieth of the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use recado_core::{CompanyId, Status, Timestamp};
+use recado_observe::gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
+use recado_store::{DeadLetterFilter, GroupBy, StoreError, TenantFilter, TenantView};
+use tokio::time::Instant;
+
+use crate::engine::Inner;
+use crate::holds::Holder;
+
+/// Of the time, looking takes one part in this many.
+const REST_TIMES: u32 = 20;
+
+/// The last look, and whoever is looking.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    latest: Mutex<Option<Look>>,
+    looking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Look {
+    gauges: Arc<Gauges>,
+    ended: Instant,
+    took: Duration,
+}
+
+impl Look {
+    fn is_good(&self, max_age: Duration) -> bool {
+        self.ended.elapsed() <= max_age.max(self.took * REST_TIMES)
+    }
+}
+
+impl Inner {
+    /// How things stand, or stood no longer ago than this.
+    pub async fn gauges(&self, max_age: Duration) -> Arc<Gauges> {
+        let latest = || self.standing.latest.lock().clone().filter(|look| look.is_good(max_age));
+        if let Some(look) = latest() {
+            return look.gauges;
+        }
+        // Others wait for one look instead of all looking at once.
+        let _looking = self.standing.looking.lock().await;
+        if let Some(look) = latest() {
+            return look.gauges;
+        }
+        let began = Instant::now();
+        let gauges = Arc::new(self.look().await);
+        let look = Look { gauges: gauges.clone(), ended: Instant::now(), took: began.elapsed() };
+        *self.standing.latest.lock() = Some(look);
+        gauges
+    }
+
+    async fn look(&self) -> Gauges {
+        let now = self.clock.now();
+        let tenants = told(self.store.tenants(TenantFilter::default(), now).await).unwrap_or_default();
+        Gauges {
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: Some(self.nodes.started_at()),
+            resident_bytes: resident_bytes(),
+            queue: self.depths(&tenants),
+            oldest_due: self.oldest_due(now).await,
+            dead_letters: told(self.dead_letters_now(now).await),
+            breakers: Some(self.breakers(now)),
+            store: told(self.store.report().await)
+                .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
+            tenants: tenants.into_iter().map(tenant).collect(),
+        }
+    }
+
+    fn depths(&self, tenants: &[TenantView]) -> Vec<Depth> {
+        let parked = |route: &str| {
+            let hold = self.routes.get(route).and_then(|route| self.route_hold(route));
+            hold.is_some_and(|hold| hold.by == Holder::Breaker)
+        };
+        let mut depths = Vec::new();
+        for of_route in tenants.chunk_by(|one, other| one.route == other.route) {
+            let route: Box<str> = of_route[0].route.as_str().into();
+            let due = if parked(&route) { Status::Parked } else { Status::Queued };
+            let sum = |count: fn(&TenantView) -> u64| of_route.iter().map(count).sum();
+            let by_status: [(Status, u64); 3] = [
+                (due, sum(|tenant| tenant.queued)),
+                (Status::Scheduled, sum(|tenant| tenant.delayed)),
+                (Status::Delivering, sum(|tenant| tenant.leased)),
+            ];
+            depths.extend(by_status.map(|(status, jobs)| Depth { route: route.clone(), status, jobs }));
+        }
+        depths
+    }
+
+    async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
+        let oldest = told(self.store.oldest_due(now).await).flatten()?;
+        Some(oldest.into_iter().map(|(route, due_at)| (route.as_str().into(), now.since(due_at))).collect())
+    }
+
+    async fn dead_letters_now(&self, now: Timestamp) -> Result<DeadLetters, StoreError> {
+        let size = self.store.counts(now).await?.dead_letters;
+        if size == 0 {
+            return Ok(DeadLetters::default());
+        }
+        let groups = async |by| self.store.dead_letter_groups(by, DeadLetterFilter::default()).await;
+        let by_error_code = groups(GroupBy::LastFailureCode).await?.into_iter();
+        let by_company = groups(GroupBy::Company).await?.into_iter();
+        let oldest = self.store.oldest_dead_letters(1).await?;
+        Ok(DeadLetters {
+            size,
+            by_error_code: by_error_code
+                .map(|group| (group.key.unwrap_or_else(|| "none".into()), group.count))
+                .collect(),
+            by_company: by_company
+                .filter_map(|group| Some((CompanyId::new(group.key?).ok()?, group.count)))
+                .collect(),
+            oldest: oldest.first().map(|entry| now.since(entry.moved_at)),
+        })
+    }
+
+    fn breakers(&self, now: Timestamp) -> Vec<(Box<str>, recado_core::breaker::BreakerState)> {
+        let guarded = self.providers.values().filter(|provider| provider.terms.breaker.is_some());
+        guarded.map(|provider| (provider.name.clone(), provider.view(now).breaker.state)).collect()
+    }
+}
+
+fn told<T>(answer: Result<T, StoreError>) -> Option<T> {
+    answer.map_err(|error| tracing::debug!(%error, "cannot tell how things stand")).ok()
+}
+
+fn tenant(view: TenantView) -> Tenant {
+    Tenant {
+        company: view.company,
+        current_priority: view.current_priority,
+        consecutive_batch: view.consecutive_batch_count,
+        rounds_without_processing: view.rounds_without_processing,
+    }
+}
+
+/// Memory of this process, where the system tells.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,114 @@
+//! Alerts: what rings, and when it would.
+
+use recado_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Answer to `GET /v1/alerts`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AlertList {
+    /// What rings now, by name and subject.
+    pub items: Vec<Alert>,
+    /// Every rule there is, on or off.
+    pub rules: Vec<AlertRule>,
+}
+
+/// An alert that rings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Alert {
+    #[cfg_attr(feature = "openapi", schema(example = "dlq_company"))]
+    pub name: String,
+    /// What kind of thing it is about.
+    pub about: AlertAbout,
+    /// Which one; absent when it is about all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    pub subject: Option<String>,
+    pub severity: AlertSeverity,
+    /// As last measured: a share from 0 to 1, a count, seconds or a multiple, by the rule.
+    pub value: f64,
+    /// In the same unit.
+    pub threshold: f64,
+    /// Since when the figure has been above its threshold.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub since: Timestamp,
+    #[cfg_attr(
+        feature = "openapi",
+        schema(example = "Company acme: 63 of its jobs are in the dead letter queue; the limit is 50")
+    )]
+    pub message: String,
+    /// The same in Portuguese.
+    pub message_pt: String,
+    /// Where to read what to do.
+    pub runbook: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AlertAbout {
+    All,
+    Route,
+    Company,
+    ErrorCode,
+    Provider,
+}
+
+impl AlertAbout {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AlertAbout::All => "all",
+            AlertAbout::Route => "route",
+            AlertAbout::Company => "company",
+            AlertAbout::ErrorCode => "errorCode",
+            AlertAbout::Provider => "provider",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AlertSeverity {
+    /// For the next working hour.
+    Warning,
+    /// For now.
+    Critical,
+}
+
+impl AlertSeverity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AlertSeverity::Warning => "warning",
+            AlertSeverity::Critical => "critical",
+        }
+    }
+}
+
+/// When an alert rings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AlertRule {
+    pub name: String,
+    pub enabled: bool,
+    pub severity: AlertSeverity,
+    /// It rings above this: a share from 0 to 1, a count, seconds or a multiple.
+    pub threshold: f64,
+    /// What is looked back on; 0 for what stands as it stands.
+    pub window_ms: u64,
+    /// Less than this in the window says nothing.
+    pub min_volume: u64,
+    /// It rings after so long above the threshold.
+    pub pending_ms: u64,
+    /// It is calm at or below this share of the threshold, …
+    pub resolve_share: f64,
+    /// … and over after so long of that.
+    pub clear_ms: u64,
+    /// Whom it does not ring for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
+}

@@ -1,0 +1,126 @@
+//! Seed 003's indicators, each beside its target.
+
+use recado_core::{RouteName, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::read::{Params, Query};
+
+/// What is looked back on when the caller names nothing: a day.
+pub const WINDOW_DEFAULT_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Furthest back: a week.
+pub const WINDOW_MAX_MS: u64 = 7 * WINDOW_DEFAULT_MS;
+
+/// Below this the figures are too coarse.
+pub const WINDOW_MIN_MS: u64 = 60_000;
+
+/// Which indicators to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct KpiQuery {
+    /// Of this route; of all together when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    /// How far to look back, from 60000 (a minute) to 604800000 (a week); a day when absent.
+    pub window_ms: Option<u64>,
+}
+
+impl Query for KpiQuery {
+    const FIELDS: &'static [&'static str] = &["route", "windowMs"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        let window = |text: String| match text.parse() {
+            Ok(ms) if (WINDOW_MIN_MS..=WINDOW_MAX_MS).contains(&ms) => Ok(ms),
+            _ => Err(format!("is out of range; give {WINDOW_MIN_MS} to {WINDOW_MAX_MS} milliseconds")),
+        };
+        KpiQuery {
+            route: params.parsed("route", RouteName::new),
+            window_ms: params.parsed("windowMs", window),
+        }
+    }
+}
+
+/// Answer to `GET /v1/kpis`: what the node that answers saw. Shares are from 0 to 1, times in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Kpis {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    pub window_ms: u64,
+    /// Where the figures begin: with the window, or with the process when that is younger.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub since: Timestamp,
+    /// Of the retried jobs that ended: those that were sent.
+    pub success_after_retry: Kpi,
+    /// Attempts of a job that was sent.
+    pub mean_attempts: Kpi,
+    /// Of the retried jobs that ended: those that spent all their attempts.
+    pub lost_share: Kpi,
+    /// From the first try to success, of retried jobs; the median.
+    pub time_to_success_seconds: Kpi,
+    /// Of all tries that were judged.
+    pub permanent_share: Kpi,
+    /// Of all retries: those whose wait was at the policy's cap.
+    pub at_cap_share: Kpi,
+    /// How far the jitter is from using its range evenly.
+    pub jitter_deviation: Kpi,
+    pub mean_backoff_seconds: Kpi,
+    /// By the attempt's number, over all routes.
+    pub by_attempt: Vec<AttemptRate>,
+    /// What came into the dead letter queue, over all routes.
+    pub dead_letters: DeadLetterFlow,
+}
+
+/// A figure, beside what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Kpi {
+    /// Absent when there was nothing to measure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// The target, if it is a floor …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// … or a ceiling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<bool>,
+    /// How much it was measured on.
+    pub volume: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AttemptRate {
+    /// The last one stands for all later numbers.
+    pub attempt: u32,
+    pub ended: u64,
+    pub sent: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterFlow {
+    pub entries: u64,
+    pub per_hour: f64,
+    /// Of the jobs that ended sent or dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share_of_sends: Option<f64>,
+    /// Most first; the largest, and `other`.
+    pub by_company: Vec<NamedCount>,
+    pub by_error_code: Vec<NamedCount>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct NamedCount {
+    pub name: String,
+    pub count: u64,
+}
