@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::aftermath;
 use crate::engine::{Engine, Inner};
 
-const SHELF: Shelf = Shelf::new("alerts");
+pub const SHELF: Shelf = Shelf::new("alerts");
 const KEY: &str = "rung";
 
 /// Between two measurements, unless configured otherwise.

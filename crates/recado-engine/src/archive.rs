@@ -12,9 +12,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Payload, Status, Timestamp};
 use recado_observe::Left;
-use recado_store::{Adopted, Discard, Discarded, StoreError, Transfer};
+use recado_store::{Adopted, Discard, Discarded, NoteWrite, Shelf, StoreError, Transfer};
 
 use crate::aftermath;
 use crate::engine::{Engine, EngineError, Inner};
@@ -37,6 +37,13 @@ const BITE_ENTRIES: usize = 50;
 
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
+
+/// Lines that were imported, by their digest. Each archiving of an entry writes a line of its own, so a line that
+/// came back once has had its chance: what became of it since is for people to know and not for a file.
+pub const SHELF: Shelf = Shelf::new("imports");
+
+/// As long as an audit trail is kept.
+const IMPORTS_KEPT: Duration = Duration::from_secs(5 * 366 * 24 * 60 * 60);
 
 /// Who acts when nobody does.
 pub(crate) const OURSELVES: &str = "recado";
@@ -146,7 +153,8 @@ pub enum Imported {
 
 impl Engine {
     /// Brings archived dead letters back, each for as long again as it was kept. Answers in order, once all
-    /// that is taken is durable. Twice is harmless.
+    /// that is taken is durable. Twice is harmless: a line is taken once, and not over the word of a person who
+    /// discarded its job since.
     pub async fn import_dead_letters(
         &self,
         lines: &[&str],
@@ -154,28 +162,53 @@ impl Engine {
     ) -> Result<Vec<Imported>, EngineError> {
         let mut answers = Vec::with_capacity(lines.len());
         for lines in lines.chunks(IMPORT_ENTRIES) {
-            let read: Vec<_> = lines.iter().map(|line| line::read(line)).collect();
-            let back = |transfer: &Transfer| self.renewed(transfer.clone(), actor);
-            let transfers: Vec<_> = read.iter().flatten().map(back).collect();
-            let mut adopted = match transfers.is_empty() {
-                true => Vec::new(),
-                false => self.store().adopt(transfers).await?,
+            let now = self.now();
+            let (mut wanted, mut taken) = (Vec::new(), Vec::new());
+            for line in lines {
+                match line::read(line) {
+                    Err(what) => answers.push(Imported::Unreadable(what)),
+                    Ok(transfer) => {
+                        let key = digest(line);
+                        answers.push(Imported::Known(transfer.job.id.clone()));
+                        if self.store().note(SHELF, &key, now).await?.is_none()
+                            && let Some(transfer) = self.still_archived(transfer).await?
+                        {
+                            wanted.push((answers.len() - 1, key));
+                            taken.push(self.renewed(transfer, actor));
+                        }
+                    }
+                }
             }
-            .into_iter();
-            let answer = |read: Result<Transfer, String>| match read {
-                Err(what) => Imported::Unreadable(what),
-                Ok(transfer) => match adopted.next() {
-                    Some(Adopted::Done) => Imported::Done(transfer.job.id),
-                    Some(Adopted::Known) | None => Imported::Known(transfer.job.id),
-                },
-            };
-            answers.extend(read.into_iter().map(answer));
+            if taken.is_empty() {
+                continue;
+            }
+            let mut notes = Vec::new();
+            for ((at, key), adopted) in wanted.into_iter().zip(self.store().adopt(taken).await?) {
+                if adopted == Adopted::Done
+                    && let Imported::Known(id) = answers[at].clone()
+                {
+                    answers[at] = Imported::Done(id);
+                    notes.push(imported(key, now));
+                }
+            }
+            self.store().write_notes(notes, now).await?;
         }
         let imported = answers.iter().filter(|answer| matches!(answer, Imported::Done(_))).count();
         if imported > 0 {
             tracing::warn!(imported, actor, "Dead letters came back from an archive");
         }
         Ok(answers)
+    }
+
+    /// The entry, if its job is forgotten here or stands where the archiving left it. With its whole trail.
+    async fn still_archived(&self, mut transfer: Transfer) -> Result<Option<Transfer>, EngineError> {
+        let Some(view) = self.store().job(&transfer.job.id, self.now()).await? else {
+            return Ok(Some(transfer));
+        };
+        let trail = self.store().audit(&view.job.id).await?;
+        let archived = trail.last().is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
+        transfer.audit = trail;
+        Ok((view.status == Status::Discarded && archived).then_some(transfer))
     }
 
     /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
@@ -190,4 +223,13 @@ impl Engine {
         transfer.audit.push(audit);
         transfer
     }
+}
+
+fn digest(line: &str) -> String {
+    format!("{:032x}", recado_core::payload::digest_of(&[line]))
+}
+
+fn imported(key: String, now: Timestamp) -> NoteWrite {
+    let value = Some(Payload::trusted("{}"));
+    NoteWrite { shelf: SHELF, key: key.into(), value, expect: None, expires_at: Some(now.plus(IMPORTS_KEPT)) }
 }

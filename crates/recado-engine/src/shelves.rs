@@ -3,10 +3,10 @@
 use recado_store::Shelf;
 
 use crate::guard::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
-use crate::{accounts, bulk, calls, endpoints, entries, tenants};
+use crate::{accounts, alerts, archive, bulk, calls, endpoints, entries, tenants};
 
 /// All but [`crate::nodes::SHELF`]: who shared one store does not share the next.
-pub const SHELVES: [Shelf; 10] = [
+pub const SHELVES: [Shelf; 12] = [
     PROVIDERS,
     ROUTES,
     LIMITS,
@@ -17,6 +17,8 @@ pub const SHELVES: [Shelf; 10] = [
     calls::SHELF,
     bulk::SHELF,
     entries::SHELF,
+    archive::SHELF,
+    alerts::SHELF,
 ];
 
 #[cfg(test)]

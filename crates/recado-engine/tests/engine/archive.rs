@@ -177,6 +177,35 @@ async fn g7_an_import_brings_an_entry_back_with_its_history_and_twice_is_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn g7_a_file_does_not_bring_back_what_was_discarded_or_sent_since() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 1);
+    bury(&given, &engine, &["gone", "sent", "last"]).await;
+    until_dead(&given, 1).await;
+    engine.stop().await.unwrap();
+    let engine = bounded(&given, &shelf, 100);
+    let lines = shelf.lines.lock().clone();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let (gone, sent) = (JobId::new("gone").unwrap(), JobId::new("sent").unwrap());
+    let import = async || engine.import_dead_letters(&lines, Some("ana")).await.unwrap();
+    assert_eq!(import().await, [Imported::Done(gone.clone()), Imported::Done(sent.clone())]);
+    let trail = [AuditKind::Buried, AuditKind::DeadLetterArchived, AuditKind::DeadLetterImported];
+    assert_eq!(kinds(&given, "gone").await, trail, "all of it");
+
+    engine.discard(&gone, "customer cancelled", Some("ana")).await.unwrap();
+    engine.replay(&sent, None, None, None).await.unwrap();
+    given.until("sent", Status::Sent).await;
+    let known = [Imported::Known(gone.clone()), Imported::Known(sent.clone())];
+    assert_eq!(import().await, known);
+    // Nor when the store has forgotten both.
+    let forget = recado_store::Retention { ended_max_age: Duration::ZERO, ended_max_count: 0 };
+    given.store.prune(forget, given.clock_now()).await.unwrap();
+    assert!(given.store.job(&gone, given.clock_now()).await.unwrap().is_none(), "forgotten");
+    assert_eq!(import().await, known);
+}
+
+#[tokio::test(start_paused = true)]
 async fn g6_entries_are_counted_by_the_hour_over_restarts_and_although_they_left() {
     let given = Given::new();
     let shelf = Arc::new(Shelf::default());

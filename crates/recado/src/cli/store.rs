@@ -25,7 +25,10 @@ EXAMPLES:
   recado store migrate --from redis://127.0.0.1:6379 --to ./recado-data-new
 
 Stop every server on both stores before. The source keeps what it has and is marked as moved, so that nobody serves
-it by mistake. A move that was cut off goes on when it is asked for again.")]
+it by mistake. A move that was cut off goes on when it is asked for again.
+
+Audit records that belong to no job in the store (acts on providers, routes and tenants, jobs long forgotten) do not
+move: keep the source for them.")]
     Migrate(MigrateArgs),
 }
 

@@ -15,7 +15,7 @@ use super::raw::{RawBreaker, RawProvider};
 use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT};
 
 /// A probe that is silent for this long beyond its route's timeout has lost its process.
-const PROBE_MARGIN: Duration = Duration::from_secs(30);
+const PROBE_MARGIN: Duration = Duration::from_secs(5);
 
 /// The terms of every provider that is written or that a route uses.
 pub fn resolve(
@@ -33,7 +33,7 @@ pub fn resolve(
         if let (Some(breaker), Some(timeout)) =
             (&mut terms.breaker, users().map(|config| config.route.timeout).max())
         {
-            breaker.probe = breaker.probe.max(timeout + PROBE_MARGIN);
+            breaker.probe = timeout + PROBE_MARGIN;
         }
         (name.into(), terms)
     });
