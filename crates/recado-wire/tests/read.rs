@@ -70,8 +70,8 @@ fn both_ways_of_reading_agree_on_every_field() {
     agrees::<PauseRequest>(json!({"reason": "r"}));
     agrees::<SuccessReport>(json!({"tookMs": 0}));
     agrees::<FailureReport>(json!({"reason": "r", "tookMs": 18_446_744_073_709_551_615_u64}));
-    agrees::<TenantChange>(json!({"weight": 100, "maxPerMinute": 1, "paused": false}));
-    agrees::<TenantChange>(json!({"weight": 1, "maxPerMinute": null, "paused": true}));
+    agrees::<TenantChange>(json!({"weight": 100, "maxPerMinute": 1, "paused": false, "reason": "r"}));
+    agrees::<TenantChange>(json!({"weight": 1, "maxPerMinute": null, "paused": true, "reason": "r"}));
 }
 
 #[test]
