@@ -32,6 +32,8 @@ fn a_provider_is_protected_as_it_says() {
         breaker: Some(BreakerTerms {
             slow: Some(seconds(3)),
             ramp: Duration::ZERO,
+            // Its route's timeout and a little.
+            probe: seconds(35),
             ..BreakerTerms::new(2, seconds(10), seconds(20))
         }),
         rate: Some(Rate { max: 9, per: seconds(1) }),
@@ -56,8 +58,12 @@ fn what_a_breaker_does_not_say_stays_as_it_was() {
         "[providers.openai]\nbreaker = { failures = 9 }\n[providers.smtp]\nbreaker = true\n[providers.instagram]\nbreaker = false\n",
     );
     let breaker = |name: &str| config.protection[name].breaker;
-    assert_eq!(breaker("openai").unwrap(), BreakerTerms::new(9, seconds(60), seconds(180)));
-    assert_eq!(breaker("smtp").unwrap(), BreakerTerms::new(5, seconds(60), seconds(120)));
+    let terms = |failures, reset| BreakerTerms {
+        probe: seconds(35),
+        ..BreakerTerms::new(failures, seconds(60), seconds(reset))
+    };
+    assert_eq!(breaker("openai").unwrap(), terms(9, 180));
+    assert_eq!(breaker("smtp").unwrap(), terms(5, 120));
     assert_eq!(breaker("instagram"), None);
 }
 
