@@ -54,12 +54,12 @@ names! {
         400 "ThrottlingException", "Maximum sending rate exceeded." => RateLimit, Provider;
     the_sending_rate_under_limit_exceeded_is_the_providers_limit:
         400 "LimitExceededException", "Maximum sending rate exceeded." => RateLimit, Provider;
-    the_daily_quota_is_the_accounts_limit:
-        429 "TooManyRequestsException", "Daily message quota exceeded." => RateLimit, Credential;
-    the_daily_quota_under_throttling_is_the_accounts_limit:
-        400 "ThrottlingException", "Daily message quota exceeded." => RateLimit, Credential;
-    the_daily_quota_under_limit_exceeded_is_the_accounts_limit:
-        400 "LimitExceededException", "Daily message quota exceeded." => RateLimit, Credential;
+    the_daily_quota_quiets_the_provider:
+        429 "TooManyRequestsException", "Daily message quota exceeded." => RateLimit, Provider;
+    the_daily_quota_under_throttling_quiets_the_provider:
+        400 "ThrottlingException", "Daily message quota exceeded." => RateLimit, Provider;
+    the_daily_quota_under_limit_exceeded_quiets_the_provider:
+        400 "LimitExceededException", "Daily message quota exceeded." => RateLimit, Provider;
     limit_exceeded_is_the_accounts_limit:
         400 "LimitExceededException", "Too many instances of the resource" => RateLimit, Credential;
     an_internal_error_is_transient:
