@@ -51,8 +51,9 @@ pub enum DlqCommand {
     Import(archive::ImportArgs),
 }
 
+/// Which dead letters are meant.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+struct Filters {
     /// Only those of this tenant.
     #[arg(long, value_name = "ID", value_parser = company)]
     company: Option<CompanyId>,
@@ -74,6 +75,12 @@ pub struct ListArgs {
     /// Only those moved here before this time.
     #[arg(long, value_name = "TIME")]
     until: Option<Timestamp>,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    filters: Filters,
     /// Entries on a page, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -154,14 +161,15 @@ pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
 }
 
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
+    let Filters { company, route, code, reason, fingerprint, since, until } = args.filters;
     let query = DeadLetterQuery {
-        company_id: args.company,
-        route: args.route,
-        last_failure_code: args.code,
-        reason: args.reason,
-        fingerprint: args.fingerprint,
-        since: args.since,
-        until: args.until,
+        company_id: company,
+        route,
+        last_failure_code: code,
+        reason,
+        fingerprint,
+        since,
+        until,
         limit: Some(args.limit),
         cursor: args.cursor,
     };

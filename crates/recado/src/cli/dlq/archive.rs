@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use recado_client::Client;
-use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportResult};
 
-use crate::cli::jobs::{company, route};
+use super::Filters;
 use crate::cli::{Done, ServerArgs, Stop};
 use crate::screen::{Screen, clean};
 
@@ -35,27 +34,8 @@ pub struct ExportArgs {
     /// Where to; standard output when left out.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Only those of this tenant.
-    #[arg(long, value_name = "ID", value_parser = company)]
-    company: Option<CompanyId>,
-    /// Only those of this route.
-    #[arg(long, value_name = "ROUTE", value_parser = route)]
-    route: Option<RouteName>,
-    /// Only those whose last failure has this code.
-    #[arg(long, value_name = "CODE")]
-    code: Option<String>,
-    /// Only those whose reason contains this.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-    /// Only those that failed alike.
-    #[arg(long, value_name = "FINGERPRINT")]
-    fingerprint: Option<String>,
-    /// Only those moved here at or after this time.
-    #[arg(long, value_name = "TIME")]
-    since: Option<Timestamp>,
-    /// Only those moved here before this time.
-    #[arg(long, value_name = "TIME")]
-    until: Option<Timestamp>,
+    #[command(flatten)]
+    filters: Filters,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -72,18 +52,19 @@ pub struct ImportArgs {
 }
 
 pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
+    let Filters { company, route, code, reason, fingerprint, since, until } = args.filters;
     let query = ExportQuery {
         format: Some(match args.format {
             FormatArg::Ndjson => ExportFormat::Ndjson,
             FormatArg::Csv => ExportFormat::Csv,
         }),
-        company_id: args.company,
-        route: args.route,
-        last_failure_code: args.code,
-        reason: args.reason,
-        fingerprint: args.fingerprint,
-        since: args.since,
-        until: args.until,
+        company_id: company,
+        route,
+        last_failure_code: code,
+        reason,
+        fingerprint,
+        since,
+        until,
     };
     let mut export = args.server.client()?.export_dead_letters(&query).await?;
     let Some(path) = &args.out else {
