@@ -128,6 +128,13 @@ struct Company {
     running: usize,
 }
 
+impl Company {
+    /// Nothing would be lost by forgetting it: the next to ask about it finds the same.
+    fn is_at_rest(&self, now: Timestamp) -> bool {
+        self.running == 0 && !self.limit.owes() && self.limit.read(|limit| limit.over_at() <= now)
+    }
+}
+
 /// While the ramp or a company's slots hold a lane back it looks again after this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -224,15 +231,16 @@ impl Provider {
         ((pace * strength).ceil() as usize).max(1)
     }
 
-    /// Bounds what may be claimed of each company here.
+    /// Bounds what may be claimed of each company here. Those that are at rest are forgotten on the way: whoever
+    /// claims walks past companies that do something, however many there are.
     pub(crate) fn bound_companies(&self, quotas: &mut Quotas, now: Timestamp) {
-        let here = self.here.lock();
-        for (name, company) in &here.companies {
+        self.here.lock().companies.retain(|name, company| {
             let slots = self.slots_of(company);
             // Freed by a delivery that ends; looked at again soon in case its news is missed.
             quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
             quotas.limit(name, &company.limit, self.terms.company_rate, now);
-        }
+            !company.is_at_rest(now)
+        });
     }
 
     /// Slots that a company has left.

@@ -79,14 +79,14 @@ impl EmbeddedStore {
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
-        let log = disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
         let watcher = Watched::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
-            dir: dir.clone(),
-            forcer: Forcer::start(log, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
+            log: open_log()?,
+            forcer: Forcer::start(open_log()?, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             lock,
