@@ -316,5 +316,6 @@ suite! { $ shared_tests in shared_checks {
         what_one_node_does_the_others_see
         one_nodes_work_wakes_another
         one_nodes_notes_wake_another
+        a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others
     }
 } }
