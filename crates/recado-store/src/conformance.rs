@@ -60,7 +60,7 @@ mod snapshot;
 mod waking;
 
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
-pub use model::{Restarts, agrees_with_the_reference};
+pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
 
 /// Where one store lives, for the length of one test.
 #[async_trait]
