@@ -289,7 +289,8 @@ impl Engine {
             broken_why: parking_lot::Mutex::new(None),
         });
         for (shelf, notes) in &found {
-            inner.learn(*shelf, notes);
+            // Nobody writes yet who could be too busy to listen.
+            let _ = inner.learn(*shelf, notes);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));

@@ -60,7 +60,7 @@ mod snapshot;
 mod waking;
 
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
-pub use model::{Restarts, agrees_with_the_reference};
+pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
 
 /// Where one store lives, for the length of one test.
 #[async_trait]
@@ -316,5 +316,6 @@ suite! { $ shared_tests in shared_checks {
         what_one_node_does_the_others_see
         one_nodes_work_wakes_another
         one_nodes_notes_wake_another
+        a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others
     }
 } }

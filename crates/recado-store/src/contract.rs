@@ -327,6 +327,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// A whole shelf, by key.
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
 
+    /// A number for each of these shelves that becomes another one when a note there is written, removed or pruned,
+    /// so that whoever keeps copies reads only what has changed. `None`: the store does not tell.
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; shelves.len()])
+    }
+
     /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}
 

@@ -120,6 +120,17 @@ impl State {
         waiting
     }
 
+    /// What waits on a route, earliest due first.
+    fn waiting_for(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
+        let waits = |record: &Record| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
+        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
+            .filter(|&at| waits(&self.records[at]))
+            .map(|at| (at, self.records[at].job.due_at))
+            .collect();
+        waiting.sort_by_key(|&(at, due)| (due, self.records[at].seq));
+        waiting
+    }
+
     /// What is leased, earliest end of the lease first.
     fn held(&self) -> Vec<(usize, Timestamp)> {
         let mut held: Vec<(usize, Timestamp)> = Vec::new();
@@ -135,10 +146,7 @@ impl State {
     /// When time alone will bring more of what this picks.
     fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
         let times: Vec<Timestamp> = match pick {
-            Pick::Ready(route) => {
-                let waiting = self.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
-                waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at).collect()
-            }
+            Pick::Ready(route) => self.waiting_for(route).into_iter().map(|(_, due)| due).collect(),
             Pick::Overdue => self.overdue().into_iter().map(|(_, expires)| expires).collect(),
             Pick::Orphaned => self.held().into_iter().map(|(_, expires)| expires).collect(),
         };
@@ -632,6 +640,11 @@ impl Store for ReferenceStore {
 
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
         Ok(self.state.lock().shelves.notes(shelf, now))
+    }
+
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        let state = self.state.lock();
+        Ok(shelves.iter().map(|shelf| Some(state.shelves.version(*shelf))).collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -17,6 +17,7 @@ mod scene;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use redis::node::{COMMAND as NODE_COMMAND, run as run_node};
 pub use report::Report;
 
 /// What to measure.

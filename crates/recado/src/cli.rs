@@ -137,6 +137,9 @@ enum Command {
     Top(top::TopArgs),
     /// Measure this build on this machine.
     Bench(bench::BenchArgs),
+    /// A node that `bench redis` measures.
+    #[command(name = crate::bench::NODE_COMMAND, hide = true)]
+    BenchNode,
     /// Write a completion script for a shell.
     #[command(
         after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
@@ -219,6 +222,7 @@ fn run(command: Command) -> Done {
         Command::Policy { command } => policy::run(command, screen),
         Command::Config { command } => configure::run(command, screen),
         Command::Bench(args) => bench::run(args, screen),
+        Command::BenchNode => bench::run_node(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "recado", &mut io::stdout());
             Ok(())

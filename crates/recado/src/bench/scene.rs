@@ -19,6 +19,9 @@ use super::{Failed, Options};
 /// Jobs in one request.
 const INTAKE_JOBS: usize = 1_000;
 
+/// The product's own default.
+pub const LEASE: Duration = Duration::from_secs(15);
+
 /// How often an engine is asked whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -93,12 +96,13 @@ pub async fn take_in(
 pub fn engine_on(
     store: Arc<dyn Store>,
     node: &str,
+    lease: Duration,
     routes: impl IntoIterator<Item = Route>,
     providers: BTreeMap<Box<str>, ProviderTerms>,
 ) -> Engine {
     let settings = Settings {
         node: node.into(),
-        lease: Duration::from_secs(15),
+        lease,
         stop_grace: Duration::from_secs(10),
         retention: Retention {
             ended_max_age: Duration::from_secs(7 * 24 * 3_600),
@@ -152,7 +156,7 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
-        engine_on(self.store.clone(), "bench", routes, providers)
+        engine_on(self.store.clone(), "bench", LEASE, routes, providers)
     }
 
     pub async fn emptied(&self) -> Result<(), Failed> {
