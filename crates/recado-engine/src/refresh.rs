@@ -10,8 +10,8 @@ use recado_core::CompanyId;
 use recado_store::{Note, Shelf, Store, StoreError, Waker};
 
 use crate::engine::Inner;
-use crate::guard::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
 use crate::tenants;
+use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
 
 /// What is agreed on, in the order to learn it: a company's limit means nothing without its terms.
 pub(crate) const SHELVES: [Shelf; 5] = [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, TENANT_LIMITS];
@@ -66,7 +66,7 @@ impl Inner {
     /// Takes in what the store was found to have, and wakes whoever waits for such news.
     pub fn learn(&self, shelf: Shelf, notes: &[Note]) {
         match shelf {
-            PROVIDERS => notes.iter().for_each(|note| self.learn_guard(note)),
+            PROVIDERS => notes.iter().for_each(|note| self.learn_valve(note)),
             LIMITS => notes.iter().for_each(|note| self.learn_limit(note)),
             ROUTES => {
                 let door = |note: &Note| self.doors.get(&*note.key).is_some_and(|door| door.learn(note));
@@ -78,14 +78,14 @@ impl Inner {
         }
     }
 
-    fn learn_guard(&self, note: &Note) {
+    fn learn_valve(&self, note: &Note) {
         let Some(provider) = self.providers.get(&note.key) else { return };
-        let before = provider.guard.read(|guard| guard.breaker.state);
-        if !provider.guard.learn(note) {
+        let before = provider.valve.read(|valve| valve.breaker.state);
+        if !provider.valve.learn(note) {
             return;
         }
         // Whoever made it swing tells of it.
-        let state = provider.guard.read(|guard| guard.breaker.state);
+        let state = provider.valve.read(|valve| valve.breaker.state);
         if state != before {
             tracing::info!(provider = %provider.name, state = state.as_str(), "Circuit breaker, says another node");
         }
