@@ -26,13 +26,13 @@ use crate::entries::Entries;
 use crate::events::Events;
 use crate::figures::StoreWatcher;
 use crate::gauges::Standing;
-use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
@@ -383,7 +383,7 @@ impl Engine {
     }
 }
 
-/// One guard for each provider that a route names, however many do.
+/// One of each provider that a route names, however many do.
 fn providers_of(
     routes: &Routes,
     terms: &BTreeMap<Box<str>, ProviderTerms>,
@@ -395,7 +395,7 @@ fn providers_of(
             *known = (*known).max(route.concurrency);
         }
     }
-    // Some guard only calls that the product makes by itself.
+    // Some are for calls alone that the product makes by itself.
     for (name, known) in terms {
         concurrency.entry(name).or_insert(known.concurrency);
     }

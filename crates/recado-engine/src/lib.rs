@@ -10,7 +10,7 @@
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
 //! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
 //! | [`admission`] | asking to send and telling how it went, across all nodes |
-//! | [`agreed`] [`guard`] | small values that all nodes agree on, and the steps that change them |
+//! | [`agreed`] [`values`] | small values that all nodes agree on, and the steps that change them |
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
 //! | [`closed_off`] | a route's fallback while every provider of it is closed off |
 //! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
@@ -62,7 +62,6 @@ pub mod events;
 pub mod fallback;
 mod figures;
 mod gauges;
-mod guard;
 mod heartbeat;
 mod holds;
 mod janitor;
@@ -78,6 +77,7 @@ pub mod route;
 mod shelves;
 mod sweeper;
 pub mod tenants;
+mod values;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};

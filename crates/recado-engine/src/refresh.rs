@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::agreed::Heard;
 use crate::engine::Inner;
-use crate::guard::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
+use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
 /// What is agreed on, in the order to learn it: a company's limit means nothing without its terms.
@@ -112,7 +112,7 @@ impl Inner {
     /// Takes in what the store was found to have, and wakes whoever waits for such news.
     pub fn learn(&self, shelf: Shelf, notes: &[Note]) -> Heard {
         let heard: Heard = match shelf {
-            PROVIDERS => return notes.iter().map(|note| self.learn_guard(note)).collect(),
+            PROVIDERS => return notes.iter().map(|note| self.learn_valve(note)).collect(),
             LIMITS => return notes.iter().map(|note| self.learn_limit(note)).collect(),
             ROUTES => notes.iter().filter_map(|note| Some(self.doors.get(&*note.key)?.learn(note))).collect(),
             tenants::SHELF => self.tenants.learn(notes),
@@ -123,15 +123,15 @@ impl Inner {
         heard
     }
 
-    fn learn_guard(&self, note: &Note) -> Heard {
+    fn learn_valve(&self, note: &Note) -> Heard {
         let Some(provider) = self.providers.get(&note.key) else { return Heard::default() };
-        let before = provider.guard.read(|guard| guard.breaker.state);
-        let heard = provider.guard.learn(note);
+        let before = provider.valve.read(|valve| valve.breaker.state);
+        let heard = provider.valve.learn(note);
         if !heard.news {
             return heard;
         }
         // Whoever made it swing tells of it.
-        let state = provider.guard.read(|guard| guard.breaker.state);
+        let state = provider.valve.read(|valve| valve.breaker.state);
         if state != before {
             tracing::info!(provider = %provider.name, state = state.as_str(), "Circuit breaker, says another node");
         }

@@ -11,8 +11,8 @@ use recado_store::{Note, Shelf};
 use serde::{Deserialize, Serialize};
 
 use crate::agreed::{Agreed, Heard, Stepped};
-use crate::guard::TENANT_LIMITS;
 use crate::providers::{Held, Quotas};
+use crate::values::TENANT_LIMITS;
 
 pub const SHELF: Shelf = Shelf::new("tenants");
 

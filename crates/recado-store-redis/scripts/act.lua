@@ -22,7 +22,6 @@ elseif verb == 'recall' then
   leave(seq, header(before))
   forget_end(seq)
   call('SET', K .. 'job:' .. seq, head)
-  call('DEL', K .. 'corrected:' .. seq)
   call('ZADD', K .. 'deadlines', (parts(call('GET', K .. 'letter:' .. seq))), padded(seq))
 elseif verb == 'redrive' then
   call('SET', K .. 'job:' .. seq, head)

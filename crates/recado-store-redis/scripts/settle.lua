@@ -38,9 +38,6 @@ local function settle(seq, ending, head, now, event, letter)
       call('ZADD', K .. 'ends', job.expires, member)
       wait(seq, job, false)
     else
-      if call('EXISTS', K .. 'corrected:' .. seq) == 1 then
-        call('RENAME', K .. 'corrected:' .. seq, K .. 'data:' .. seq)
-      end
       file(seq, letter, numbers('letter', 1, floor) + 1)
     end
   end

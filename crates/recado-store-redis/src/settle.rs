@@ -208,7 +208,7 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
-        let entry = DeadLetter::new(record.job.clone(), burial.clone());
+        let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
         let letter = letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;

@@ -173,6 +173,7 @@ suite! { $ conformance_tests in checks {
     replaying {
         a_replay_has_a_fresh_budget_and_the_whole_history
         a_replay_may_carry_corrected_data
+        a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next
         the_entry_stays_through_retries_and_leaves_only_on_delivery
         a_replay_that_fails_is_the_newest_entry_under_the_same_id
         two_replays_at_once_are_one

@@ -195,7 +195,9 @@ impl State {
 
     fn bury(&mut self, at: usize, burial: recado_core::Burial) {
         let record = &mut self.records[at];
-        let entry = DeadLetter::new(record.job.clone(), burial);
+        let before = self.dead.iter().find(|(_, entry)| entry.job_id == record.job.id);
+        let accepted = before.map(|(_, entry)| entry.original_data.clone());
+        let entry = DeadLetter::new(record.job.clone(), accepted, burial);
         record.job.attempts = entry.attempts.clone();
         record.phase = Phase::Dead;
         self.dead.retain(|(_, old)| old.job_id != entry.job_id);
@@ -355,9 +357,7 @@ impl Store for ReferenceStore {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.state = DeadLetterState::Dead;
-                let data = entry.original_data.clone();
                 state.records[at].phase = Phase::Dead;
-                state.records[at].job.data = data;
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
         }
@@ -374,7 +374,8 @@ impl Store for ReferenceStore {
             return Ok(Redriven::AlreadyReplaying);
         }
         entry.state = DeadLetterState::Replaying;
-        let data = redrive.data.unwrap_or_else(|| entry.original_data.clone());
+        let data = redrive.data.unwrap_or_else(|| entry.data().clone());
+        entry.correct(data.clone());
         if let Some(record) = state.find(&redrive.id) {
             let job = &mut record.job;
             job.data = data;

@@ -9,15 +9,20 @@ use crate::inspect::Page;
 impl State {
     pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
         let Transfer { job, body_hash, standing, dead_letter, audit } = transfer;
+        let seq = self.last_seq + 1;
+        let mut known = Vec::new();
         if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
             let given_up = matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
             if !given_up || standing != Standing::Dead {
                 return Adopted::Known;
             }
-            self.records.remove(at);
+            let gone = self.records.remove(at);
+            for (about, event) in self.audit.iter_mut().filter(|(about, _)| *about == Some(gone.seq)) {
+                *about = Some(seq);
+                known.push(event.clone());
+            }
         }
-        self.last_seq += 1;
-        let seq = self.last_seq;
+        self.last_seq = seq;
         let phase = match standing {
             Standing::Waiting => Phase::Waiting,
             Standing::Dead => Phase::Dead,
@@ -28,7 +33,8 @@ impl State {
             self.next_dead += 1;
             self.dead.push((self.next_dead, entry));
         }
-        self.audit.extend(audit.into_iter().map(|event| (Some(seq), event)));
+        let new = audit.into_iter().filter(|event| !known.contains(event));
+        self.audit.extend(new.map(|event| (Some(seq), event)));
         Adopted::Done
     }
 
