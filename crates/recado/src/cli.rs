@@ -11,6 +11,7 @@ mod camunda;
 mod configure;
 mod data;
 mod decide;
+mod demo;
 mod dlq;
 mod doctor;
 mod endpoints;
@@ -54,6 +55,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 EXAMPLES:
   recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado demo                        see it at work: providers that fail, traffic, the dashboard
   recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
   recado jobs list --status failed   what did not arrive
   recado dlq replay order-1042       give a dead letter another chance
@@ -65,6 +67,8 @@ EXIT CODES: 0 done, 1 failed, 2 usage.";
 enum Command {
     /// Start the server.
     Serve(serve::ServeArgs),
+    /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
+    Demo(demo::DemoArgs),
     /// Enqueue one job.
     Send(send::SendArgs),
     /// Look at jobs, cancel them.
@@ -219,6 +223,7 @@ fn run(command: Command) -> Done {
     let screen = &mut screen;
     match command {
         Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args, screen),
         Command::Policy { command } => policy::run(command, screen),
         Command::Config { command } => configure::run(command, screen),
         Command::Bench(args) => bench::run(args, screen),
