@@ -207,6 +207,7 @@ impl Engine {
         };
         let trail = self.store().audit(&view.job.id).await?;
         let archived = trail.last().is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
+        transfer.archived = trail.len();
         transfer.audit = trail;
         Ok((view.status == Status::Discarded && archived).then_some(transfer))
     }

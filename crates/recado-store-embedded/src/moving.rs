@@ -52,7 +52,9 @@ impl Apply<'_> {
                 self.index.note_ended(at.as_millis(), seq);
             }
         }
-        transfer.audit.iter().try_for_each(|event| self.write_audit(Some(seq), event))?;
+        let (archived, fresh) = transfer.audit.split_at(transfer.archived.min(transfer.audit.len()));
+        archived.iter().try_for_each(|event| self.write_archived(seq, event))?;
+        fresh.iter().try_for_each(|event| self.write_audit(Some(seq), event))?;
         Ok(Adopted::Done)
     }
 
@@ -181,6 +183,7 @@ fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
         standing,
         dead_letter: None,
         audit: Vec::new(),
+        archived: 0,
     };
     Ok((row.get(at + 4)?, transfer))
 }

@@ -53,6 +53,7 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
     parts.alerts = config.alerts.clone();
+    parts.trail = Some(config.audit.terms());
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 

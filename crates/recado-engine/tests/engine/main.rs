@@ -23,4 +23,5 @@ mod replays;
 mod shaky;
 mod stops;
 mod together;
+mod trail;
 mod workers;

@@ -38,7 +38,7 @@ const LEASE_SECONDS: f64 = 15.0;
 const ORPHANS: usize = 100;
 
 fn node(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engine, Failed> {
-    Ok(engine_on(store.clone(), name, [route(ROUTE, carrier)?], BTreeMap::new()))
+    Ok(engine_on(store.clone(), name, [route(ROUTE, carrier)?], BTreeMap::new(), None))
 }
 
 /// How many come in a second, and what each takes of the server's memory while it waits.
