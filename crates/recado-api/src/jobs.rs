@@ -208,6 +208,7 @@ pub(crate) async fn list(
         company: query.company_id,
         route: query.route,
         correlation_id: query.correlation_id.map(Into::into),
+        user_id: None,
     };
     let mut before = cursor::read(List::Jobs, query.cursor.as_deref())?;
     let started = Instant::now();
@@ -261,20 +262,18 @@ pub(crate) async fn cancel(
     }
 }
 
-/// A job's audit trail, oldest first.
+/// A job's audit trail, oldest first; from the archive once the job is forgotten.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", params(("jobId" = String, Path)),
     responses(
         (status = 200, body = AuditTrail),
-        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
 pub(crate) async fn audit(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
-    let store = api.engine().store();
-    let records = store.audit(&id).await?;
-    if records.is_empty() && store.job(&id, api.engine().now()).await?.is_none() {
-        return Err(Refused::no_such_job(id.as_str()));
+    match api.engine().job_trail(&id).await? {
+        Some(records) => Ok(answer::ok(&AuditTrail::of(&records))),
+        None => Err(Refused::no_such_job(id.as_str())),
     }
-    Ok(answer::ok(&AuditTrail::of(&records)))
 }

@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`kpis`] [`metrics`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
@@ -22,6 +22,7 @@ mod accounts;
 mod alerts;
 mod answer;
 mod archive;
+mod audit;
 mod batch;
 mod body;
 mod bulk;
@@ -108,6 +109,8 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(nodes::list))
         .routes(routes!(alerts::list))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::erase))
         .routes(routes!(kpis::show))
         .routes(routes!(metrics::metrics))
         .routes(routes!(probes::healthz))

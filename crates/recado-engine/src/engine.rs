@@ -32,6 +32,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::trail::{self, Keeper, TrailError, TrailTerms};
 use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
@@ -62,6 +63,17 @@ pub enum EngineError {
     /// The engine is on its way out.
     #[error("the engine is stopping; ask another node or come back after the restart")]
     Stopping,
+    #[error(transparent)]
+    Trail(TrailError),
+}
+
+impl From<TrailError> for EngineError {
+    fn from(error: TrailError) -> Self {
+        match error {
+            TrailError::Store(error) => EngineError::Store(error),
+            error => EngineError::Trail(error),
+        }
+    }
 }
 
 /// A running engine. Cheap to clone.
@@ -98,6 +110,7 @@ pub(crate) struct Inner {
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
     pub ringing: Ringing,
+    pub keeper: Keeper,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -189,6 +202,8 @@ pub struct Parts {
     pub dead_letters: DeadLetterTerms,
     /// When it rings.
     pub alerts: AlertTerms,
+    /// Where the audit trail is kept in files, if it is.
+    pub trail: Option<TrailTerms>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -215,6 +230,7 @@ impl Parts {
             about: About::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
+            trail: None,
             clock,
             chance,
         }
@@ -245,6 +261,7 @@ impl Engine {
             about,
             dead_letters,
             alerts,
+            trail: trail_terms,
             webhook,
             clock,
             chance,
@@ -280,6 +297,7 @@ impl Engine {
             ledger,
             standing: Standing::default(),
             ringing: Ringing::new(alerts),
+            keeper: Keeper::new(trail_terms.clone()),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -306,6 +324,9 @@ impl Engine {
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.heartbeat.spawn(nodes::run(inner.clone()));
+        if let Some(terms) = trail_terms {
+            inner.heartbeat.spawn(trail::archiver::run(inner.clone(), terms));
+        }
         inner.duties.spawn(janitor::run(inner.clone()));
         inner.duties.spawn(entries::run(inner.clone()));
         inner.duties.spawn(alerts::run(inner.clone()));

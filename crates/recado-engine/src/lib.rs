@@ -26,6 +26,7 @@
 //! | [`archive`] | where dead letters go that are too many, and how they come back |
 //! | [`auto_replay`] | replays without a person, where a route asks for it |
 //! | [`entries`] | how many dead letters came in each hour |
+//! | [`trail`] | the audit trail: from the store to its files, searches, erasures |
 //! | [`claims`] | the stateless rule for process engines |
 //! | [`calls`] | a provider asked while the caller waits, with the last good answer as a fallback |
 //! | [`aftermath`] | what follows from a settled attempt: callbacks, notices, counters, marks |
@@ -77,6 +78,7 @@ pub mod route;
 mod shelves;
 mod sweeper;
 pub mod tenants;
+pub mod trail;
 mod values;
 pub mod workers;
 

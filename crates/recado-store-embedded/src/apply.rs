@@ -473,19 +473,23 @@ impl Apply<'_> {
     pub fn prune(&mut self, retention: &Retention, now: Timestamp) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         let mut over = self.file.prepare_cached(
-            "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
+            "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId, jobs.userId, jobs.correlationId \
+             FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
              WHERE dlq.expiresAt <= ?1 AND dlq.state = 'dead' ORDER BY dlq.expiresAt LIMIT ?2",
         )?;
-        let expired: Vec<(u64, String, String, String)> = over
+        let expired: Vec<(u64, AuditEvent)> = over
             .query_map(params![now.as_millis(), PRUNE_ROWS_MAX as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                let (id, route): (String, String) = (row.get(1)?, row.get(2)?);
+                let mut event = AuditEvent::claim(&id, &route, AuditKind::DeadLetterExpired, now);
+                event.job_id = Some(id.into());
+                event.company_id = row.get(3)?;
+                event.user_id = row.get(4)?;
+                event.correlation_id = row.get(5)?;
+                Ok((row.get(0)?, event))
             })?
             .collect::<Result<_>>()?;
-        for (seq, id, route, company) in &expired {
-            let mut event = AuditEvent::claim(id, route, AuditKind::DeadLetterExpired, now);
-            event.job_id = Some(id.as_str().into());
-            event.company_id = Some(company.as_str().into());
-            self.drop_dead_letter(*seq, &event)?;
+        for (seq, event) in &expired {
+            self.drop_dead_letter(*seq, event)?;
         }
         pruned.dead_letters = expired.len() as u64;
 
@@ -519,12 +523,6 @@ impl Apply<'_> {
         })
     }
 
-    pub fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.file
-            .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
-            .execute(params![seq, rows::json(event)?])?;
-        Ok(())
-    }
 }
 
 fn lost(held: &Held) -> LostLease {

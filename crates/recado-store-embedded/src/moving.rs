@@ -55,8 +55,12 @@ impl Apply<'_> {
             }
         }
         let known = replaced.map_or(Ok(Vec::new()), |old| self.take_trail_over(old, seq))?;
-        let new = transfer.audit.iter().filter(|event| !known.contains(event));
-        new.into_iter().try_for_each(|event| self.write_audit(Some(seq), event))?;
+        for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            match nth < transfer.archived {
+                true => self.write_archived(seq, event)?,
+                false => self.write_audit(Some(seq), event)?,
+            }
+        }
         Ok(Adopted::Done)
     }
 
@@ -196,6 +200,7 @@ fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
         standing,
         dead_letter: None,
         audit: Vec::new(),
+        archived: 0,
     };
     Ok((row.get(at + 4)?, transfer))
 }

@@ -19,7 +19,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
+    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
     Redrive, Redriven, Retention, Settled, Settlement, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
@@ -59,8 +59,10 @@ pub enum Request {
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
+    Forget(Vec<JobId>, Answer<u64>),
     Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
     Record(Vec<AuditEvent>, Answer<()>),
+    TrimAudit(AuditTrim, Answer<u64>),
     WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
     Close(Answer<()>),
 }
@@ -200,6 +202,7 @@ impl Writer {
                 Request::Prune(retention, now, answer) => {
                     later(apply.prune(&retention, now), answer, replies)
                 }
+                Request::Forget(ids, answer) => later(apply.forget(&ids), answer, replies),
                 Request::Adopt(transfers, answer) => {
                     if let Some(why) = refusing(&self.room, &self.file)
                         && !apply.all_known(transfers.iter().map(|transfer| &transfer.job.id))
@@ -210,6 +213,7 @@ impl Writer {
                     later(apply.adopt(&transfers), answer, replies)
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
+                Request::TrimAudit(trim, answer) => later(apply.trim_audit(trim), answer, replies),
                 Request::WriteNotes(writes, now, answer) => {
                     later(apply.write_notes(writes, now), answer, replies)
                 }
@@ -298,6 +302,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
     }
     match request {
         Request::Enqueue(_, answer) => refuse(answer, replies),
+        Request::Forget(_, answer) => refuse(answer, replies),
         Request::Adopt(_, answer) => refuse(answer, replies),
         Request::Claim(_, answer) => refuse(answer, replies),
         Request::Extend(_, _, answer) => refuse(answer, replies),
@@ -307,6 +312,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Discard(_, answer) => refuse(answer, replies),
         Request::Prune(_, _, answer) => refuse(answer, replies),
         Request::Record(_, answer) => refuse(answer, replies),
+        Request::TrimAudit(_, answer) => refuse(answer, replies),
         Request::WriteNotes(_, _, answer) => refuse(answer, replies),
         Request::Close(answer) => refuse(answer, replies),
     }

@@ -164,6 +164,9 @@ pub struct Transfer {
     pub dead_letter: Option<DeadLetter>,
     /// Its trail, oldest first.
     pub audit: Vec<AuditEvent>,
+    /// How many of these, oldest first, are archived: they stay on the job's trail, and nobody archives them again.
+    /// A store that gives a job does not know, and says none.
+    pub archived: usize,
 }
 
 /// Where a transferred job stands.
@@ -201,6 +204,35 @@ pub struct Pruned {
     pub notes: u64,
     /// There is more to prune: ask again.
     pub more: bool,
+}
+
+/// A record of the trail under its number. Within a part of the trail numbers rise, and none is given twice in a
+/// store's life, whatever was trimmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    pub number: u64,
+    pub event: AuditEvent,
+}
+
+/// Which records of one part of the trail, and from which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditSpan {
+    pub part: u16,
+    /// Beyond this number; 0 for the beginning.
+    pub after: u64,
+    pub newest_first: bool,
+}
+
+/// What may go from one part of the trail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditTrim {
+    pub part: u16,
+    /// The last one that is archived: nothing beyond it goes.
+    pub up_to: u64,
+    /// What happened before this goes.
+    pub before: Timestamp,
+    /// What happened before this goes if the store knows no job that it is about.
+    pub forgotten_before: Timestamp,
 }
 
 /// Hears of what a store does between a request and its answer. It is told on the store's own threads, so it must
@@ -241,6 +273,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
+    /// Forgets ended jobs at once, with all that is on record about them here: whoever asks has archived that.
+    /// Says how many went; what has not ended stays.
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
+
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
     /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
     /// stays, and goes on with what it does not have yet.
@@ -248,6 +284,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Appends to the audit trail.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Forgets records that were archived, a bounded number of the oldest, and says how many went. As long as some
+    /// go there may be more.
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
 
     /// Writes notes, each atomically, in order. A store that runs short of room takes them like settlements:
     /// whoever eases its load must be able to say so.
@@ -275,6 +315,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Page<JobView>, StoreError>;
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
+
+    /// Parts that the trail is kept in; order holds within each.
+    fn audit_parts(&self) -> u16 {
+        1
+    }
+
+    /// The trail itself, records that belong to no job included, for whoever archives it: what is given here is
+    /// durable. What came with an adopted job as archived is not given.
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
 

@@ -7,6 +7,7 @@ mod moving;
 #[cfg(feature = "conformance")]
 mod oracle;
 mod shelves;
+mod trail;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +20,7 @@ use recado_core::{
 };
 
 use crate::contract::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
     Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
@@ -30,6 +31,7 @@ use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
 use lanes::Lane;
 use shelves::Shelves;
+use trail::Trail;
 
 #[cfg(feature = "conformance")]
 pub use oracle::Candidate;
@@ -48,8 +50,7 @@ struct State {
     lanes: HashMap<RouteName, Lane>,
     dead: Vec<(u64, DeadLetter)>,
     next_dead: u64,
-    /// With the job that a record is about, if the store knew one by that id.
-    audit: Vec<(Option<u64>, AuditEvent)>,
+    trail: Trail,
     shelves: Shelves,
 }
 
@@ -238,7 +239,9 @@ impl State {
                 Transition::Bury(_) => {}
             }
         }
-        self.audit.extend(settlement.audit.map(|event| (Some(seq), event)));
+        if let Some(event) = settlement.audit {
+            self.trail.append(Some(seq), event, false);
+        }
         Some(route)
     }
 
@@ -246,7 +249,7 @@ impl State {
     fn record(&mut self, event: AuditEvent) {
         let about = |record: &&Record| Some(record.job.id.as_str()) == event.job_id.as_deref();
         let seq = self.records.iter().find(about).map(|record| record.seq);
-        self.audit.push((seq, event));
+        self.trail.append(seq, event, false);
     }
 
     fn view(record: &Record, now: Timestamp) -> JobView {
@@ -448,6 +451,19 @@ impl Store for ReferenceStore {
         Ok(pruned)
     }
 
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let before = records.len();
+        records.retain(|record| {
+            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
+            if goes {
+                trail.forget(record.seq);
+            }
+            !goes
+        });
+        Ok((before - records.len()) as u64)
+    }
+
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         let mut state = self.state.lock();
         let adopt = |transfer: Transfer| {
@@ -465,6 +481,12 @@ impl Store for ReferenceStore {
         let mut state = self.state.lock();
         events.into_iter().for_each(|event| state.record(event));
         Ok(())
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
+        Ok(trail.trim(trim, known))
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
@@ -489,13 +511,7 @@ impl Store for ReferenceStore {
         let state = self.state.lock();
         let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
         let wanted = views.filter(|(_, view)| {
-            filter.status.is_none_or(|want| view.status == want)
-                && filter.company.as_ref().is_none_or(|want| view.job.company == *want)
-                && filter.route.as_ref().is_none_or(|want| view.job.route == *want)
-                && filter
-                    .correlation_id
-                    .as_ref()
-                    .is_none_or(|want| view.job.correlation_id.as_ref() == Some(want))
+            filter.status.is_none_or(|want| view.status == want) && filter.is_about(&view.job)
         });
         Ok(page_of(wanted.collect(), page))
     }
@@ -503,8 +519,11 @@ impl Store for ReferenceStore {
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let mut state = self.state.lock();
         let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
-        let trail = state.audit.iter().filter(|(about, _)| *about == Some(seq));
-        Ok(trail.map(|(_, event)| event.clone()).collect())
+        Ok(state.trail.of(seq))
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        Ok(self.state.lock().trail.read(span, limit))
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {

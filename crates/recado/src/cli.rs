@@ -1,14 +1,16 @@
 //! The command line: one definition for help, completions and what is done.
 //!
-//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config` and `doctor` read
+//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config`, `doctor` and `audit verify` read
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
 mod accounts;
 mod alerts;
+mod audit;
 mod bench;
 mod call;
 mod camunda;
 mod configure;
+mod confirm;
 mod data;
 mod decide;
 mod demo;
@@ -111,6 +113,14 @@ enum Command {
     Alerts(alerts::AlertsArgs),
     /// How retries fare: seed 003's indicators beside their targets.
     Kpis(kpis::KpisArgs),
+    /// The audit trail: look, export, prove it whole, remove one person's data.
+    #[command(
+        after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
+    )]
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -245,6 +255,7 @@ fn run(command: Command) -> Done {
         Command::Nodes(args) => wait_for(nodes::run(args, screen)),
         Command::Alerts(args) => wait_for(alerts::run(args, screen)),
         Command::Kpis(args) => wait_for(kpis::run(args, screen)),
+        Command::Audit { command } => wait_for(audit::run(command, screen)),
         Command::Top(args) => wait_for(top::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),

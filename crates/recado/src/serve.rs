@@ -84,6 +84,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
     parts.alerts = config.alerts.clone();
+    parts.trail = Some(config.audit.terms());
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 

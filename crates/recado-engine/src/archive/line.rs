@@ -222,7 +222,9 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         },
         attempts: line.attempts,
     };
-    Transfer { job, body_hash, standing: Standing::Dead, dead_letter: Some(entry), audit: line.audit }
+    // They were on record when the line was written.
+    let (archived, audit) = (line.audit.len(), line.audit);
+    Transfer { job, body_hash, standing: Standing::Dead, dead_letter: Some(entry), audit, archived }
 }
 
 #[cfg(test)]
@@ -281,7 +283,8 @@ mod tests {
             state: DeadLetterState::Dead,
         };
         let audit = vec![AuditEvent::about(&job, AuditKind::Buried, AT)];
-        Transfer { job, body_hash: BodyHash(7), standing: Standing::Dead, dead_letter: Some(entry), audit }
+        let (standing, archived) = (Standing::Dead, audit.len());
+        Transfer { job, body_hash: BodyHash(7), standing, dead_letter: Some(entry), audit, archived }
     }
 
     #[test]

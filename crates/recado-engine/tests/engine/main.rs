@@ -24,4 +24,5 @@ mod replays;
 mod shaky;
 mod stops;
 mod together;
+mod trail;
 mod workers;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
 use recado_engine::providers::ProviderTerms;
+use recado_engine::trail::TrailTerms;
 use recado_engine::{
     Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
 };
@@ -99,6 +100,7 @@ pub fn engine_on(
     lease: Duration,
     routes: impl IntoIterator<Item = Route>,
     providers: BTreeMap<Box<str>, ProviderTerms>,
+    trail: Option<TrailTerms>,
 ) -> Engine {
     let settings = Settings {
         node: node.into(),
@@ -117,6 +119,7 @@ pub fn engine_on(
     let mut parts =
         Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());
     parts.providers = providers;
+    parts.trail = trail;
     Engine::start(parts)
 }
 
@@ -156,7 +159,12 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
-        engine_on(self.store.clone(), "bench", LEASE, routes, providers)
+        engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
+    }
+
+    /// That writes the audit trail's files, if it is told where.
+    pub fn archiving_engine(&self, routes: impl IntoIterator<Item = Route>, trail: Option<TrailTerms>) -> Engine {
+        engine_on(self.store.clone(), "bench", LEASE, routes, BTreeMap::new(), trail)
     }
 
     pub async fn emptied(&self) -> Result<(), Failed> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use recado_client::wire::bulk::{BulkFilter, BulkRequest};
+use recado_client::wire::dlq::DeadLetterFilter;
 use recado_client::wire::endpoints::{EndpointRequest, Secret};
 use recado_client::wire::tenants::TenantChange;
 use recado_client::{Client, ClientError};
@@ -59,8 +60,11 @@ pub async fn repair(client: Client, endpoint: String) -> Result<(), ClientError>
     let company = DEAD_PATH.trim_start_matches('/');
     let request = BulkRequest {
         filter: BulkFilter {
-            company_id: CompanyId::new(company).ok(),
-            route: RouteName::new("webhook").ok(),
+            entries: DeadLetterFilter {
+                company_id: CompanyId::new(company).ok(),
+                route: RouteName::new("webhook").ok(),
+                ..DeadLetterFilter::default()
+            },
             ..BulkFilter::default()
         },
         canary: Some(CANARIES),

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// An engine in this process, that takes jobs in or notes when they reach it.
 fn engine(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engine, Failed> {
-    Ok(engine_on(store.clone(), name, LEASE, [route(ROUTE, carrier)?], BTreeMap::new()))
+    Ok(engine_on(store.clone(), name, LEASE, [route(ROUTE, carrier)?], BTreeMap::new(), None))
 }
 
 /// How many come in a second, and what each takes of the server's memory while it waits.

@@ -109,7 +109,7 @@ pub async fn run() -> Result<(), Failed> {
     if heard().await? != GO {
         return Ok(());
     }
-    let engine = engine_on(store, &name, Duration::from_millis(lease_ms), [route], BTreeMap::new());
+    let engine = engine_on(store, &name, Duration::from_millis(lease_ms), [route], BTreeMap::new(), None);
     heard().await?;
     Ok(engine.stop().await?)
 }

@@ -3,7 +3,7 @@
 //! Ids that are written out are taken at their word. What a filter chooses is counted first, said, and asked
 //! about; then the server does it, and this process only watches.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,7 @@ use recado_wire::bulk::{
 use recado_wire::dlq::{DeadLetterFilter, ReplayRequest};
 
 use super::REASON_SHOWN_MAX_BYTES;
+use crate::cli::confirm::confirm;
 use crate::cli::jobs::{company, route};
 use crate::cli::{Done, ServerArgs, Stop, data};
 use crate::screen::{Field, Paint, Screen, clean};
@@ -251,7 +252,9 @@ async fn begin(
     }
     // Named ones have been chosen by hand.
     if count.total > 1 && !pace.yes && request.filter.job_ids.is_none() {
-        confirm(act, count.total)?;
+        let (what, total) = (word(act), count.total);
+        let otherwise = format!("this would {what} {total} dead letters; add --yes, or --dry-run to see a few");
+        confirm(&format!("This will {what} {total} dead letters."), &otherwise)?;
     }
     let bulk = match act {
         BulkAct::Replay => client.replay_all(&request).await?,
@@ -298,25 +301,6 @@ fn show_count(count: &BulkCount, as_json: bool, screen: &mut Screen) -> Done {
         screen.table(&["job", "route", "company", "moved", "code", "reason"], rows.collect())?;
     }
     Ok(())
-}
-
-/// Asks on a terminal; elsewhere nobody could answer.
-fn confirm(act: BulkAct, total: u64) -> Done {
-    let (what, stdin) = (word(act), io::stdin());
-    if !stdin.is_terminal() {
-        return Err(Stop::Usage(format!(
-            "this would {what} {total} dead letters; add --yes, or --dry-run to see a few"
-        )));
-    }
-    let mut err = io::stderr();
-    write!(err, "This will {what} {total} dead letters. Go on? [y/N] ")?;
-    err.flush()?;
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer)?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" | "s" | "sim" => Ok(()),
-        _ => Err(Stop::Failed("nothing was touched".to_owned())),
-    }
 }
 
 /// Watches until it has ended. Whoever leaves with Ctrl-C leaves it running.
