@@ -27,6 +27,7 @@ pub mod reason;
 pub mod retry_after;
 pub mod rules;
 pub mod time;
+pub mod trace;
 pub mod transition;
 
 pub use audit::{AuditEvent, AuditKind};
@@ -41,4 +42,5 @@ pub use payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
 pub use reason::Reason;
 pub use time::Timestamp;
+pub use trace::TraceParent;
 pub use transition::{Burial, Transition};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp};
+use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
@@ -46,6 +46,8 @@ pub struct Submission {
     pub data: Payload,
     pub user_id: Option<String>,
     pub correlation_id: Option<String>,
+    /// The caller's span. Not part of what is asked for: the same job in another trace is the same job.
+    pub traceparent: Option<TraceParent>,
     pub run_at: Option<Timestamp>,
     pub delay: Option<Duration>,
     pub ttl: Option<Duration>,
@@ -226,6 +228,7 @@ impl Engine {
             data: submission.data,
             user_id: submission.user_id.map(Into::into),
             correlation_id: submission.correlation_id.map(Into::into),
+            traceparent: submission.traceparent,
             priority,
             enqueued_at: now,
             due_at,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Timestamp, Verdict, decide,
+    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Timestamp, TraceParent, Verdict,
+    decide,
 };
 use recado_store::{NoteWrite, Shelf};
 use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
@@ -47,6 +48,8 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Under which the answer is remembered, within the company and the route.
     pub cache_key: Option<String>,
+    /// The caller's span.
+    pub traceparent: Option<TraceParent>,
 }
 
 #[derive(Clone, Debug)]
@@ -252,6 +255,7 @@ impl Engine {
         let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
         let draw = self.inner.chance.draw();
         job.correlation_id = call.cache_key.as_deref().map(Into::into);
+        job.traceparent = call.traceparent;
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
         match self.inner.enqueue(vec![job]).await {
@@ -337,6 +341,7 @@ fn ephemeral(route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> J
         data: call.data.clone(),
         user_id: None,
         correlation_id: None,
+        traceparent: call.traceparent,
         priority: Priority::default(),
         enqueued_at: now,
         due_at: now,
