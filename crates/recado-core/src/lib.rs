@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
 //! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines;
-//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by.
+//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by; [`discreet`] is what others may read of a
+//! provider's words.
 
 pub mod audit;
 pub mod breaker;
@@ -14,6 +15,7 @@ pub mod claim;
 pub mod classify;
 pub mod dead_letter;
 pub mod decide;
+pub mod discreet;
 pub mod event;
 pub mod fair;
 pub mod job;

@@ -33,6 +33,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::traces::Tracer;
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
@@ -98,6 +99,8 @@ pub(crate) struct Inner {
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
     pub ringing: Ringing,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -189,6 +192,8 @@ pub struct Parts {
     pub dead_letters: DeadLetterTerms,
     /// When it rings.
     pub alerts: AlertTerms,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -215,6 +220,7 @@ impl Parts {
             about: About::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
+            tracer: None,
             clock,
             chance,
         }
@@ -245,6 +251,7 @@ impl Engine {
             about,
             dead_letters,
             alerts,
+            tracer,
             webhook,
             clock,
             chance,
@@ -280,6 +287,7 @@ impl Engine {
             ledger,
             standing: Standing::default(),
             ringing: Ringing::new(alerts),
+            tracer,
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),

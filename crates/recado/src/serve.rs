@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
-use crate::migrate;
+use crate::{migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -53,6 +53,13 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
     parts.alerts = config.alerts.clone();
+    let exporting = match traces::start(&config.traces, &parts.settings.node, parts.clock.clone())? {
+        Some((exporter, exporting)) => {
+            parts.tracer = Some(exporter);
+            Some(exporting)
+        }
+        None => None,
+    };
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
@@ -93,7 +100,11 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     }
     let ended = async {
         let _ = serving.await;
-        engine.stop().await
+        let stopped = engine.stop().await;
+        if let Some(exporting) = exporting {
+            exporting.stop().await;
+        }
+        stopped
     };
     tokio::select! {
         stopped = ended => {

@@ -20,7 +20,9 @@ use super::raw::Raw;
 use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
-use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, notices, routes, store};
+use super::{
+    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, notices, routes, store, traces,
+};
 use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -96,6 +98,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         alerts: alerts::resolve(every, rules, faults),
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
+        traces: traces::resolve(raw.traces, faults),
         sandbox_enabled,
         turn_jobs: raw.turn_jobs.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(TURN_JOBS),
         providers,

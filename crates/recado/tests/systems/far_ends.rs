@@ -2,6 +2,7 @@
 //! it does. What it is told to do instead applies to requests that mention given words. Every request is
 //! in its ledger.
 
+pub mod collector;
 pub mod evolution;
 pub mod graph;
 pub mod mail;
