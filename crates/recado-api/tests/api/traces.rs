@@ -53,11 +53,14 @@ async fn a_header_that_is_none_counts_as_absent_and_a_field_that_is_none_is_a_fa
         assert_eq!(post_in(&server, "/v1/jobs", headers, job(id, json!({}))).await.status, 202);
         assert_eq!(shown(&server, id).await, Value::Null, "{id}");
     }
-    let refused = post_in(&server, "/v1/jobs", &[HEADER], job("faulty", json!({ "traceparent": "secret-7" }))).await;
+    let refused =
+        post_in(&server, "/v1/jobs", &[HEADER], job("faulty", json!({ "traceparent": "secret-7" }))).await;
     refused.faults_at(&["/traceparent"]);
     assert!(refused.fault("/traceparent").contains("write 00-"), "{}", refused.body);
     assert!(!refused.body.to_string().contains("secret-7"));
-    post_in(&server, "/v1/jobs", &[], job("number", json!({ "traceparent": 7 }))).await.faults_at(&["/traceparent"]);
+    post_in(&server, "/v1/jobs", &[], job("number", json!({ "traceparent": 7 })))
+        .await
+        .faults_at(&["/traceparent"]);
 }
 
 #[tokio::test]
@@ -82,9 +85,15 @@ async fn the_header_of_a_batch_is_for_all_items_that_name_none() {
         job("third", json!({ "traceparent": "no" })),
     ]);
     let answer = post_in(&server, "/v1/jobs/batch", &[HEADER], items).await;
-    assert_eq!((answer.status, &answer.body["accepted"], &answer.body["refused"]), (200, &json!(2), &json!(1)));
+    assert_eq!(
+        (answer.status, &answer.body["accepted"], &answer.body["refused"]),
+        (200, &json!(2), &json!(1))
+    );
     assert_eq!(answer.body["items"][2]["error"]["errors"][0]["pointer"], "/traceparent");
-    assert_eq!((shown(&server, "first").await, shown(&server, "second").await), (json!(HEADER), json!(FIELD)));
+    assert_eq!(
+        (shown(&server, "first").await, shown(&server, "second").await),
+        (json!(HEADER), json!(FIELD))
+    );
 }
 
 #[tokio::test]
@@ -92,7 +101,8 @@ async fn a_provider_gets_a_span_of_the_callers_trace_unless_the_job_brings_its_o
     let provider = FarEnd::start().await;
     let routes = vec![http_route("figures", &provider.url("/"), "http")];
     let server = Server::start(Setup { routes, ..Setup::default() }).await;
-    let call = json!({ "route": "figures", "companyId": "acme", "data": { "method": "GET" }, "traceparent": FIELD });
+    let call =
+        json!({ "route": "figures", "companyId": "acme", "data": { "method": "GET" }, "traceparent": FIELD });
     assert_eq!(post_in(&server, "/v1/calls", &[HEADER], call).await.status, 200);
     let asked = provider.got(1).await[0].header("traceparent").to_owned();
     assert!(asked.starts_with(&FIELD[..36]) && asked.ends_with("-00") && asked != FIELD, "{asked}");

@@ -11,7 +11,8 @@ pub fn ask_with(
     body: &str,
 ) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("a connection");
-    let mut head = format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {}\r\n", body.len());
+    let mut head =
+        format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }

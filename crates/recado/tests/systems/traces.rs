@@ -162,7 +162,8 @@ fn without_a_collector_the_callers_trace_is_passed_on_and_none_is_made_up() {
         receiver::ALLOWED
     ));
     let (endpoint, _) = scene.endpoint("acme", &customer.url(), &["JobSent"]);
-    let mail = json!({ "from": "acme@acme.example", "to": ["ana@example.com"], "subject": "Oi", "text": "Olá" });
+    let mail =
+        json!({ "from": "acme@acme.example", "to": ["ana@example.com"], "subject": "Oi", "text": "Olá" });
     let hook = json!({ "endpointId": endpoint, "event": "order.paid", "payload": { "order": 7 } });
     for (route, id, data) in [
         ("whatsapp", "by-http", text("5511900000006")),
@@ -215,7 +216,10 @@ fn a_collector_that_refuses_costs_spans_that_are_counted_and_is_told_of_once() {
         scene.sent(id);
         collector.once("resourceSpans", before + 1);
     }
-    let warned = scene.logged("The collector of traces does not take spans; they are dropped until it does, and deliveries go on", 1);
+    let warned = scene.logged(
+        "The collector of traces does not take spans; they are dropped until it does, and deliveries go on",
+        1,
+    );
     assert_eq!(warned[0]["why"], "it answers 400");
     let dropped = || {
         let (_, page) = ask_with(scene.address, ("GET", "/metrics"), &[], "");
