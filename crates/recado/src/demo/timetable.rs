@@ -89,7 +89,7 @@ pub const ENTRIES: [Entry; 8] = [
         108,
         128,
         "the insurer does not answer",
-        "claims back off; the worker is told when to try again",
+        "claims back off, and the worker gets them again later",
     ),
     entry(
         Act::Repair,

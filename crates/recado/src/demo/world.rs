@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::far_ends::http::{self, Act as Answer, Request, page};
+use super::far_ends::http::{self, Act as Answer, Request, page, text};
 use super::far_ends::mail::{self, Mail, Postmaster};
 use super::far_ends::{evolution, graph, openai, receiver, ses, tiktok, youtube};
 use super::timetable::{Act, Timetable};
@@ -71,7 +71,7 @@ impl World {
                 manners: evolution::manners,
             })?,
             instagram: start(Temper {
-                trouble: |fate, _| fate.is_on(Act::InstagramDown).then(graph::unknown_problem),
+                trouble: |fate, _| fate.is_on(Act::InstagramDown).then(|| text(503, "Service Unavailable")),
                 bad_luck: (2, graph::transient),
                 refuses: |request| request.mentions(EXPIRED_ACCOUNT).then(graph::token_expired),
                 manners: graph::manners,
@@ -95,7 +95,7 @@ impl World {
             })?,
             openai: start(Temper {
                 trouble: |fate, _| fate.is_on(Act::OpenaiOverloaded).then(openai::overloaded),
-                bad_luck: (3, || page(502)),
+                bad_luck: (1, || page(502)),
                 refuses: |request| request.json()["messages"].is_null().then(openai::bad_request),
                 manners: openai::manners,
             })?,
@@ -110,7 +110,8 @@ impl World {
             })?,
             receiver: start(Temper {
                 trouble: |fate, request| {
-                    (request.path == DEAD_PATH && fate.is_on(Act::ReceiverDead)).then(|| page(502))
+                    (request.path == DEAD_PATH && fate.is_on(Act::ReceiverDead))
+                        .then(|| text(502, "Bad Gateway"))
                 },
                 bad_luck: (2, || receiver::error(503)),
                 refuses: |request| {

@@ -225,7 +225,8 @@ fn when_its_reader_leaves_it_ends_and_leaves_nothing_behind() {
 fn raw(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-    let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/html\r\nconnection: close\r\n\r\n");
+    let head =
+        format!("GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/html\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
