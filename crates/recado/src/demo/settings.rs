@@ -1,5 +1,5 @@
 //! The configuration that the demonstration runs on: what an operator would write, with every wait shortened so that
-//! a whole story fits into a round.
+//! a whole story fits into a cycle.
 
 use std::net::SocketAddr;
 use std::time::Duration;

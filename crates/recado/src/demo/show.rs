@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::tally::Tally;
-use super::timetable::{ENTRIES, Entry, ROUND, Timetable};
+use super::timetable::{CYCLE, ENTRIES, Entry, Timetable};
 use super::traffic::{CARELESS, NOISY};
 use crate::screen::{Paint, Screen};
 use crate::units::about_duration;
@@ -41,9 +41,9 @@ impl<'a> Show<'a> {
              {stop}with Ctrl-C.",
             screen.painted(Paint::Strong, &url)
         ))?;
-        let round = about_duration(timetable.hasten(ROUND));
+        let cycle = about_duration(timetable.hasten(CYCLE));
         for (head, lines) in [
-            (format!("What happens, every {round}"), what_happens(&timetable)),
+            (format!("What happens, every {cycle}"), what_happens(&timetable)),
             ("What to look at".to_owned(), what_to_look_at(&url)),
             ("What to try in a second terminal".to_owned(), what_to_try(&url)),
         ] {

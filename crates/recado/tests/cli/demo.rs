@@ -17,7 +17,7 @@ use super::given::{Place, ask, eventually};
 const ROUTES: [&str; 9] =
     ["email", "email-ses", "whatsapp", "tiss-claims", "instagram", "tiktok", "youtube", "openai", "webhook"];
 
-/// A round takes so long at the speed that most tests play at.
+/// A whole cycle within a test's patience.
 const FAST: [&str; 2] = ["--speed", "10"];
 
 /// A demonstration that runs. Ends with the test.
