@@ -9,6 +9,7 @@ mod enqueues;
 mod lanes;
 mod limits;
 mod load;
+mod pages;
 mod redis;
 mod report;
 mod restart;
@@ -28,6 +29,8 @@ pub enum Part {
     Lanes,
     /// How fast jobs come in and go out over a Redis that nodes share
     Redis,
+    /// How soon the dashboard's pages have what they show, with a million jobs behind them
+    Pages,
 }
 
 /// How much of it to run.
@@ -67,6 +70,7 @@ pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, F
         Part::Flow => flow(&options, progress).await,
         Part::Lanes => lanes::measure(&options, progress).await,
         Part::Redis => redis::measure(&options, progress).await,
+        Part::Pages => pages::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
     outcome
