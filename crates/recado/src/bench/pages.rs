@@ -131,7 +131,8 @@ async fn ask_all(address: SocketAddr, times: usize, report: &mut Report) -> Resu
     let late = asked.iter().filter(|(_, waits)| waits.iter().any(|wait| *wait > BOUND)).count();
     report.add("requests that took longer than 100 ms", late as f64, "requests");
     for (path, waits) in asked {
-        report.add(path, waits.len() as f64, "times").latency_ms = Percentiles::of(waits);
+        let times = waits.len() as f64;
+        report.add(path, times, "times").latency_ms = Percentiles::of(waits);
     }
     Ok(())
 }
