@@ -25,7 +25,7 @@ use crate::providers::waiting_for;
 use crate::state::ApiState;
 
 /// How long one page of a list looks for matches.
-const SEARCH_MAX: Duration = Duration::from_millis(500);
+const SEARCH_MAX: Duration = Duration::from_millis(60);
 
 /// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
 const CHUNK_JOBS: usize = 100;

@@ -506,6 +506,7 @@ impl Apply<'_> {
                 break;
             }
             self.index.ended.pop_front();
+            self.index.owners.forget(seq);
             let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
             if let Some(id) = id {
                 self.index.forget_row(self.index.digest(&id));

@@ -104,11 +104,14 @@ const VERSION_3: &str = "
 ALTER TABLE jobs ADD COLUMN traceparent TEXT;
 ";
 
-/// All that dead letters are filtered and counted by, so that neither looks into payloads. An index is no part
-/// of the format: programs that do not know of it keep it up, and whoever opens a file without it makes it.
+/// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few
+/// among many, by their status. An index is no part of the format: programs that do not know of it keep it up, and
+/// whoever opens a file without it makes it.
 const INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS dlq_facets
   ON dlq (movedToDLQAt, companyId, route, lastFailureCode, fingerprint, lastFailureReason);
+CREATE INDEX IF NOT EXISTS jobs_given_up ON jobs (status) WHERE status IN ('cancelled', 'discarded');
+CREATE INDEX IF NOT EXISTS jobs_retrying ON jobs (status) WHERE status = 'waiting' AND attemptsSpent > 0;
 ";
 
 #[derive(Debug, thiserror::Error)]
