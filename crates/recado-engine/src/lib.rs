@@ -32,6 +32,7 @@
 //! | [`events`] | the live stream |
 //! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
 //! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
+//! | [`past_the_store`] | notices that a full store does not take |
 //! | [`figures`] [`gauges`] [`alerts`] | what is counted, how things stand, and when it rings |
 //! | [`clock`] | the one place that reads the time |
 //! | [`log`] | the lines an attempt leaves in the log |
@@ -70,6 +71,7 @@ mod log;
 pub mod nodes;
 pub mod notices;
 pub mod operate;
+mod past_the_store;
 mod protect;
 pub mod providers;
 mod refresh;

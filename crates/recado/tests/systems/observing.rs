@@ -13,7 +13,7 @@ use super::given::eventually;
 use super::scene::Scene;
 
 /// A page as it stands. Whole, because an old version of HTTP knows no pieces.
-fn fetch(address: SocketAddr, path: &str) -> String {
+pub fn fetch(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a connection");
     let request = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("a request");
@@ -72,7 +72,7 @@ impl Prometheus {
 }
 
 /// Every sample of a page by its name and labels.
-fn samples(page: &str) -> BTreeMap<&str, f64> {
+pub fn samples(page: &str) -> BTreeMap<&str, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     let sample =
         |line| str::rsplit_once(line, ' ').and_then(|(name, value)| Some((name, value.parse().ok()?)));
