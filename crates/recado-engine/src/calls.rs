@@ -66,6 +66,10 @@ pub enum Called {
         failure: Failure,
         retry_after: Duration,
     },
+    /// The provider would say the same again.
+    Refused {
+        failure: Failure,
+    },
 }
 
 #[derive(Debug)]
@@ -191,7 +195,7 @@ impl Engine {
         let now = inner.clock.now();
         let refused = |(why, until)| Refusal { why, until };
         if let Some(pause) = inner.pause_of(&route.name) {
-            return Err(Refusal { why: Held::Paused(pause.reason), until: None });
+            return Err(Refusal { why: Held::Paused(pause), until: None });
         }
         let by_company = || {
             let everywhere = inner.tenants.held(company.as_str(), now);
@@ -232,6 +236,9 @@ impl Engine {
                 _ => self.schedule_refresh(route, &call, key, &failure, now).await,
             };
             return Ok(Called::Cached { answer, age: now.since(at), failure, retry });
+        }
+        if failure.class == Class::Permanent {
+            return Ok(Called::Refused { failure });
         }
         let retry_after =
             decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.inner.chance.draw());

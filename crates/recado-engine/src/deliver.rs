@@ -60,6 +60,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
     }
 
+    let held_up = engine.held_up.had_held(&lease.job, started_at);
     let refreshes = calls::refreshes(&lease.job);
     let delivery = Delivery {
         job: &lease.job,
@@ -81,9 +82,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     let wait_by = WaitBy::of(&verdict);
     let (mut transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
-    if leg.named {
-        transition.served_by(&leg.provider.name);
-    }
+    transition.served_by(&leg.provider.name, held_up);
 
     log::attempt(&lease, &route.terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), wait_by).await;
@@ -95,7 +94,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
 /// last answer was lost goes back to the provider that may have it, not to another one.
 fn postponed(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
     let last = job.attempts.last()?;
-    let elsewhere = leg.named
+    let elsewhere = leg.is_one_of_several
         && matches!(last.result, AttemptResult::Uncertain | AttemptResult::Lost)
         && last.provider.as_deref().is_some_and(|provider| *provider != *leg.provider.name);
     let held = elsewhere || (job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now));

@@ -28,9 +28,11 @@ use crate::figures::StoreWatcher;
 use crate::gauges::Standing;
 use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
+use crate::held_up::HeldUp;
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
+use crate::refresh::Teller;
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
@@ -97,6 +99,7 @@ pub(crate) struct Inner {
     pub entries: Entries,
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
+    pub held_up: HeldUp,
     pub ringing: Ringing,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
@@ -143,9 +146,10 @@ impl Inner {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
         let others = route.others.iter().map(|(name, transport)| (&**name, transport));
         let ways = [(&*route.provider, first)].into_iter().chain(others);
-        let named = !route.others.is_empty();
+        let is_one_of_several = !route.others.is_empty();
         let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
-            Some(Leg { provider: self.providers.get(name)?.clone(), transport: transport.clone(), named })
+            let provider = self.providers.get(name)?.clone();
+            Some(Leg { provider, transport: transport.clone(), is_one_of_several })
         };
         ways.filter_map(leg).collect()
     }
@@ -279,6 +283,7 @@ impl Engine {
             entries: Entries::default(),
             ledger,
             standing: Standing::default(),
+            held_up: HeldUp::default(),
             ringing: Ringing::new(alerts),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
@@ -289,7 +294,7 @@ impl Engine {
             broken_why: parking_lot::Mutex::new(None),
         });
         for (shelf, notes) in &found {
-            inner.learn(*shelf, notes);
+            inner.learn(*shelf, notes, Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));

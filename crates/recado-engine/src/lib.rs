@@ -14,7 +14,7 @@
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
 //! | [`closed_off`] | a route's fallback while every provider of it is closed off |
 //! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
-//! | [`holds`] | why something waits |
+//! | [`holds`] [`held_up`] | why something waits, and whether it had to |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
 //! | [`nodes`] | the processes that share the store |
 //! | [`shelves`] | the notes that move with a store |
@@ -65,6 +65,7 @@ mod figures;
 mod gauges;
 mod guard;
 mod heartbeat;
+mod held_up;
 mod holds;
 mod janitor;
 mod log;

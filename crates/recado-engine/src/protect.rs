@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineError, Inner};
 use crate::guard::{Change, News, Pause};
 use crate::holds::words;
 use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
-use crate::tenants::{TenantTerms, TermsChange};
+use crate::tenants::{TenantTerms, TermsChange, TermsStep};
 
 /// Answer to whoever wants to ask a provider by code of its own.
 #[derive(Clone, Debug)]
@@ -184,7 +184,8 @@ impl Engine {
         let (now, reason) = (self.now(), change.reason.as_deref());
         let by = By { actor, reason };
         let agreed = self.inner.tenants.agreed(company);
-        make(&*self.inner.store, &[(&*agreed, Some((change.clone(), now)))], now).await?;
+        let step = TermsStep { change: change.clone(), actor: actor.map(Into::into), at: now };
+        make(&*self.inner.store, &[(&*agreed, Some(step))], now).await?;
         self.inner.tenants.said();
         self.inner.said.notify_waiters();
         let terms = agreed.read(TenantTerms::clone);

@@ -44,7 +44,7 @@ pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
 async fn refresh(engine: &Inner) -> Result<(), StoreError> {
     let now = engine.clock.now();
     for (shelf, notes) in read(&*engine.store, now).await? {
-        engine.learn(shelf, &notes);
+        engine.learn(shelf, &notes, Teller::AnotherNode);
     }
     engine.endpoints.read_again(&*engine.store, now).await?;
     engine.accounts.read_again(&*engine.store, now).await
@@ -62,11 +62,19 @@ pub(crate) async fn read(
     Ok(shelves)
 }
 
+/// Whose word the store has kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    /// What was known before this process started.
+    Ourselves,
+    AnotherNode,
+}
+
 impl Inner {
     /// Takes in what the store was found to have, and wakes whoever waits for such news.
-    pub fn learn(&self, shelf: Shelf, notes: &[Note]) {
+    pub fn learn(&self, shelf: Shelf, notes: &[Note], teller: Teller) {
         match shelf {
-            PROVIDERS => notes.iter().for_each(|note| self.learn_guard(note)),
+            PROVIDERS => notes.iter().for_each(|note| self.learn_guard(note, teller)),
             LIMITS => notes.iter().for_each(|note| self.learn_limit(note)),
             ROUTES => {
                 let door = |note: &Note| self.doors.get(&*note.key).is_some_and(|door| door.learn(note));
@@ -78,7 +86,7 @@ impl Inner {
         }
     }
 
-    fn learn_guard(&self, note: &Note) {
+    fn learn_guard(&self, note: &Note, teller: Teller) {
         let Some(provider) = self.providers.get(&note.key) else { return };
         let before = provider.guard.read(|guard| guard.breaker.state);
         if !provider.guard.learn(note) {
@@ -87,7 +95,11 @@ impl Inner {
         // Whoever made it swing tells of it.
         let state = provider.guard.read(|guard| guard.breaker.state);
         if state != before {
-            tracing::info!(provider = %provider.name, state = state.as_str(), "Circuit breaker, says another node");
+            let message = match teller {
+                Teller::Ourselves => "Circuit breaker as it was before the start",
+                Teller::AnotherNode => "Circuit breaker, says another node",
+            };
+            tracing::info!(provider = %provider.name, state = state.as_str(), "{message}");
         }
         provider.changed.notify_waiters();
         self.say(true);

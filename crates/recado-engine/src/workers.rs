@@ -144,6 +144,7 @@ impl Engine {
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             if inner.pause_of(route).is_some() {
+                inner.held_up.lane(route, true, inner.clock.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
@@ -154,6 +155,7 @@ impl Engine {
                 match inner.admit(provider, wanted, Slots::Theirs).await {
                     Ok(granted) => places = Some(granted),
                     Err(refusal) => {
+                        inner.held_up.lane(route, true, inner.clock.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
@@ -162,6 +164,8 @@ impl Engine {
             let (turns, free_at) = turns(inner, provider, wanted);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = inner.clock.now();
+            inner.held_up.lane(route, false, now);
+            inner.held_up.companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
                 max: places.as_ref().map_or(wanted, Places::count),
@@ -255,8 +259,12 @@ impl Engine {
                 inner.heard(provider, &lease.job.company, Told::by(&verdict), lease.claimed_at, now);
             }
             let wait_by = WaitBy::of(&verdict);
-            let (transition, audit) =
+            let (mut transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
+            if let Some(provider) = self.provider_of(&lease.job.route) {
+                let held_up = inner.held_up.had_held(&lease.job, lease.claimed_at);
+                transition.served_by(&provider.name, held_up);
+            }
             log::attempt(&lease, &terms.policy, &transition);
             let mut aftermath = Aftermath::of(inner, &lease.job, &transition, wait_by, now);
             aftermath.leaves_queue = inner.leaves_queue(&lease.job, &transition).await;

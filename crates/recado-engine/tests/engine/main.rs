@@ -14,6 +14,7 @@ mod crashes;
 mod figures;
 mod flaky;
 mod given;
+mod held_up;
 mod lanes;
 mod lives;
 mod nodes;

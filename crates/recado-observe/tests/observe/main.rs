@@ -8,6 +8,7 @@ mod kpis;
 mod metrics;
 mod promtool;
 mod rules;
+mod series;
 mod stream;
 mod transitions;
 
