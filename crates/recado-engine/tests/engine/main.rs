@@ -21,6 +21,7 @@ mod nodes;
 mod operators;
 mod outage;
 mod replays;
+mod ringing;
 mod shaky;
 mod stops;
 mod together;

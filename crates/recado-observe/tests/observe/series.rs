@@ -32,8 +32,8 @@ fn stands(metric: &str, value: u32) -> String {
 }
 
 /// A counter that grows by so much a minute for a day, and by another so much from then on.
-fn jumps(metric: &str, before: u32, after: u32) -> String {
-    series(metric, &format!("0+{before}x1439 {}+{after}x60", before * 1_440))
+fn jumps(metric: &str, before: f64, after: f64) -> String {
+    series(metric, &format!("0+{before}x1439 {}+{after}x60", before * 1_440.0))
 }
 
 fn attempts(sent: f64, failed: f64) -> Vec<String> {
@@ -93,7 +93,7 @@ fn breaker(state: &str) -> Vec<String> {
 }
 
 /// A route that fails twice in a hundred attempts, and then more often.
-fn failing(sent: f64, before: u32, after: u32) -> Vec<String> {
+fn failing(sent: f64, before: f64, after: f64) -> Vec<String> {
     vec![
         grows(r#"recado_attempts_total{route="email",result="sent"}"#, sent),
         jumps(r#"recado_attempts_total{route="email",result="failed"}"#, before, after),
@@ -101,7 +101,7 @@ fn failing(sent: f64, before: u32, after: u32) -> Vec<String> {
 }
 
 /// The same of a code, while as many attempts fail as ever.
-fn erring(sent: f64, failed: f64, before: u32, after: u32) -> Vec<String> {
+fn erring(sent: f64, failed: f64, before: f64, after: f64) -> Vec<String> {
     let errors = jumps(r#"recado_errors_total{error_code="450"}"#, before, after);
     [attempts(sent, failed), vec![errors]].concat()
 }
@@ -188,14 +188,14 @@ pub fn rows() -> Vec<Row> {
         late(
             "failure_jump",
             &["RecadoFailureJump"],
-            failing(980.0, 20, 70),
-            vec![failing(980.0, 20, 60), failing(3.0, 0, 1)],
+            failing(980.0, 20.0, 70.0),
+            vec![failing(980.0, 20.0, 60.0), failing(4.6, 0.0, 0.3)],
         ),
         late(
             "code_jump",
             &["RecadoCodeJump"],
-            erring(930.0, 70.0, 20, 70),
-            vec![erring(930.0, 70.0, 20, 60), erring(3.8, 0.2, 0, 1)],
+            erring(930.0, 70.0, 20.0, 70.0),
+            vec![erring(930.0, 70.0, 20.0, 60.0), erring(4.6, 0.3, 0.0, 0.3)],
         ),
     ]
 }
