@@ -114,6 +114,25 @@ impl Story {
     }
 }
 
+#[test]
+fn e10_every_alert_there_is_has_its_story() {
+    let stories = [
+        include_str!("alerts/jumps.rs"),
+        include_str!("alerts/queues.rs"),
+        include_str!("alerts/room.rs"),
+        include_str!("alerts/shares.rs"),
+        include_str!("alerts/waits.rs"),
+    ];
+    let scene = Scene::with("");
+    let list = scene.get("/v1/alerts");
+    let rules = list["rules"].as_array().expect("rules");
+    assert_eq!(rules.len(), 17);
+    for rule in rules {
+        let quoted = rule["name"].to_string();
+        assert!(stories.iter().any(|story| story.contains(&quoted)), "{quoted} has no story");
+    }
+}
+
 /// The same for what takes longer than anything else here.
 #[track_caller]
 fn after_long(mut condition: impl FnMut() -> bool) {

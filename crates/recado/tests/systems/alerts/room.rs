@@ -81,7 +81,7 @@ impl Story {
         jobs
     }
 
-    fn is_over(self) {
+    fn ends_well(self) {
         for alert in ["store_90", "store_80", "rejected_writes"] {
             self.resolved(alert, None);
         }
@@ -104,7 +104,7 @@ fn g14_a_store_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
         let (status, told) = story.scene.ask("DELETE", &format!("/v1/jobs/{job}"), &Value::Null);
         assert_eq!(status, 200, "{told}");
     }
-    story.is_over();
+    story.ends_well();
 }
 
 #[test]
@@ -120,5 +120,5 @@ fn g14_a_redis_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
     redis.say("CONFIG SET maxmemory 64mb");
     after_long(|| story.share() < 0.5);
     eventually(|| story.fill().is_ok());
-    story.is_over();
+    story.ends_well();
 }
