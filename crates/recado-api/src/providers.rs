@@ -44,7 +44,7 @@ pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
     match by {
         Holder::Breaker => WaitingFor::Breaker { why, until },
         Holder::Limit => WaitingFor::Limit { why, until },
-        Holder::Pause => WaitingFor::Pause { why },
+        Holder::Pause(Pause { since, actor, .. }) => WaitingFor::Pause { why, since: Some(since), actor },
     }
 }
 

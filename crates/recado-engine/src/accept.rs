@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
+use recado_observe::Fact;
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
@@ -123,8 +124,14 @@ impl Engine {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
             match self.inner.enqueue(jobs).await {
                 Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
-                Err(error) if answers.is_empty() => return Err(error.into()),
                 Err(error) => {
+                    if matches!(error, StoreError::Full(_)) {
+                        // Only what callers hear: that a notice of ours did not fit would ring for itself.
+                        self.note(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
+                    }
+                    if answers.is_empty() {
+                        return Err(error.into());
+                    }
                     answers.resize(asked, Err(error));
                     return Ok(answers);
                 }

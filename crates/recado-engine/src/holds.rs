@@ -16,29 +16,29 @@ pub struct Hold {
     pub until: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Breaker,
     Limit,
-    Pause,
+    Pause(Pause),
 }
 
 impl Hold {
     fn new(why: &Held, until: Option<Timestamp>) -> Self {
         let by = match why {
             Held::Breaker { .. } => Holder::Breaker,
-            Held::Paused(_) => Holder::Pause,
+            Held::Paused(pause) => Holder::Pause(pause.clone()),
             Held::Rate | Held::Quiet(_) | Held::Busy | Held::CompanyBusy | Held::Store => Holder::Limit,
         };
         Hold { by, why: words(why), until }
     }
 
-    fn pause(whose: &str, reason: Option<&str>) -> Self {
-        let why = match reason {
+    fn pause(whose: &str, pause: Pause) -> Self {
+        let why = match &pause.reason {
             Some(reason) => format!("{whose} paused: {reason}"),
             None => format!("{whose} paused"),
         };
-        Hold { by: Holder::Pause, why, until: None }
+        Hold { by: Holder::Pause(pause), why, until: None }
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn words(why: &Held) -> String {
         Held::Rate => "the provider's rate is used up".to_owned(),
         Held::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
         Held::Quiet(why) => format!("the provider asked for quiet: {why}"),
-        Held::Paused(reason) => format!("paused: {}", reason.as_deref().unwrap_or("no reason given")),
+        Held::Paused(pause) => format!("paused: {}", pause.reason.as_deref().unwrap_or("no reason given")),
         Held::Busy => "all slots are taken".to_owned(),
         Held::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
         Held::Store => "the store did not answer".to_owned(),
@@ -73,7 +73,7 @@ impl Inner {
     /// What holds a whole route back, if anything does. Its other providers have to be held, too.
     pub fn route_hold(&self, route: &Route) -> Option<Hold> {
         if let Some(pause) = self.pause_of(&route.name) {
-            return Some(Hold::pause("route", pause.reason.as_deref()));
+            return Some(Hold::pause("route", pause));
         }
         let now = self.clock.now();
         self.hold_by_providers(route, now, |provider| provider.view(now).held)
@@ -82,7 +82,7 @@ impl Inner {
     fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.clock.now();
         match self.tenants.held(company, now) {
-            Some((Held::Paused(reason), _)) => return Some(Hold::pause("tenant", reason.as_deref())),
+            Some((Held::Paused(pause), _)) => return Some(Hold::pause("tenant", pause)),
             Some((_, until)) => {
                 let why = "the tenant's rate is used up".to_owned();
                 return Some(Hold { by: Holder::Limit, why, until });

@@ -8,6 +8,7 @@ mod kpis;
 mod metrics;
 mod promtool;
 mod rules;
+mod series;
 mod stream;
 mod transitions;
 
@@ -77,6 +78,7 @@ pub fn company(name: &str) -> CompanyId {
 pub fn gauges() -> Gauges {
     Gauges {
         version: "1.2.3",
+        spans: None,
         started_at: Some(at(0)),
         resident_bytes: Some(12_345_678),
         queue: vec![Depth { route: "email".into(), status: Status::Queued, jobs: 7 }],

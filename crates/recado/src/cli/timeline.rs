@@ -74,7 +74,10 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
         WaitingFor::Breaker { why, until } | WaitingFor::Limit { why, until } => {
             format!("waits: {}{}", clean(why), known(until))
         }
-        WaitingFor::Pause { why } => format!("waits for a person: {}", clean(why)),
+        WaitingFor::Pause { why, actor, .. } => {
+            let by = actor.as_ref().map(|actor| format!(" (by {})", clean(actor))).unwrap_or_default();
+            format!("waits for a person: {}{by}", clean(why))
+        }
         WaitingFor::Turn => "waits for its turn".to_owned(),
     }
 }
@@ -142,8 +145,11 @@ mod tests {
         assert_eq!(waits_for(&breaker), format!("waits: circuit breaker OPEN: down; until {at}"));
         let limit = WaitingFor::Limit { why: "rate\x1b".to_owned(), until: None };
         assert_eq!(waits_for(&limit), "waits: rate\\u{1b}");
-        let pause = WaitingFor::Pause { why: "paused: audit".to_owned() };
+        let pause = WaitingFor::Pause { why: "paused: audit".to_owned(), since: None, actor: None };
         assert_eq!(waits_for(&pause), "waits for a person: paused: audit");
+        let known =
+            WaitingFor::Pause { why: "tenant paused".to_owned(), since: Some(at), actor: Some("ana".into()) };
+        assert_eq!(waits_for(&known), "waits for a person: tenant paused (by ana)");
     }
 
     #[test]
