@@ -35,7 +35,7 @@ fn no_such_provider(name: &str) -> Refused {
     )
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
