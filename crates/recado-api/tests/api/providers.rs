@@ -218,7 +218,7 @@ async fn a_paused_provider_parks_its_jobs_until_it_is_resumed() {
             .enqueue(json!({"route": "sandbox", "companyId": "acme", "delayMs": 600_000, "data": {}}))
             .await;
         let shown = server.until(&waiting, "parked").await;
-        assert_eq!(shown["waitingFor"], json!({"reason": "pause", "why": "paused: invoice open"}));
+        assert_eq!(shown["waitingFor"], json!({"reason": "pause", "code": "provider", "why": "paused: invoice open", "said": "invoice open"}));
         assert_eq!(provider(server, "sandbox").await["parked"], 1, "what is not due is not parked");
         let answer = server.http.post(server.url("/v1/providers/sandbox/resume")).send().await.unwrap();
         let shown: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();

@@ -124,7 +124,7 @@ async fn g22_a_paused_tenant_waits_alone_and_goes_on_when_it_is_let() {
         let other = enqueue(server, "sandbox", "bolt", 1).await;
         server.until(&other[0], "sent").await;
         let job = server.until(&waiting[0], "parked").await;
-        assert_eq!(job["waitingFor"], json!({"reason": "pause", "why": "tenant paused"}));
+        assert_eq!(job["waitingFor"], json!({"reason": "pause", "code": "company", "why": "tenant paused"}));
         assert_eq!(job["attempts"], json!([]));
         let acme = tenant(server, "acme").await;
         assert_eq!((&acme["queued"], &acme["waitingFor"]["reason"]), (&json!(2), &json!("pause")));
@@ -216,7 +216,10 @@ async fn g22_who_paused_a_tenant_says_why_and_its_jobs_repeat_it() {
     assert_eq!(shown["pausedReason"], "invoice open");
     let waiting = enqueue(&server, "sandbox", "acme", 1).await;
     let job = server.until(&waiting[0], "parked").await;
-    assert_eq!(job["waitingFor"], json!({"reason": "pause", "why": "tenant paused: invoice open"}));
+    assert_eq!(
+        job["waitingFor"],
+        json!({"reason": "pause", "code": "company", "why": "tenant paused: invoice open", "said": "invoice open"})
+    );
     let shown = put(&server, "acme", json!({"paused": false})).await;
     assert!(shown.get("pausedReason").is_none(), "{shown}");
     let long = json!({"reason": "x".repeat(2_000)});
