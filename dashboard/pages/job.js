@@ -9,6 +9,7 @@ import { t } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
 import { shown } from "/dashboard/parts/editor.js";
+import { lifeline } from "/dashboard/parts/lifeline.js";
 import { facts } from "/dashboard/parts/table.js";
 import { timeline, trail } from "/dashboard/parts/timeline.js";
 import { whatNow } from "/dashboard/parts/waiting.js";
@@ -54,8 +55,8 @@ function draw({ job, audit, data, answer, id }, refresh) {
     ])),
     h(
       "div",
-      { class: "grid two" },
-      card(t("job.timeline"), timeline(job.enqueuedAt, job.attempts, now)),
+      { class: "grid two apart" },
+      card(t("job.timeline"), job.attempts.length > 0 && lifeline(job), timeline(job.enqueuedAt, job.attempts, audit, now)),
       h(
         "div",
         {},

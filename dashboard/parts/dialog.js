@@ -3,6 +3,7 @@
 
 import { actor, keepActor, Problem } from "/dashboard/frame/api.js";
 import { h, put } from "/dashboard/frame/dom.js";
+import { explained } from "/dashboard/frame/page.js";
 import { t } from "/dashboard/frame/words.js";
 
 let count = 0;
@@ -122,6 +123,6 @@ function showFaults(problem, inputs, faults) {
     if (one) complain(one, message);
     else elsewhere.push(`${pointer} ${message}`.trim());
   }
-  if (problem.faults.length === 0) elsewhere.push(problem.status === 0 ? t("offline") : problem.message);
+  if (problem.faults.length === 0) elsewhere.push(explained(problem));
   put(faults, elsewhere.map((words) => h("p", {}, words)));
 }
