@@ -62,6 +62,8 @@ function decoded(text) {
 
 function show(focus) {
   page?.end();
+  // A question belongs to the page that asked it, unless it has to be answered.
+  for (const asked of document.querySelectorAll("dialog:not(.unavoidable)")) asked.close();
   const { name, argument, params } = place();
   const [many, one] = name === FIND ? [find] : PAGES[name];
   const focused = document.activeElement?.id;

@@ -47,7 +47,7 @@ function draw({ job, audit, data, answer, id }, refresh) {
       [t("user"), job.userId],
       [t("job.priority"), job.priority],
       [t("job.enqueued"), exactTime(job.enqueuedAt)],
-      [t("job.next"), job.nextAttemptAt && when(job.nextAttemptAt)],
+      [t("job.next"), job.nextAttemptAt && new Date(job.nextAttemptAt) > Date.now() && when(job.nextAttemptAt)],
       [t("job.expires"), WAITING.includes(job.status) && when(job.expiresAt)],
       [t("job.deferrals"), job.deferrals > 0 && job.deferrals],
       [t("job.replays"), job.replays > 0 && job.replays],

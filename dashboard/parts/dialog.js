@@ -29,7 +29,7 @@ export function dialog({ title, text, content, fields = [], confirm, danger = fa
     faults,
     h("div", { class: "buttons" }, !unavoidable && leave, go),
   );
-  const box = h("dialog", { class: danger ? "act danger" : "act", "aria-labelledby": id }, form);
+  const box = h("dialog", { class: ["act", danger && "danger", unavoidable && "unavoidable"].filter(Boolean).join(" "), "aria-labelledby": id }, form);
 
   return new Promise((resolve) => {
     let result = null;

@@ -22,7 +22,8 @@ export function waitsFor(waiting) {
 export function waitsBriefly(waiting) {
   if (!waiting) return null;
   const { reason, said, until } = waiting;
-  return h("span", { class: "clip" }, t(`waits.brief.${reason}`), until && [" ", when(until)], said && [" · ", h("q", {}, said)]);
+  const isHeld = reason === "breaker" || reason === "limit";
+  return h("span", { class: "clip" }, t(`waits.brief.${reason}`), said && [" · ", h("q", {}, said)], until && [isHeld ? " · " : " ", when(until)]);
 }
 
 /** What is going on with a job, whatever state it is in: never an empty answer. */
