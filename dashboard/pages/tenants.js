@@ -24,8 +24,8 @@ export function show(page) {
 
 function draw(items, filter, refresh) {
   if (items.length === 0) return empty(t("tenants.empty"), filter.isSet ? t("tenants.empty.filtered") : t("tenants.empty.why"));
-  const waiting = (one) => one.queued + one.delivering;
-  const sorted = items.toSorted((a, b) => waiting(b) - waiting(a) || b.totalProcessed - a.totalProcessed);
+  const load = (one) => one.queued + one.delivering;
+  const sorted = items.toSorted((a, b) => load(b) - load(a) || b.totalProcessed - a.totalProcessed);
   return [
     filter.values.companyId && items.length === 1 && whereNext(items[0]),
     items.length > 1 && h("div", { class: "grid two" }, card(t("tenants.share"), shares(items, "totalProcessed")), card(t("tenants.queue"), shares(items, "queued", "parked"))),
@@ -57,6 +57,17 @@ function priority(level) {
   return h("span", { class: "priority", title: t("tenants.priority.why") }, "●".repeat(6 - level), h("span", { class: "quiet" }, "○".repeat(level - 1)), ` ${level}`);
 }
 
+/** What is due, and below it what is not or no longer. */
+function waiting({ queued, delayed, delivering }) {
+  return h(
+    "div",
+    { class: "turn" },
+    h("p", {}, number(queued)),
+    delayed > 0 && h("p", { class: "quiet", title: t("tenants.delayed.why") }, t("tenants.delayed", { n: delayed })),
+    delivering > 0 && h("p", { class: "quiet" }, t("tenants.delivering", { n: delivering })),
+  );
+}
+
 /** Where it stands in the order of turns: priority, rounds waited, jobs in a row, and when it was last served. */
 function turn({ currentPriority, roundsWithoutProcessing, consecutiveBatchCount, lastProcessedAt }) {
   return h(
@@ -71,9 +82,7 @@ function turn({ currentPriority, roundsWithoutProcessing, consecutiveBatchCount,
 
 function fares() {
   return [
-    { label: t("tenants.queued"), number: true, cell: (one) => number(one.queued), title: t("tenants.queued.why") },
-    { label: t("tenants.delayed"), number: true, cell: (one) => number(one.delayed), title: t("tenants.delayed.why") },
-    { label: t("tenants.delivering"), number: true, cell: (one) => number(one.delivering) },
+    { label: t("tenants.queued"), number: true, cell: waiting, title: t("tenants.queued.why") },
     { label: t("tenants.processed"), number: true, cell: (one) => number(one.totalProcessed), title: t("tenants.processed.why") },
     { label: t("tenants.turn"), cell: turn },
   ];

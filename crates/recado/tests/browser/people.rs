@@ -32,11 +32,12 @@ fn w3_the_language_is_the_browsers_and_can_be_switched() {
 #[test]
 fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
     let look = Look { language: "pt-BR", width: 375, height: 740, dark: true };
-    let scene = Scene::looking(look, |server| {
-        a_bit_of_everything(server);
-        hostile(server);
-    });
+    let scene = Scene::looking(look, a_bit_of_everything);
     let browser = &scene.browser;
+    browser.go("#/dlq");
+    browser.sees("invoice-1042");
+    browser.picture("phone");
+    hostile(&scene);
     let pages = [
         "overview",
         "jobs",
@@ -58,9 +59,6 @@ fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
         let widths = "return [document.documentElement.scrollWidth, innerWidth]";
         let widths = browser.run(widths, json!([]));
         assert!(widths[0].as_u64() <= widths[1].as_u64(), "{place}: {widths}");
-        if place == "#/dlq" {
-            browser.picture("phone");
-        }
     }
     let header = "return getComputedStyle(document.querySelector('thead')).display";
     browser.go("#/jobs");
