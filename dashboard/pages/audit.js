@@ -1,9 +1,9 @@
 // The audit trail: who decided what, and who did what, newest first, searched by whatever is known.
 
-import { get, offers, path, Problem, query } from "/dashboard/frame/api.js";
+import { get, query } from "/dashboard/frame/api.js";
 import { h, link } from "/dashboard/frame/dom.js";
 import { exactTime } from "/dashboard/frame/format.js";
-import { absent, empty, heading, stamp } from "/dashboard/frame/page.js";
+import { empty, heading, stamp } from "/dashboard/frame/page.js";
 import { t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { disclosure } from "/dashboard/parts/disclosure.js";
@@ -13,14 +13,13 @@ import { recorded, together } from "/dashboard/parts/timeline.js";
 
 const PAGE_RECORDS = 100;
 const WITHIN_HOURS = ["1", "24", "168", "720"];
-const SEARCH = "GET /v1/audit";
 
 /** Kinds of records; one may stand for several steps. */
 const KINDS = [
   "DELIVERED", "RETRY_SCHEDULED", "BURIED", "LEASE_LOST", "CLAIM_RETRY", "CLAIM_REFUSED", "CANCELLED", "REPLAYED", "DISCARDED",
   "DEAD_LETTER_EXPIRED", "DEAD_LETTER_ARCHIVED", "DEAD_LETTER_IMPORTED", "BULK_STARTED", "BULK_ENDED", "BREAKER_OPENED",
   "BREAKER_CLOSED", "PROVIDER_PAUSED", "PROVIDER_RESUMED", "ROUTE_PAUSED", "ROUTE_RESUMED", "TENANT_PAUSED", "TENANT_RESUMED",
-  "TENANT_TERMS_SET",
+  "TENANT_TERMS_SET", "PERSONAL_DATA_ERASED",
 ];
 
 export function show(page) {
@@ -33,29 +32,16 @@ export function show(page) {
     { name: "kind", label: t("audit.kind"), options: [["", t("any")], ...KINDS.map((one) => [one, word("audit", one)])] },
     { name: "within", label: t("audit.within"), options: [["", t("any")], ...WITHIN_HOURS.map((hours) => [hours, t(`audit.within.${hours}`)])] },
   ]);
-  const load = (cursor, signal) => search(filter.values, cursor, signal);
-  const list = pages(page, load, (items) => draw(items, filter), { every: 15_000 });
+  const { within, ...wanted } = filter.values;
+  const load = (cursor, signal) => {
+    const since = within && new Date(Date.now() - Number(within) * 3_600_000).toISOString();
+    return get(`/v1/audit${query({ ...wanted, since, limit: PAGE_RECORDS, cursor })}`, signal);
+  };
+  const list = pages(page, load, (items) => draw(items, filter), { every: 15_000, call: "GET /v1/audit" });
   return [heading(t("nav.audit"), h("p", { class: "quiet" }, t("audit.what"))), filter.element, list];
 }
 
-/** One job's trail is told by every server; a search over all of it by those that have one. */
-async function search({ within, ...wanted }, cursor, signal) {
-  if (await offers(SEARCH)) {
-    const since = within && new Date(Date.now() - Number(within) * 3_600_000).toISOString();
-    return get(`/v1/audit${query({ ...wanted, since, limit: PAGE_RECORDS, cursor })}`, signal);
-  }
-  if (!wanted.jobId) return { items: [null] };
-  try {
-    const { items } = await get(path`/v1/jobs/${wanted.jobId}/audit`, signal);
-    return { items: items.toReversed() };
-  } catch (error) {
-    if (error instanceof Problem && error.status === 404) return { items: [] };
-    throw error;
-  }
-}
-
 function draw(items, filter) {
-  if (items[0] === null) return [absent(SEARCH), h("p", { class: "quiet" }, t("audit.byJob"))];
   if (items.length === 0) return empty(t("audit.empty"), filter.values.jobId ? t("audit.empty.job") : t(filter.isSet ? "audit.empty.filtered" : "audit.empty.why"));
   return table(t("nav.audit"), [
     { label: t("audit.when"), cell: ([first]) => stamp(first.timestamp) },

@@ -634,7 +634,6 @@ export default {
   "kpi.meanBackoffSeconds.why": "How long a retry waits on average.",
 
   "audit.what": "Who decided what, who did what, and when. Nothing here can be changed.",
-  "audit.byJob": "With the id of a job alone, that job’s whole trail is shown.",
   "audit.empty": "Nothing on record",
   "audit.empty.job": "Nothing is on record for this job yet",
   "audit.empty.why": "Decisions and acts are recorded as they happen.",
@@ -682,6 +681,7 @@ export default {
   "audit.TENANT_PAUSED": "company paused",
   "audit.TENANT_RESUMED": "company let go on",
   "audit.TENANT_TERMS_SET": "company’s terms set",
+  "audit.PERSONAL_DATA_ERASED": "personal data erased",
 
   "json.read": "JSON",
   "json.all": "Show all {n} characters",

@@ -634,7 +634,6 @@ export default {
   "kpi.meanBackoffSeconds.why": "Quanto uma nova tentativa espera em média.",
 
   "audit.what": "Quem decidiu o quê, quem fez o quê, e quando. Nada aqui pode ser alterado.",
-  "audit.byJob": "Só com o id de uma tarefa, a trilha inteira dela aparece.",
   "audit.empty": "Nada no registro",
   "audit.empty.job": "Ainda não há registro desta tarefa",
   "audit.empty.why": "Decisões e ações são registradas quando acontecem.",
@@ -682,6 +681,7 @@ export default {
   "audit.TENANT_PAUSED": "empresa em pausa",
   "audit.TENANT_RESUMED": "empresa liberada",
   "audit.TENANT_TERMS_SET": "condições da empresa definidas",
+  "audit.PERSONAL_DATA_ERASED": "dados pessoais apagados",
 
   "json.read": "JSON",
   "json.all": "Mostrar todos os {n} caracteres",

@@ -21,13 +21,21 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("recado-transport-webhook", &["recado-core", "recado-transport"]),
     (
         "recado-engine",
-        &["recado-core", "recado-observe", "recado-store", "recado-transport", "recado-transport-webhook"],
+        &[
+            "recado-core",
+            "recado-audit",
+            "recado-observe",
+            "recado-store",
+            "recado-transport",
+            "recado-transport-webhook",
+        ],
     ),
     ("recado-wire", &["recado-core"]),
     (
         "recado-api",
         &[
             "recado-core",
+            "recado-audit",
             "recado-observe",
             "recado-store",
             "recado-transport",
@@ -41,6 +49,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
         "recado",
         &[
             "recado-core",
+            "recado-audit",
             "recado-store",
             "recado-store-embedded",
             "recado-store-redis",

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_engine::EngineError;
+use recado_engine::trail::TrailError;
 use recado_store::StoreError;
 use recado_wire::problem::PROBLEM_JSON;
 use recado_wire::read::NotJson;
@@ -135,6 +136,20 @@ impl From<EngineError> for Refused {
                 retry_after_s: Some(RETRY_AFTER_FULL_S),
                 ..Refused::new(Code::Stopping, EngineError::Stopping.to_string())
             },
+            EngineError::Trail(error) => error.into(),
+        }
+    }
+}
+
+impl From<TrailError> for Refused {
+    fn from(error: TrailError) -> Self {
+        match error {
+            TrailError::Store(error) => error.into(),
+            TrailError::None => Refused::new(Code::NotFound, error.to_string()),
+            TrailError::Files(_) | TrailError::CutOff => {
+                tracing::error!(%error, "cannot use the audit trail");
+                Refused::again_soon("the audit trail's files cannot be used right now; the log says why")
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) enum List {
     Jobs = 1,
     DeadLetters = 2,
     Tenants = 3,
+    Audit = 4,
 }
 
 pub(crate) fn write(list: List, place: u64) -> String {
@@ -45,7 +46,7 @@ pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<Strin
     name.map(Some).ok_or_else(not_a_cursor)
 }
 
-fn not_a_cursor() -> Refused {
+pub(crate) fn not_a_cursor() -> Refused {
     Refused::invalid_at("/cursor", "is not a cursor of this list; use the `nextCursor` of the page before")
 }
 

@@ -18,6 +18,7 @@ use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 use crate::answer::{self, Refused};
 use crate::body;
 use crate::cursor::{self, List};
+use crate::dlq::show_archived;
 use crate::extract::{Actor, Asked, Id};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
@@ -115,7 +116,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
     }
 }
 
-/// One job, with every attempt, what it waits for, and its payload while it exists.
+/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}", tag = "jobs", params(("jobId" = String, Path)),
     responses(
@@ -131,11 +132,15 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
     };
     let data = match found.status {
         // The payload has moved to the dead letter.
-        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.original_data),
+        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.data().clone()),
         Status::Sent | Status::Cancelled | Status::Discarded => None,
         _ => Some(found.job.data.clone()),
     };
-    Ok(answer::ok(&JobView { data, ..view(&api, found, now) }))
+    let archived = match found.status {
+        Status::Discarded => api.engine().archived(&id).await?.map(show_archived),
+        _ => None,
+    };
+    Ok(answer::ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// Why jobs that are due are not on their way.
@@ -181,6 +186,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         ended_at: found.ended_at,
         answer: found.answer,
         held_by: found.held_by.map(|(worker_id, until)| HeldBy { worker_id, until }),
+        archived: None,
         data: None,
     }
 }
@@ -202,6 +208,7 @@ pub(crate) async fn list(
         company: query.company_id,
         route: query.route,
         correlation_id: query.correlation_id.map(Into::into),
+        user_id: None,
     };
     let mut before = cursor::read(List::Jobs, query.cursor.as_deref())?;
     let started = Instant::now();
@@ -255,20 +262,18 @@ pub(crate) async fn cancel(
     }
 }
 
-/// A job's audit trail, oldest first.
+/// A job's audit trail, oldest first; from the archive once the job is forgotten.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", params(("jobId" = String, Path)),
     responses(
         (status = 200, body = AuditTrail),
-        (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
 pub(crate) async fn audit(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
-    let store = api.engine().store();
-    let records = store.audit(&id).await?;
-    if records.is_empty() && store.job(&id, api.engine().now()).await?.is_none() {
-        return Err(Refused::no_such_job(id.as_str()));
+    match api.engine().job_trail(&id).await? {
+        Some(records) => Ok(answer::ok(&AuditTrail::of(&records))),
+        None => Err(Refused::no_such_job(id.as_str())),
     }
-    Ok(answer::ok(&AuditTrail::of(&records)))
 }

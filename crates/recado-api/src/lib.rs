@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`kpis`] [`metrics`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
@@ -22,6 +22,7 @@ mod accounts;
 mod alerts;
 mod answer;
 mod archive;
+mod audit;
 mod batch;
 mod body;
 mod bulk;
@@ -51,7 +52,6 @@ mod tenants;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
 use recado_wire::Code;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -109,6 +109,8 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(tenants::show, tenants::set))
         .routes(routes!(nodes::list))
         .routes(routes!(alerts::list))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::erase))
         .routes(routes!(kpis::show))
         .routes(routes!(metrics::metrics))
         .routes(routes!(probes::healthz))
@@ -128,7 +130,7 @@ pub fn router(state: ApiState) -> Router {
     let gate = state.gate();
     let (router, document) = described().split_for_parts();
     state.keep_document(&document);
-    let counted = from_fn_with_state(state.clone(), metrics::counted);
+    let counted = metrics::Counted(state.clone());
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)

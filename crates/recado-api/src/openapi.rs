@@ -33,6 +33,7 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
         (name = "routes", description = "Named ways to deliver, and pausing one."),
         (name = "tenants", description = "How each company fares, and how it is treated."),
         (name = "nodes", description = "The processes that share the store."),
+        (name = "audit", description = "What is on record, and one person's data removed from it."),
         (name = "alerts", description = "What rings, and the figures behind it."),
         (name = "probes", description = "Alive, ready, and documents."),
     )

@@ -16,13 +16,9 @@ fn entry(number: u64, kind: AuditKind, at: Timestamp) -> Entry {
     event.error_classification = Some(Class::Transient);
     event.rule = Some("tiss/service_unavailable".into());
     let user = if number.is_multiple_of(2) { "maria" } else { "joão" };
-    Entry {
-        source: "embedded".into(),
-        sequence: number,
-        event,
-        user_id: Some(user.into()),
-        correlation_id: Some(format!("order-{number}").into()),
-    }
+    event.user_id = Some(user.into());
+    event.correlation_id = Some(format!("order-{number}").into());
+    Entry { source: "embedded".into(), sequence: number, event }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -57,13 +57,13 @@ pub(crate) fn kind_key(kind: Kind) -> u64 {
 
 fn keys(record: &Record) -> impl Iterator<Item = u64> {
     let texts = match &record.content {
-        Content::Event { event, user_id, correlation_id, .. } => [
+        Content::Event { event, .. } => [
             (Field::Claim, Some(&event.claim_id).filter(|claim| !claim.is_empty())),
             (Field::Job, event.job_id.as_ref()),
             (Field::Company, event.company_id.as_ref()),
             (Field::Actor, event.actor.as_ref()),
-            (Field::User, user_id.as_ref()),
-            (Field::Correlation, correlation_id.as_ref()),
+            (Field::User, event.user_id.as_ref()),
+            (Field::Correlation, event.correlation_id.as_ref()),
         ],
         Content::Erasure { erasure } => [
             (Field::Actor, Some(&erasure.actor)),

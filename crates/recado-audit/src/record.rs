@@ -19,9 +19,6 @@ pub struct Entry {
     /// Its number there, rising. An entry whose number is not above the last one of its source is a repeat.
     pub sequence: u64,
     pub event: AuditEvent,
-    /// Whom the job was about, if the caller said so.
-    pub user_id: Option<Box<str>>,
-    pub correlation_id: Option<Box<str>>,
 }
 
 /// One record of the trail, as searches find it.
@@ -42,12 +39,8 @@ pub enum Content {
     Event {
         source: Box<str>,
         source_sequence: u64,
-        /// Once erased, its claim is empty, and its job and its texts are absent.
+        /// Once erased, its claim is empty, and its job, its user, its correlation and its texts are absent.
         event: AuditEvent,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        user_id: Option<Box<str>>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        correlation_id: Option<Box<str>>,
         /// The record that says who erased the personal part, if somebody did.
         #[serde(skip_serializing_if = "Option::is_none")]
         erased_by: Option<u64>,
@@ -65,11 +58,33 @@ pub enum Kind {
     Erasure,
 }
 
+impl From<AuditKind> for Kind {
+    fn from(kind: AuditKind) -> Self {
+        match kind {
+            AuditKind::PersonalDataErased => Kind::Erasure,
+            kind => Kind::Event(kind),
+        }
+    }
+}
+
 impl Record {
     pub fn kind(&self) -> Kind {
         match &self.content {
             Content::Event { event, .. } => Kind::Event(event.kind),
             Content::Erasure { .. } => Kind::Erasure,
+        }
+    }
+
+    /// The record as an event, whatever it is about: an erasure reads as an act with its reason.
+    pub fn event(&self) -> AuditEvent {
+        match &self.content {
+            Content::Event { event, .. } => event.clone(),
+            Content::Erasure { erasure } => {
+                let act = AuditEvent::claim("", "", AuditKind::PersonalDataErased, self.archived_at);
+                AuditEvent { company_id: erasure.company_id.clone(), ..act }
+                    .reason(erasure.reason.to_string())
+                    .by(Some(&erasure.actor))
+            }
         }
     }
 
@@ -87,9 +102,10 @@ impl Record {
         let content = match (line.erasure, line.event) {
             (Some(erasure), _) => Content::Erasure { erasure },
             (None, Some(facts)) => {
-                let (event, user_id, correlation_id, erased_by) = join(facts, line.personal);
+                let erased_by = line.personal.erased_by;
+                let event = join(facts, line.personal);
                 let (source, source_sequence) = (line.source, line.source_sequence);
-                Content::Event { source, source_sequence, event, user_id, correlation_id, erased_by }
+                Content::Event { source, source_sequence, event, erased_by }
             }
             (None, None) => return Err(serde::de::Error::custom("neither an event nor an erasure")),
         };
@@ -172,6 +188,8 @@ pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
         claim_id,
         job_id,
         company_id,
+        user_id,
+        correlation_id,
         route,
         provider,
         attempt,
@@ -204,8 +222,8 @@ pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
         salt: Some(salt.into()),
         claim_id: Some(claim_id),
         job_id,
-        user_id: entry.user_id.clone(),
-        correlation_id: entry.correlation_id.clone(),
+        user_id,
+        correlation_id,
         error_message,
         retry_reason,
         erased_by: None,
@@ -213,15 +231,15 @@ pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
     (facts, personal)
 }
 
-type Joined = (AuditEvent, Option<Box<str>>, Option<Box<str>>, Option<u64>);
-
-fn join(facts: Facts, personal: Personal) -> Joined {
-    let event = AuditEvent {
+fn join(facts: Facts, personal: Personal) -> AuditEvent {
+    AuditEvent {
         timestamp: facts.timestamp,
         kind: facts.kind,
         claim_id: personal.claim_id.unwrap_or_default(),
         job_id: personal.job_id,
         company_id: facts.company_id,
+        user_id: personal.user_id,
+        correlation_id: personal.correlation_id,
         route: facts.route,
         provider: facts.provider,
         attempt: facts.attempt,
@@ -234,6 +252,5 @@ fn join(facts: Facts, personal: Personal) -> Joined {
         retry_reason: personal.retry_reason,
         rule: facts.rule,
         actor: facts.actor,
-    };
-    (event, personal.user_id, personal.correlation_id, personal.erased_by)
+    }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use recado_core::Timestamp;
+use recado_core::{AuditEvent, Timestamp};
 
 use crate::erasure::{Identity, Subject};
 use crate::error::{Error, io};
@@ -118,29 +118,33 @@ impl Query {
     }
 
     fn fits(&self, record: &Record) -> bool {
-        fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
-            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
-        }
-        let texts = match &record.content {
-            Content::Event { event, user_id, correlation_id, .. } => {
-                is(&self.job, event.job_id.as_deref())
-                    && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
-                    && is(&self.correlation, correlation_id.as_deref())
-                    && is(&self.user, user_id.as_deref())
-                    && is(&self.actor, event.actor.as_deref())
-                    && is(&self.company, event.company_id.as_deref())
-            }
+        let content = match &record.content {
+            Content::Event { event, .. } => self.fits_event(event),
             Content::Erasure { erasure } => {
                 [&self.job, &self.claim, &self.correlation, &self.user].iter().all(|wanted| wanted.is_none())
                     && is(&self.actor, Some(&erasure.actor))
                     && is(&self.company, erasure.company_id.as_deref())
+                    && self.fits_kind(Kind::Erasure, record.archived_at)
             }
         };
-        texts
-            && self.kind.is_none_or(|kind| kind == record.kind())
-            && self.since.is_none_or(|since| record.timestamp() >= since)
-            && self.until.is_none_or(|until| record.timestamp() < until)
-            && self.reaches(record.sequence, record.sequence)
+        content && self.reaches(record.sequence, record.sequence)
+    }
+
+    /// Whether an event is what is looked for, wherever it is kept.
+    pub fn fits_event(&self, event: &AuditEvent) -> bool {
+        is(&self.job, event.job_id.as_deref())
+            && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
+            && is(&self.correlation, event.correlation_id.as_deref())
+            && is(&self.user, event.user_id.as_deref())
+            && is(&self.actor, event.actor.as_deref())
+            && is(&self.company, event.company_id.as_deref())
+            && self.fits_kind(event.kind.into(), event.timestamp)
+    }
+
+    fn fits_kind(&self, kind: Kind, at: Timestamp) -> bool {
+        self.kind.is_none_or(|wanted| wanted == kind)
+            && self.since.is_none_or(|since| at >= since)
+            && self.until.is_none_or(|until| at < until)
     }
 
     /// Whether any of these sequences lies beyond where the search goes on.
@@ -156,6 +160,10 @@ impl Query {
             && self.since.is_none_or(|since| run.newest >= since)
             && self.until.is_none_or(|until| run.oldest < until)
     }
+}
+
+fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
+    wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
 }
 
 /// Shows every record that fits, in order, until told to stop.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use recado_core::Payload;
 use recado_wire::accounts::{AccountList, AccountQuery};
 use recado_wire::alerts::AlertList;
-use recado_wire::audit::AuditTrail;
+use recado_wire::audit::{AuditList, AuditQuery, AuditTrail, ErasureDone, ErasureRequest};
 use recado_wire::calls::{self, CallAnswer, CallRequest};
 use recado_wire::decisions::{Decision, DecisionRequest};
 use recado_wire::dlq::{
@@ -40,6 +40,9 @@ use crate::events::EventStream;
 
 /// How long a call may take, unless said otherwise. A long poll gets its wait on top.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Whole months of the trail are written anew.
+const ERASURE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -134,6 +137,18 @@ impl Client {
 
     pub async fn audit(&self, job_id: &str) -> Result<AuditTrail, ClientError> {
         self.answer(self.get(&["v1", "jobs", job_id, "audit"])).await
+    }
+
+    /// What is on record, archived or not yet.
+    pub async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditList, ClientError> {
+        self.answer(self.get(&["v1", "audit"]).query(&self.http, query)?).await
+    }
+
+    /// Removes one person's data from the trail, dead letters and jobs.
+    pub async fn erase(&self, request: &ErasureRequest) -> Result<ErasureDone, ClientError> {
+        let mut call = self.post(&["v1", "audit", "erasures"], Repeat::Safe).json(request)?;
+        call.timeout = call.timeout.max(ERASURE_TIMEOUT);
+        self.answer(call).await
     }
 
     /// Leases jobs, waiting as long as the request says.

@@ -42,6 +42,8 @@ pub enum AuditKind {
     /// Many were replayed or discarded at once.
     BulkStarted,
     BulkEnded,
+    /// What was personal in other records of the trail was removed. The trail's files alone have it.
+    PersonalDataErased,
 }
 
 /// The single steps that seed 003 wants on record, and the acts beside them.
@@ -72,9 +74,67 @@ pub enum AuditStep {
     DeadLetterImported,
     BulkStarted,
     BulkEnded,
+    PersonalDataErased,
 }
 
 impl AuditKind {
+    pub const ALL: [AuditKind; 24] = [
+        AuditKind::Delivered,
+        AuditKind::RetryScheduled,
+        AuditKind::Buried,
+        AuditKind::LeaseLost,
+        AuditKind::ClaimRetry,
+        AuditKind::ClaimRefused,
+        AuditKind::Cancelled,
+        AuditKind::Replayed,
+        AuditKind::Discarded,
+        AuditKind::DeadLetterExpired,
+        AuditKind::BreakerOpened,
+        AuditKind::BreakerClosed,
+        AuditKind::ProviderPaused,
+        AuditKind::ProviderResumed,
+        AuditKind::RoutePaused,
+        AuditKind::RouteResumed,
+        AuditKind::TenantPaused,
+        AuditKind::TenantResumed,
+        AuditKind::TenantTermsSet,
+        AuditKind::DeadLetterArchived,
+        AuditKind::DeadLetterImported,
+        AuditKind::BulkStarted,
+        AuditKind::BulkEnded,
+        AuditKind::PersonalDataErased,
+    ];
+
+    /// As it is written everywhere.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AuditKind::Delivered => "DELIVERED",
+            AuditKind::RetryScheduled => "RETRY_SCHEDULED",
+            AuditKind::Buried => "BURIED",
+            AuditKind::LeaseLost => "LEASE_LOST",
+            AuditKind::ClaimRetry => "CLAIM_RETRY",
+            AuditKind::ClaimRefused => "CLAIM_REFUSED",
+            AuditKind::Cancelled => "CANCELLED",
+            AuditKind::Replayed => "REPLAYED",
+            AuditKind::Discarded => "DISCARDED",
+            AuditKind::DeadLetterExpired => "DEAD_LETTER_EXPIRED",
+            AuditKind::BreakerOpened => "BREAKER_OPENED",
+            AuditKind::BreakerClosed => "BREAKER_CLOSED",
+            AuditKind::ProviderPaused => "PROVIDER_PAUSED",
+            AuditKind::ProviderResumed => "PROVIDER_RESUMED",
+            AuditKind::RoutePaused => "ROUTE_PAUSED",
+            AuditKind::RouteResumed => "ROUTE_RESUMED",
+            AuditKind::TenantPaused => "TENANT_PAUSED",
+            AuditKind::TenantResumed => "TENANT_RESUMED",
+            AuditKind::TenantTermsSet => "TENANT_TERMS_SET",
+            AuditKind::DeadLetterArchived => "DEAD_LETTER_ARCHIVED",
+            AuditKind::DeadLetterImported => "DEAD_LETTER_IMPORTED",
+            AuditKind::BulkStarted => "BULK_STARTED",
+            AuditKind::BulkEnded => "BULK_ENDED",
+            AuditKind::PersonalDataErased => "PERSONAL_DATA_ERASED",
+        }
+    }
+
     /// The steps a record of this kind covers, in the order they happened.
     pub fn events(self) -> &'static [AuditStep] {
         use AuditStep as S;
@@ -103,6 +163,7 @@ impl AuditKind {
             AuditKind::DeadLetterImported => &[S::DeadLetterImported],
             AuditKind::BulkStarted => &[S::BulkStarted],
             AuditKind::BulkEnded => &[S::BulkEnded],
+            AuditKind::PersonalDataErased => &[S::PersonalDataErased],
         }
     }
 }
@@ -119,6 +180,12 @@ pub struct AuditEvent {
     pub job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_id: Option<Box<str>>,
+    /// Whom the job was about and what it belonged to, if its caller said so: told here, so that both are known
+    /// when the job is long forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<Box<str>>,
     /// Empty when an act concerns no single one.
     pub route: Box<str>,
     /// The provider that an act concerns.
@@ -152,6 +219,8 @@ impl AuditEvent {
         AuditEvent {
             job_id: Some(job.id.as_str().into()),
             company_id: Some(job.company.as_str().into()),
+            user_id: job.user_id.clone(),
+            correlation_id: job.correlation_id.clone(),
             ..AuditEvent::claim(job.id.as_str(), job.route.as_str(), kind, now)
         }
     }
@@ -163,6 +232,8 @@ impl AuditEvent {
             claim_id: claim_id.into(),
             job_id: None,
             company_id: None,
+            user_id: None,
+            correlation_id: None,
             route: route.into(),
             provider: None,
             attempt: None,

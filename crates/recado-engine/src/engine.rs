@@ -26,13 +26,14 @@ use crate::entries::Entries;
 use crate::events::Events;
 use crate::figures::StoreWatcher;
 use crate::gauges::Standing;
-use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::trail::{self, Keeper, TrailError, TrailTerms};
+use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
@@ -62,6 +63,17 @@ pub enum EngineError {
     /// The engine is on its way out.
     #[error("the engine is stopping; ask another node or come back after the restart")]
     Stopping,
+    #[error(transparent)]
+    Trail(TrailError),
+}
+
+impl From<TrailError> for EngineError {
+    fn from(error: TrailError) -> Self {
+        match error {
+            TrailError::Store(error) => EngineError::Store(error),
+            error => EngineError::Trail(error),
+        }
+    }
 }
 
 /// A running engine. Cheap to clone.
@@ -98,6 +110,7 @@ pub(crate) struct Inner {
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
     pub ringing: Ringing,
+    pub keeper: Keeper,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -189,6 +202,8 @@ pub struct Parts {
     pub dead_letters: DeadLetterTerms,
     /// When it rings.
     pub alerts: AlertTerms,
+    /// Where the audit trail is kept in files, if it is.
+    pub trail: Option<TrailTerms>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -215,6 +230,7 @@ impl Parts {
             about: About::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
+            trail: None,
             clock,
             chance,
         }
@@ -245,6 +261,7 @@ impl Engine {
             about,
             dead_letters,
             alerts,
+            trail: trail_terms,
             webhook,
             clock,
             chance,
@@ -280,6 +297,7 @@ impl Engine {
             ledger,
             standing: Standing::default(),
             ringing: Ringing::new(alerts),
+            keeper: Keeper::new(trail_terms.clone()),
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -289,7 +307,8 @@ impl Engine {
             broken_why: parking_lot::Mutex::new(None),
         });
         for (shelf, notes) in &found {
-            inner.learn(*shelf, notes);
+            // Nobody writes yet who could be too busy to listen.
+            let _ = inner.learn(*shelf, notes);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
@@ -305,6 +324,9 @@ impl Engine {
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.heartbeat.spawn(nodes::run(inner.clone()));
+        if let Some(terms) = trail_terms {
+            inner.heartbeat.spawn(trail::archiver::run(inner.clone(), terms));
+        }
         inner.duties.spawn(janitor::run(inner.clone()));
         inner.duties.spawn(entries::run(inner.clone()));
         inner.duties.spawn(alerts::run(inner.clone()));
@@ -382,7 +404,7 @@ impl Engine {
     }
 }
 
-/// One guard for each provider that a route names, however many do.
+/// One of each provider that a route names, however many do.
 fn providers_of(
     routes: &Routes,
     terms: &BTreeMap<Box<str>, ProviderTerms>,
@@ -394,7 +416,7 @@ fn providers_of(
             *known = (*known).max(route.concurrency);
         }
     }
-    // Some guard only calls that the product makes by itself.
+    // Some are for calls alone that the product makes by itself.
     for (name, known) in terms {
         concurrency.entry(name).or_insert(known.concurrency);
     }

@@ -10,7 +10,7 @@
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
 //! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
 //! | [`admission`] | asking to send and telling how it went, across all nodes |
-//! | [`agreed`] [`guard`] | small values that all nodes agree on, and the steps that change them |
+//! | [`agreed`] [`values`] | small values that all nodes agree on, and the steps that change them |
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
 //! | [`closed_off`] | a route's fallback while every provider of it is closed off |
 //! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
@@ -26,6 +26,7 @@
 //! | [`archive`] | where dead letters go that are too many, and how they come back |
 //! | [`auto_replay`] | replays without a person, where a route asks for it |
 //! | [`entries`] | how many dead letters came in each hour |
+//! | [`trail`] | the audit trail: from the store to its files, searches, erasures |
 //! | [`claims`] | the stateless rule for process engines |
 //! | [`calls`] | a provider asked while the caller waits, with the last good answer as a fallback |
 //! | [`aftermath`] | what follows from a settled attempt: callbacks, notices, counters, marks |
@@ -62,7 +63,6 @@ pub mod events;
 pub mod fallback;
 mod figures;
 mod gauges;
-mod guard;
 mod heartbeat;
 mod holds;
 mod janitor;
@@ -78,6 +78,8 @@ pub mod route;
 mod shelves;
 mod sweeper;
 pub mod tenants;
+pub mod trail;
+mod values;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};

@@ -5,7 +5,7 @@
 
 use recado_core::{
     AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob,
-    Progress, Status, Timestamp, Transition,
+    Payload, Progress, Status, Timestamp, Transition,
 };
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
@@ -314,25 +314,35 @@ impl Apply<'_> {
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let mut job = select.query_row([seq], rows::job)?;
         job.progress = progress;
-        let entry = DeadLetter::new(job, burial);
+        let accepted = if progress.replays > 0 { self.accepted_data(seq)? } else { None };
+        let entry = DeadLetter::new(job, accepted, burial);
         let attempts = rows::json(&entry.attempts)?;
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 attempts = ?5, data = NULL WHERE seq = ?1",
+                 attempts = ?5, data = ?6 WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
                 progress.attempts_started,
                 progress.attempts_spent,
                 progress.crashes,
-                attempts
+                attempts,
+                entry.corrected_data.as_ref().map(Payload::as_str),
             ])?;
         self.index.dead_count -=
             self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
         self.write_dead_letter(seq, &entry)?;
         self.index.retire(held.slot);
         Ok(())
+    }
+
+    /// What a replayed job was accepted with; a person may have corrected it since.
+    fn accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
+        self.file
+            .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
+            .query_row([seq], |row| Ok(Payload::trusted(row.get_ref(0)?.as_str()?)))
+            .optional()
     }
 
     /// Ends a job that nobody holds.
@@ -374,7 +384,10 @@ impl Apply<'_> {
             .execute([seq])?;
         if replaying > 0 {
             self.file
-                .prepare_cached("UPDATE jobs SET status = 'failed', data = NULL WHERE seq = ?1")?
+                .prepare_cached(
+                    "UPDATE jobs SET status = 'failed', \
+                     data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
+                )?
                 .execute([seq])?;
         } else {
             self.end(seq, Status::Cancelled, now)?;
@@ -407,7 +420,7 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
-                 replays = replays + 1, data = coalesce(?4, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
+                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
                  WHERE seq = ?1",
             )?
             .execute(params![
@@ -460,19 +473,23 @@ impl Apply<'_> {
     pub fn prune(&mut self, retention: &Retention, now: Timestamp) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         let mut over = self.file.prepare_cached(
-            "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
+            "SELECT jobs.seq, jobs.jobId, jobs.route, jobs.companyId, jobs.userId, jobs.correlationId \
+             FROM dlq JOIN jobs ON jobs.seq = dlq.seq \
              WHERE dlq.expiresAt <= ?1 AND dlq.state = 'dead' ORDER BY dlq.expiresAt LIMIT ?2",
         )?;
-        let expired: Vec<(u64, String, String, String)> = over
+        let expired: Vec<(u64, AuditEvent)> = over
             .query_map(params![now.as_millis(), PRUNE_ROWS_MAX as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                let (id, route): (String, String) = (row.get(1)?, row.get(2)?);
+                let mut event = AuditEvent::claim(&id, &route, AuditKind::DeadLetterExpired, now);
+                event.job_id = Some(id.into());
+                event.company_id = row.get(3)?;
+                event.user_id = row.get(4)?;
+                event.correlation_id = row.get(5)?;
+                Ok((row.get(0)?, event))
             })?
             .collect::<Result<_>>()?;
-        for (seq, id, route, company) in &expired {
-            let mut event = AuditEvent::claim(id, route, AuditKind::DeadLetterExpired, now);
-            event.job_id = Some(id.as_str().into());
-            event.company_id = Some(company.as_str().into());
-            self.drop_dead_letter(*seq, &event)?;
+        for (seq, event) in &expired {
+            self.drop_dead_letter(*seq, event)?;
         }
         pruned.dead_letters = expired.len() as u64;
 
@@ -506,12 +523,6 @@ impl Apply<'_> {
         })
     }
 
-    pub fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.file
-            .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
-            .execute(params![seq, rows::json(event)?])?;
-        Ok(())
-    }
 }
 
 fn lost(held: &Held) -> LostLease {

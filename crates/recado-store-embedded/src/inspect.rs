@@ -143,6 +143,7 @@ pub fn jobs(
     wanted.and("jobs.seq <= ?", top);
     wanted.and("jobs.seq > ?", bottom);
     wanted.and_if("jobs.correlationId = ?", filter.correlation_id.as_deref().map(str::to_owned));
+    wanted.and_if("jobs.userId = ?", filter.user_id.as_deref().map(str::to_owned));
     wanted.and_if("jobs.companyId = ?", filter.company.as_ref().map(|company| company.as_str().to_owned()));
     wanted.and_if("jobs.route = ?", filter.route.as_ref().map(|route| route.as_str().to_owned()));
     match filter.status {

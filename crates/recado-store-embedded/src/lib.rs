@@ -14,7 +14,7 @@
 //!
 //! Reading order: [`schema`] (the tables), [`index`] (the schedule), [`lane`] and [`tenant`] (whose turn it
 //! is), [`apply`] (each verb, on both), [`writer`] (group commit), [`forcer`] (fsync, answers), [`inspect`] (the
-//! read side), [`notes`] (both sides of the notes).
+//! read side), [`notes`] and [`trail`] (both sides of the notes and of the audit trail).
 //!
 //! Deliberately absent: a second process. A lock on the data directory keeps it out.
 
@@ -32,6 +32,7 @@ mod rows;
 mod schema;
 mod store;
 mod tenant;
+mod trail;
 mod writer;
 
 pub use disk::{LockError, lock_holder};

@@ -1,6 +1,6 @@
 //! Jobs given and taken whole: to another store, or back from an archive.
 
-use recado_core::{BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
+use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
 use recado_store::{Adopted, Page, Standing, Transfer};
 use rusqlite::{Connection, Row, params};
 
@@ -18,6 +18,7 @@ impl Apply<'_> {
 
     fn adopt_one(&mut self, transfer: &Transfer) -> Result<Adopted> {
         let id = self.index.digest(transfer.job.id.as_str());
+        let mut replaced = None;
         if let Some(place) = self.index.find(id) {
             let Some(seq) = self.given_up(place)?.filter(|_| transfer.standing == Standing::Dead) else {
                 return Ok(Adopted::Known);
@@ -25,6 +26,7 @@ impl Apply<'_> {
             self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
             self.index.forget_row(id);
             self.index.ended.retain(|(_, ended)| *ended != seq);
+            replaced = Some(seq);
         }
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
@@ -52,8 +54,21 @@ impl Apply<'_> {
                 self.index.note_ended(at.as_millis(), seq);
             }
         }
-        transfer.audit.iter().try_for_each(|event| self.write_audit(Some(seq), event))?;
+        let known = replaced.map_or(Ok(Vec::new()), |old| self.take_trail_over(old, seq))?;
+        for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            match nth < transfer.archived {
+                true => self.write_archived(seq, event)?,
+                false => self.write_audit(Some(seq), event)?,
+            }
+        }
         Ok(Adopted::Done)
+    }
+
+    /// The trail of a job that came back is its own from now on: what is on it.
+    fn take_trail_over(&self, from: u64, to: u64) -> Result<Vec<AuditEvent>> {
+        let trail = inspect::audit(self.file, from)?;
+        self.file.prepare_cached("UPDATE audit SET seq = ?2 WHERE seq = ?1")?.execute([from, to])?;
+        Ok(trail)
     }
 
     /// The row of a job that was discarded, if that is what is there.
@@ -64,7 +79,7 @@ impl Apply<'_> {
     }
 
     fn write_job(&self, seq: u64, transfer: &Transfer) -> Result<()> {
-        let Transfer { job, body_hash, standing, .. } = transfer;
+        let Transfer { job, body_hash, standing, dead_letter, .. } = transfer;
         let (status, ended_at, answer) = match standing {
             Standing::Waiting => ("waiting", None, None),
             Standing::Dead => (Status::Failed.as_str(), None, None),
@@ -73,7 +88,11 @@ impl Apply<'_> {
             }
         };
         let attempts = (!job.attempts.is_empty()).then(|| rows::json(&job.attempts)).transpose()?;
-        let data = (*standing == Standing::Waiting).then(|| job.data.as_str());
+        let data = match standing {
+            Standing::Waiting => Some(&job.data),
+            Standing::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
+            Standing::Ended { .. } => None,
+        };
         self.file
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
@@ -102,7 +121,7 @@ impl Apply<'_> {
                 job.correlation_id.as_deref(),
                 attempts,
                 answer.map(Payload::as_str),
-                data,
+                data.map(Payload::as_str),
             ])?;
         Ok(())
     }
@@ -181,6 +200,7 @@ fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
         standing,
         dead_letter: None,
         audit: Vec::new(),
+        archived: 0,
     };
     Ok((row.get(at + 4)?, transfer))
 }

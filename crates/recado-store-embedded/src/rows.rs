@@ -7,7 +7,7 @@ use recado_core::{
 use rusqlite::Row;
 
 /// The columns of `jobs` that [`job`] reads, in its order. While a job is dead its payload is with its dead
-/// letter alone.
+/// letter, and `jobs.data` is what a person corrected it to, if one did.
 pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.priority, jobs.enqueuedAt, jobs.dueAt, \
     jobs.expiresAt, jobs.attemptsStarted, jobs.attemptsSpent, jobs.crashes, jobs.deferrals, jobs.replays, \
     jobs.userId, jobs.correlationId, jobs.attempts, \
@@ -58,7 +58,8 @@ fn written_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
 /// The columns of `dlq` that [`dead_letter`] reads; the first is its order number.
 pub const DEAD_LETTER_COLUMNS: &str = "entry, jobId, companyId, route, originalData, failedAttempts, lastFailureReason, \
     lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, userId, correlationId, errorClassification, \
-    stackTrace, attempts, fingerprint, cause, state";
+    stackTrace, attempts, fingerprint, cause, state, \
+    (SELECT nullif(jobs.data, dlq.originalData) FROM jobs WHERE jobs.seq = dlq.seq)";
 
 pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     let class: String = row.get(14)?;
@@ -68,6 +69,7 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
         company: CompanyId::trusted(row.get_ref(2)?.as_str()?),
         route: RouteName::trusted(row.get_ref(3)?.as_str()?),
         original_data: Payload::trusted(row.get_ref(4)?.as_str()?),
+        corrected_data: row.get_ref(20)?.as_str_or_null()?.map(Payload::trusted),
         failed_attempts: row.get(5)?,
         last_failure_reason: Reason::new(row.get_ref(6)?.as_str()?).map_err(unreadable)?,
         last_failure_code: row.get(7)?,

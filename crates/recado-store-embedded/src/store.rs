@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Adopted, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
     Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
     Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
     TenantFilter, TenantView, Transfer, Waker, Wakes, Watcher,
@@ -79,14 +79,14 @@ impl EmbeddedStore {
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
-        let log = disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
         let watcher = Watched::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
-            dir: dir.clone(),
-            forcer: Forcer::start(log, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
+            log: open_log()?,
+            forcer: Forcer::start(open_log()?, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             lock,
@@ -179,12 +179,20 @@ impl Store for EmbeddedStore {
         self.ask(|answer| Request::Prune(retention, now, answer)).await
     }
 
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.ask(|answer| Request::Forget(ids, answer)).await
+    }
+
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.ask(|answer| Request::Adopt(transfers, answer)).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.ask(|answer| Request::Record(events, answer)).await
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.ask(|answer| Request::TrimAudit(trim, answer)).await
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
@@ -212,6 +220,16 @@ impl Store for EmbeddedStore {
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
         self.readers.ask(move |file| crate::inspect::audit(file, seq)).await
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let found = self.readers.ask(move |file| crate::trail::read(file, span, limit)).await?;
+        if !found.is_empty() {
+            // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
+            // back and give its number to another record: whoever is told of it must be told when it is durable.
+            self.record(Vec::new()).await?;
+        }
+        Ok(found)
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {

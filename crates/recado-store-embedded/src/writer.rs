@@ -10,7 +10,7 @@
 //! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
-use std::path::PathBuf;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -19,14 +19,14 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
+    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted, Pruned,
     Redrive, Redriven, Retention, Settled, Settlement, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
-use crate::disk::{DirLock, RoomGuard, log_bytes};
+use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
@@ -38,11 +38,11 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 const GROUP_REQUESTS_MAX: usize = 4_096;
 
 /// The log is folded back into the file in the background from this size on.
-const WAL_FOLD_BYTES: u64 = 16 << 20;
+const WAL_FOLD_BYTES: u64 = 64 << 20;
 
 /// A log that was folded back is cut to this size, or its old size would ask for folding at every commit.
 /// Not by more than that: a log that is written in place syncs much faster than one that grows.
-pub const WAL_KEPT_BYTES: u64 = 15 << 20;
+pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
@@ -59,8 +59,10 @@ pub enum Request {
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
+    Forget(Vec<JobId>, Answer<u64>),
     Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
     Record(Vec<AuditEvent>, Answer<()>),
+    TrimAudit(AuditTrim, Answer<u64>),
     WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
     Close(Answer<()>),
 }
@@ -73,7 +75,8 @@ pub struct Writer {
     pub file: Connection,
     pub index: Arc<Mutex<Index>>,
     pub room: Arc<Mutex<RoomGuard>>,
-    pub dir: PathBuf,
+    /// Only looked at: the forcer has one of its own.
+    pub log: File,
     pub forcer: Forcer,
     pub watcher: Watched,
     pub folder: Folder,
@@ -137,7 +140,7 @@ impl Writer {
         rung: &mut Vec<recado_core::RouteName>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), StoreError> {
-        if let Err(error) = self.file.execute_batch("BEGIN IMMEDIATE") {
+        if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
             group.into_iter().for_each(|request| refuse_later(request, replies));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
@@ -199,6 +202,7 @@ impl Writer {
                 Request::Prune(retention, now, answer) => {
                     later(apply.prune(&retention, now), answer, replies)
                 }
+                Request::Forget(ids, answer) => later(apply.forget(&ids), answer, replies),
                 Request::Adopt(transfers, answer) => {
                     if let Some(why) = refusing(&self.room, &self.file)
                         && !apply.all_known(transfers.iter().map(|transfer| &transfer.job.id))
@@ -209,6 +213,7 @@ impl Writer {
                     later(apply.adopt(&transfers), answer, replies)
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
+                Request::TrimAudit(trim, answer) => later(apply.trim_audit(trim), answer, replies),
                 Request::WriteNotes(writes, now, answer) => {
                     later(apply.write_notes(writes, now), answer, replies)
                 }
@@ -219,12 +224,17 @@ impl Writer {
         drop(index);
         match failed {
             Some(error) => Err(error),
-            None => self.file.execute_batch("COMMIT"),
+            None => self.run_statement("COMMIT"),
         }
     }
 
+    /// Prepared once: there is one of these for every few jobs.
+    fn run_statement(&self, statement: &str) -> rusqlite::Result<()> {
+        self.file.prepare_cached(statement)?.execute([]).map(drop)
+    }
+
     fn fold_log(&self) {
-        let size = log_bytes(&self.dir);
+        let size = self.log.metadata().map_or(0, |log| log.len());
         let max = looked(&self.room, &self.file)
             .log_max_bytes()
             .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
@@ -292,6 +302,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
     }
     match request {
         Request::Enqueue(_, answer) => refuse(answer, replies),
+        Request::Forget(_, answer) => refuse(answer, replies),
         Request::Adopt(_, answer) => refuse(answer, replies),
         Request::Claim(_, answer) => refuse(answer, replies),
         Request::Extend(_, _, answer) => refuse(answer, replies),
@@ -301,6 +312,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Discard(_, answer) => refuse(answer, replies),
         Request::Prune(_, _, answer) => refuse(answer, replies),
         Request::Record(_, answer) => refuse(answer, replies),
+        Request::TrimAudit(_, answer) => refuse(answer, replies),
         Request::WriteNotes(_, _, answer) => refuse(answer, replies),
         Request::Close(answer) => refuse(answer, replies),
     }
@@ -341,7 +353,7 @@ mod tests {
             file: open(),
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
-            dir: dir.to_owned(),
+            log: crate::disk::open_log(dir).unwrap(),
             forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default(), Arc::default())
                 .unwrap(),
             watcher: Arc::default(),

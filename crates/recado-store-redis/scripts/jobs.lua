@@ -1,9 +1,12 @@
 -- Where jobs are kept. Put before every script of a partition.
 --
 -- KEYS[1] is what all keys of the partition begin with, hash tag included, so they share one slot (KEYS[2] only
--- makes a Cluster refuse while it moves that slot). A job is two values, a head and its data, under a number that grows. The head's first fields are read here; all else
--- in it is for Rust. A new job that is due lies in a stream, which packs many into one allocation; once it has
--- a story of its own, or is large or for later, it has keys of its own.
+-- makes a Cluster refuse while it moves that slot). A job is two values, a head and its data, under a number that
+-- grows. The head's first fields are read here; all else in it is for Rust. A new job that is due lies in a stream,
+-- which packs many into one allocation; once it has a story of its own, or is large or for later, it has keys of its
+-- own.
+--
+-- What a script does to many jobs it writes with one command where it can: a call costs more than most of what it does.
 
 local call = redis.call
 local K = KEYS[1] .. ':'
@@ -14,9 +17,12 @@ local BLOCK_JOBS = 64
 -- Old jobs that are moved out of a stream with many holes, in one call.
 local MOVE_OUT_MAX = 32
 
+local ZEROS = '00000000000000'
+
 -- Sorts as text in the order of the numbers.
 local function padded(seq)
-  return string.format('%014.0f', seq)
+  local text = tostring(seq)
+  return string.sub(ZEROS, #text + 1) .. text
 end
 
 local function block_of(seq)
@@ -36,9 +42,19 @@ local function owner(head)
   return route, company
 end
 
+-- A job's place in the stream of new ones.
+local function place_of(seq)
+  return seq .. '-0'
+end
+
+-- The number of the job in that place, as text.
+local function seq_at(place)
+  return string.sub(place, 1, -3)
+end
+
 local function new_entry(seq)
-  local id = string.format('%.0f-0', seq)
-  return call('XRANGE', K .. 'new', id, id)[1]
+  local place = place_of(seq)
+  return call('XRANGE', K .. 'new', place, place)[1]
 end
 
 local function head_of(seq)
@@ -61,11 +77,13 @@ end
 -- Values at most in one command with many.
 local VALUES_MAX = 1000
 
--- One command with many values, in as many calls as it takes.
+-- One command with many values, in as many calls as it takes. Answers how many it was good for.
 local function each_of(command, key, values)
+  local done = 0
   for from = 1, #values, VALUES_MAX do
-    call(command, key, unpack(values, from, math.min(from + VALUES_MAX - 1, #values)))
+    done = done + call(command, key, unpack(values, from, math.min(from + VALUES_MAX - 1, #values)))
   end
+  return done
 end
 
 local function seq_of(bucket, id)
@@ -76,20 +94,23 @@ end
 -- Blocks that lost a new job in this call.
 local thinned = {}
 
-local function drop_new(seq)
-  thinned[block_of(seq)] = true
-  return call('XDEL', K .. 'new', string.format('%.0f-0', seq)) == 1
+-- Takes jobs out of the stream. Says whether all were in it.
+local function drop_new(seqs)
+  local places = {}
+  for nth, seq in ipairs(seqs) do
+    thinned[block_of(seq)] = true
+    places[nth] = place_of(seq)
+  end
+  return each_of('XDEL', K .. 'new', places) == #places
 end
 
--- Gives a new job keys of its own. Says whether it was in the stream.
+-- Gives a job keys of its own, if it has none.
 local function move_out(seq)
   local entry = new_entry(seq)
-  if not entry then
-    return false
+  if entry then
+    call('MSET', K .. 'job:' .. seq, entry[2][2], K .. 'data:' .. seq, entry[2][4])
+    drop_new({ seq })
   end
-  call('SET', K .. 'job:' .. seq, entry[2][2])
-  call('SET', K .. 'data:' .. seq, entry[2][4])
-  return drop_new(seq)
 end
 
 local function forget_end(seq)
@@ -101,11 +122,11 @@ end
 local function close_ranks(last)
   local count = call('XLEN', K .. 'new')
   local oldest = count > 0 and call('XRANGE', K .. 'new', '-', '+', 'COUNT', 1)[1]
-  if not oldest or last - tonumber(string.match(oldest[1], '^%d+')) < 4 * count + 1024 then
+  if not oldest or last - seq_at(oldest[1]) < 4 * count + 1024 then
     return
   end
   for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
-    local seq = tonumber(string.match(entry[1], '^%d+'))
+    local seq = seq_at(entry[1])
     move_out(seq)
     if call('HEXISTS', K .. 'held', seq) == 0 then
       call('ZADD', K .. 'ends', header(entry[2][2]).expires, padded(seq))
@@ -116,9 +137,8 @@ end
 -- Call last: lets go of blocks that have no new job any more.
 local function settle_blocks()
   for block in pairs(thinned) do
-    local from = string.format('%.0f-0', block * BLOCK_JOBS)
-    local to = string.format('%.0f-0', block * BLOCK_JOBS + BLOCK_JOBS - 1)
-    if #call('XRANGE', K .. 'new', from, to, 'COUNT', 1) == 0 then
+    local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
+    if #call('XRANGE', K .. 'new', place_of(from), place_of(to), 'COUNT', 1) == 0 then
       call('ZREM', K .. 'newends', block)
     end
   end
@@ -185,8 +205,8 @@ local function heads_in(block)
   for nth, head in ipairs(call('MGET', unpack(keys))) do
     heads[nth] = head
   end
-  for _, entry in ipairs(call('XRANGE', K .. 'new', string.format('%.0f-0', from), string.format('%.0f-0', from + BLOCK_JOBS - 1))) do
-    heads[tonumber(string.match(entry[1], '^%d+')) - from + 1] = entry[2][2]
+  for _, entry in ipairs(call('XRANGE', K .. 'new', place_of(from), place_of(from + BLOCK_JOBS - 1))) do
+    heads[seq_at(entry[1]) - from + 1] = entry[2][2]
   end
   return heads
 end

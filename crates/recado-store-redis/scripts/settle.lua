@@ -5,11 +5,18 @@
 
 local SETTLEMENT_ARGUMENTS, JOB_ARGUMENTS = 8, 5
 
-local floor, at, answers = tonumber(ARGV[1]), 2, {}
-local last = 0
+local floor, last, answers = tonumber(ARGV[1]), 0, {}
+
+-- The numbers of all settlements and where each begins; then who holds each.
+local seqs, begins, at = {}, {}, 2
+while at <= #ARGV do
+  seqs[#seqs + 1], begins[#begins + 1] = ARGV[at], at
+  at = at + SETTLEMENT_ARGUMENTS + JOB_ARGUMENTS * ARGV[at + 7]
+end
+local holders = call('HMGET', K .. 'held', unpack(seqs))
 
 -- What is let go of and has ended, written together at the end.
-local settled, let_go, members, ended, heads = {}, {}, {}, {}, {}
+local settled, let_go, members, finished, ended, heads = {}, {}, {}, {}, {}, {}
 
 local function settle(seq, ending, head, now, event, letter)
   local member = padded(seq)
@@ -21,7 +28,7 @@ local function settle(seq, ending, head, now, event, letter)
   local whose = tenant(owner(head))
   whose.leased = whose.leased - 1
   if ending == 'end' then
-    finish(seq)
+    finished[#finished + 1] = seq
     ended[#ended + 1] = now
     ended[#ended + 1] = member
   else
@@ -31,9 +38,6 @@ local function settle(seq, ending, head, now, event, letter)
       call('ZADD', K .. 'ends', job.expires, member)
       wait(seq, job, false)
     else
-      if call('EXISTS', K .. 'corrected:' .. seq) == 1 then
-        call('RENAME', K .. 'corrected:' .. seq, K .. 'data:' .. seq)
-      end
       file(seq, letter, numbers('letter', 1, floor) + 1)
     end
   end
@@ -42,24 +46,23 @@ local function settle(seq, ending, head, now, event, letter)
   end
 end
 
-while at <= #ARGV do
-  local seq, count = tonumber(ARGV[at]), tonumber(ARGV[at + 7])
-  local is_current = not settled[seq] and fence_of(seq) == ARGV[at + 1]
+for nth, seq in ipairs(seqs) do
+  local from, held = begins[nth], holders[nth]
+  local is_current = held and not settled[seq] and string.sub(held, 1, 16) == ARGV[from + 1]
   if is_current then
-    settle(seq, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+    settle(seq, ARGV[from + 2], ARGV[from + 3], ARGV[from + 4], ARGV[from + 5], ARGV[from + 6])
+    local count, job = tonumber(ARGV[from + 7]), from + SETTLEMENT_ARGUMENTS
     last = count > 0 and numbers('seq', count, floor) or last
-  end
-  at = at + SETTLEMENT_ARGUMENTS
-  for nth = 1, count do
-    if is_current then
-      take_in(last + nth, ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4] == '1')
+    for follows = 1, count do
+      take_in(last + follows, ARGV[job], ARGV[job + 1], ARGV[job + 2], ARGV[job + 3], ARGV[job + 4] == '1')
+      job = job + JOB_ARGUMENTS
     end
-    at = at + JOB_ARGUMENTS
   end
-  answers[#answers + 1] = is_current and 1 or 0
+  answers[nth] = is_current and 1 or 0
 end
-for from = 1, #heads, VALUES_MAX do
-  call('MSET', unpack(heads, from, math.min(from + VALUES_MAX - 1, #heads)))
+finish(finished)
+if #heads > 0 then
+  call('MSET', unpack(heads))
 end
 each_of('HDEL', K .. 'held', let_go)
 each_of('ZREM', K .. 'leases', members)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recado_core::{AuditEvent, JobId};
-use recado_store::StoreError;
+use recado_store::{AuditRecord, AuditSpan, AuditTrim, StoreError};
 
 use crate::answer::{Answer, unexpected};
 use crate::keys::IdKey;
@@ -14,57 +14,131 @@ use crate::store::RedisStore;
 /// Events at most in one call: nobody else is served while a script runs.
 const CALL_EVENTS_MAX: usize = 500;
 
-/// A place in a partition's audit stream, after which to go on. It grows with time, also over a crash that took the
-/// server's last second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct AuditCursor {
-    /// The server's time when it was written.
-    pub at_ms: u64,
-    /// Among those of the same millisecond.
-    pub nth: u64,
+/// Records that one trim looks at.
+const TRIM_RECORDS_MAX: usize = 500;
+
+/// Bits of a record's number that tell those of one millisecond apart; a job's trail keeps as many.
+const NTH_BITS: u32 = 16;
+
+/// How a record begins that came along with its job and is archived elsewhere. It is there for the job's own trail
+/// alone, and a reader that does not know this reads the event all the same.
+const ARCHIVED: &[u8] = br#"{"archived":true,"#;
+
+/// A record's number is its place in the stream: the server's time when it was written, and which of that
+/// millisecond's it is. It grows with time, also over a crash that took the server's last second.
+fn number_of(place: &str) -> Option<u64> {
+    let (at_ms, nth) = place.split_once('-')?;
+    Some(at_ms.parse::<u64>().ok()? << NTH_BITS | nth.parse::<u64>().ok()?)
 }
 
-impl AuditCursor {
-    fn text(self) -> String {
-        format!("{}-{}", self.at_ms, self.nth)
-    }
+fn place_of(number: u64) -> String {
+    format!("{}-{}", number >> NTH_BITS, number & ((1 << NTH_BITS) - 1))
+}
 
-    fn read(text: &str) -> Option<Self> {
-        let (at_ms, nth) = text.split_once('-')?;
-        Some(AuditCursor { at_ms: at_ms.parse().ok()?, nth: nth.parse().ok()? })
+/// A stretch of a stream, between two numbers, and from which end.
+#[derive(Clone, Copy)]
+struct Reach {
+    after: u64,
+    before: u64,
+    newest_first: bool,
+}
+
+impl Reach {
+    fn go_on_beyond(&mut self, number: u64) {
+        *(if self.newest_first { &mut self.before } else { &mut self.after }) = number;
     }
+}
+
+pub fn mark_archived(event: &[u8]) -> Vec<u8> {
+    [ARCHIVED, event.strip_prefix(b"{").unwrap_or(event)].concat()
 }
 
 impl RedisStore {
-    /// What is on record after this place, oldest first, for whoever archives it. An absent place is the beginning.
-    pub async fn audit_after(
+    pub(crate) async fn records_in(
+        &self,
+        span: AuditSpan,
+        limit: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let mut reach = Reach { after: span.after, before: u64::MAX, newest_first: span.newest_first };
+        let mut found = Vec::new();
+        // What came along with adopted jobs is passed over, so one look may find fewer than there are.
+        while found.len() < limit {
+            let wanted = limit - found.len();
+            let entries = self.entries(span.part, reach, wanted).await?;
+            let looked = entries.len();
+            for (number, event) in entries {
+                reach.go_on_beyond(number);
+                if !event.starts_with(ARCHIVED) {
+                    found.push(AuditRecord { number, event: audit_event(&event)? });
+                }
+            }
+            if looked < wanted {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Entries of a stream, from either end.
+    async fn entries(
         &self,
         partition: u16,
-        after: Option<AuditCursor>,
+        reach: Reach,
         limit: usize,
-    ) -> Result<Vec<(AuditCursor, AuditEvent)>, StoreError> {
-        let from = after.map_or_else(|| "-".to_owned(), |after| format!("({}", after.text()));
+    ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
         let key = self.audit_key(partition)?;
-        let mut command = redis::cmd("XRANGE");
-        command.arg(&key).arg(from).arg("+").arg("COUNT").arg(limit);
-        let mut events = Vec::new();
+        let (low, high) = (format!("({}", place_of(reach.after)), format!("({}", place_of(reach.before)));
+        let (verb, from, to) =
+            if reach.newest_first { ("XREVRANGE", high, low) } else { ("XRANGE", low, high) };
+        let mut command = redis::cmd(verb);
+        command.arg(&key).arg(from).arg(to).arg("COUNT").arg(limit);
+        let mut entries = Vec::new();
         for entry in Answer(self.link.command(&command, &key).await?).list()? {
             let [place, fields] = entry.parts()?;
             let [_, event] = fields.parts()?;
-            let place = AuditCursor::read(&place.text()?).ok_or_else(unexpected)?;
-            events.push((place, audit_event(&event.bytes()?)?));
+            entries.push((number_of(&place.text()?).ok_or_else(unexpected)?, event.bytes()?));
         }
-        Ok(events)
+        Ok(entries)
     }
 
-    /// Takes away what is on record up to and including this place: it was archived. From then on a job's trail here
-    /// begins after it.
-    pub async fn audit_trim(&self, partition: u16, up_to: AuditCursor) -> Result<u64, StoreError> {
-        let key = self.audit_key(partition)?;
-        let next = AuditCursor { nth: up_to.nth + 1, ..up_to };
-        let mut command = redis::cmd("XTRIM");
-        command.arg(&key).arg("MINID").arg(next.text());
+    /// Takes away what was archived and is not needed any more. From then on a job's trail here begins after it.
+    pub(crate) async fn trim_records(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let reach = Reach { after: 0, before: trim.up_to.saturating_add(1), newest_first: false };
+        let mut over = Vec::new();
+        for (number, event) in self.entries(trim.part, reach, TRIM_RECORDS_MAX).await? {
+            let event = audit_event(&event)?;
+            let known = async || match event.job_id.as_deref().and_then(|id| JobId::new(id).ok()) {
+                Some(id) => self.find(&id).await.map(|found| found.is_some()),
+                None => Ok(false),
+            };
+            let at = event.timestamp;
+            if at < trim.before || (at < trim.forgotten_before && !known().await?) {
+                over.push(place_of(number));
+            }
+        }
+        if over.is_empty() {
+            return Ok(0);
+        }
+        let key = self.audit_key(trim.part)?;
+        let mut command = redis::cmd("XDEL");
+        command.arg(&key).arg(over);
         Answer(self.link.command(&command, &key).await?).count()
+    }
+
+    pub(crate) async fn forget_jobs(&self, ids: &[JobId]) -> Result<u64, StoreError> {
+        let mut gone = 0;
+        for id in ids {
+            let Some(found) = self.find(id).await? else { continue };
+            let key = IdKey::of(id);
+            let args = [Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)];
+            for answer in self.run(&self.scripts.forget, found.partition, &args).await?.list()? {
+                if answer.yes()? {
+                    self.release(found.partition, vec![id.clone()]).await?;
+                    gone += 1;
+                }
+            }
+        }
+        Ok(gone)
     }
 
     fn audit_key(&self, partition: u16) -> Result<Vec<u8>, StoreError> {

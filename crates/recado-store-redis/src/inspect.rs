@@ -132,7 +132,7 @@ impl RedisStore {
                 let [seq, head, is_held] = row.parts()?;
                 let record = Record::decode(&head.bytes()?)?;
                 scanned += 1;
-                if matches(filter, &record.job) && of_status(filter, &record, is_held.yes()?, now) {
+                if filter.is_about(&record.job) && of_status(filter, &record, is_held.yes()?, now) {
                     let seq = seq.count()?;
                     merge.found(self.order_of(partition, seq), partition, seq);
                     wanted += 1;
@@ -150,12 +150,6 @@ impl RedisStore {
         let events = events.list()?;
         events.into_iter().map(|event| audit_event(&event.bytes()?)).collect()
     }
-}
-
-fn matches(filter: &JobFilter, job: &Job) -> bool {
-    filter.company.as_ref().is_none_or(|want| job.company == *want)
-        && filter.route.as_ref().is_none_or(|want| job.route == *want)
-        && filter.correlation_id.as_ref().is_none_or(|want| job.correlation_id.as_ref() == Some(want))
 }
 
 fn of_status(filter: &JobFilter, record: &Record, is_held: bool, now: Timestamp) -> bool {

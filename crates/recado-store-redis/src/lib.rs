@@ -54,7 +54,6 @@ mod store;
 mod together;
 mod token;
 
-pub use audit::AuditCursor;
 pub use format::FORMAT_VERSION;
 pub use link::RedisOptions;
 pub use store::RedisStore;

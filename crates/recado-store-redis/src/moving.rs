@@ -6,7 +6,7 @@ use recado_core::{DeadLetter, Job, JobId, Payload, Status};
 use recado_store::{Adopted, Page, Standing, StoreError, Transfer};
 
 use crate::answer::Answer;
-use crate::audit::audit_event;
+use crate::audit::{audit_event, mark_archived};
 use crate::keys::IdKey;
 use crate::letter;
 use crate::link::Arg;
@@ -90,7 +90,7 @@ impl RedisStore {
 
 /// What the script needs to take a job in as it was, see `adopt.lua`.
 fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let Transfer { job, body_hash, standing, dead_letter, audit } = transfer;
+    let Transfer { job, body_hash, standing, dead_letter, audit, archived } = transfer;
     let (standing, phase, ended_at, answer) = match standing {
         Standing::Waiting => ("wait", Phase::Live, None, None),
         Standing::Dead => ("dead", Phase::Dead, None, None),
@@ -113,8 +113,9 @@ fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), Store
     args.push(Arg::from(dead_letter.as_ref().map(letter::encode).transpose()?.unwrap_or_default()));
     args.push(Arg::Int(ended_at.map_or(0, |at| at.as_millis())));
     args.push(Arg::Int(audit.len() as i64));
-    for event in audit {
-        args.push(Arg::from(json(event)?));
+    for (nth, event) in audit.iter().enumerate() {
+        let event = json(event)?;
+        args.push(Arg::from(if nth < *archived { mark_archived(&event) } else { event }));
     }
     Ok(())
 }
@@ -131,8 +132,10 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
     let [seq, head, data, letter, original, events] = row.parts()?;
     let record = Record::decode(&head.bytes()?)?;
     let mut dead_letter: Option<DeadLetter> = None;
+    let data = data.payload()?;
     if let (Some(letter), Some(original)) = (letter.there(), original.there()) {
-        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original.payload()?)?);
+        let (original, corrected) = (original.payload()?, Some(data.clone()));
+        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original, corrected)?);
     }
     let mut audit = Vec::new();
     for event in events.list()? {
@@ -146,6 +149,6 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
         (Phase::Dead, _) => Standing::Dead,
         _ => Standing::Waiting,
     };
-    let (job, body_hash) = (Job { data: data.payload()?, ..record.job }, record.body_hash);
-    Ok((seq.count()?, Transfer { job, body_hash, standing, dead_letter, audit }))
+    let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
+    Ok((seq.count()?, Transfer { job, body_hash, standing, dead_letter, audit, archived: 0 }))
 }

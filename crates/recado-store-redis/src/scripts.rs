@@ -34,6 +34,7 @@ scripts! {
     act: "#!lua flags=allow-oom" "act" ["jobs" "lanes" "intake" "letters" "act"]
     adopt: "#!lua" "adopt" ["jobs" "lanes" "intake" "letters" "adopt"]
     prune: "#!lua flags=allow-oom" "prune" ["jobs" "prune"]
+    forget: "#!lua flags=allow-oom" "forget" ["jobs" "forget"]
     record: "#!lua flags=allow-oom" "record" ["jobs" "record"]
     reserve: "#!lua flags=allow-oom" "reserve" ["jobs" "reserve"]
     release: "#!lua flags=allow-oom" "release" ["jobs" "release"]

@@ -13,7 +13,7 @@ use recado_core::{DeadLetter, JobId, LeaseToken, NewJob, Transition};
 use recado_store::{Settled, Settlement, StoreError};
 use siphasher::sip::SipHasher13;
 
-use crate::answer::unexpected;
+use crate::answer::{Answer, unexpected};
 use crate::enqueue::intake;
 use crate::letter;
 use crate::link::Arg;
@@ -32,20 +32,20 @@ const CALL_BYTES_MAX: usize = 1 << 20;
 /// and read again where they are needed.
 const HEADS_MAX: usize = 100_000;
 
-/// Heads of jobs that this process has leased.
+/// Heads of jobs that this process has leased, as they are written.
 #[derive(Debug, Default)]
-pub struct Heads(Mutex<HashMap<LeaseToken, Record>>);
+pub struct Heads(Mutex<HashMap<LeaseToken, Vec<u8>>>);
 
 impl Heads {
-    pub fn keep(&self, token: LeaseToken, record: &Record) {
+    pub fn keep(&self, token: LeaseToken, head: Vec<u8>) {
         let mut heads = self.0.lock();
         if heads.len() >= HEADS_MAX {
             heads.clear();
         }
-        heads.insert(token, record.clone());
+        heads.insert(token, head);
     }
 
-    fn get(&self, token: LeaseToken) -> Option<Record> {
+    fn get(&self, token: LeaseToken) -> Option<Vec<u8>> {
         self.0.lock().get(&token).cloned()
     }
 
@@ -129,25 +129,26 @@ impl RedisStore {
         known: &[(usize, Token)],
         settlements: &'a [Settlement],
     ) -> Result<Vec<Step<'a>>, StoreError> {
-        let mut records: Vec<Option<Record>> =
+        let mut heads: Vec<Option<Vec<u8>>> =
             known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
-        let absent: Vec<usize> = (0..known.len()).filter(|nth| records[*nth].is_none()).collect();
+        let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
             let mut args = Vec::with_capacity(absent.len() * 2);
             for nth in &absent {
                 known[*nth].1.push(&mut args);
             }
-            let heads = self.run(&self.scripts.heads, partition, &args).await?.list()?;
-            for (nth, head) in absent.into_iter().zip(heads) {
-                if let Some(head) = head.there() {
-                    records[nth] = Some(Record::decode(&head.bytes()?)?);
-                }
+            let found = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            for (nth, head) in absent.into_iter().zip(found) {
+                heads[nth] = head.there().map(Answer::bytes).transpose()?;
             }
         }
-        let step = |((at, token), record): (&(usize, Token), Option<Record>)| {
-            Some(Step { at: *at, token: *token, settlement: &settlements[*at], record: record? })
-        };
-        Ok(known.iter().zip(records).filter_map(step).collect())
+        let mut steps = Vec::with_capacity(known.len());
+        for ((at, token), head) in known.iter().zip(heads) {
+            let Some(head) = head else { continue };
+            let record = Record::decode(&head)?;
+            steps.push(Step { at: *at, token: *token, settlement: &settlements[*at], record });
+        }
+        Ok(steps)
     }
 
     async fn settle_some(
@@ -207,7 +208,7 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
-        let entry = DeadLetter::new(record.job.clone(), burial.clone());
+        let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
         let letter = letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Adopted, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
     Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
     Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
     TenantFilter, TenantView, Transfer, Waker,
@@ -157,6 +157,10 @@ impl Store for RedisStore {
         self.prune_some(&retention, now).await
     }
 
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.forget_jobs(&ids).await
+    }
+
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.adopt_jobs(&transfers).await
     }
@@ -193,6 +197,18 @@ impl Store for RedisStore {
         now: Timestamp,
     ) -> Result<Page<JobView>, StoreError> {
         self.list_jobs(&filter, page, now).await
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.trim_records(trim).await
+    }
+
+    fn audit_parts(&self) -> u16 {
+        self.partition_count() as u16
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.records_in(span, limit).await
     }
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
@@ -268,6 +284,10 @@ impl Store for RedisStore {
 
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
         self.read_shelf(shelf, now).await
+    }
+
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.versions_of(shelves).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -60,7 +60,7 @@ mod snapshot;
 mod waking;
 
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
-pub use model::{Restarts, agrees_with_the_reference};
+pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
 
 /// Where one store lives, for the length of one test.
 #[async_trait]
@@ -173,6 +173,7 @@ suite! { $ conformance_tests in checks {
     replaying {
         a_replay_has_a_fresh_budget_and_the_whole_history
         a_replay_may_carry_corrected_data
+        a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next
         the_entry_stays_through_retries_and_leaves_only_on_delivery
         a_replay_that_fails_is_the_newest_entry_under_the_same_id
         two_replays_at_once_are_one
@@ -202,12 +203,13 @@ suite! { $ conformance_tests in checks {
         a_replay_called_off_after_its_time_is_pruned_then
         a_forgotten_id_is_a_new_job_with_a_trail_of_its_own
         thousands_are_pruned_bite_by_bite
+        an_ended_job_is_forgotten_at_once_with_its_records_when_asked
     }
     listing {
         jobs_are_listed_newest_first
         jobs_are_found_by_every_status
         a_filter_by_status_follows_the_time_that_is_asked_about
-        jobs_are_found_by_company_route_and_correlation
+        jobs_are_found_by_company_route_user_and_correlation
         a_walk_through_all_pages_has_no_gap_and_no_repetition
         jobs_that_arrive_during_a_walk_do_not_disturb_it
         a_cursor_out_of_this_world_is_answered_and_not_feared
@@ -234,6 +236,11 @@ suite! { $ conformance_tests in checks {
         what_is_recorded_about_a_job_is_found_on_its_trail
         a_record_about_no_job_is_taken_in_and_belongs_to_none
         a_settlement_keeps_its_record_word_for_word
+        t14_whoever_archives_reads_the_whole_trail_in_order
+        only_what_is_archived_and_old_is_trimmed
+        records_of_forgotten_jobs_may_go_before_those_of_others
+        a_number_is_not_given_again_whatever_was_trimmed
+        what_a_job_brought_along_as_archived_is_not_archived_again
     }
     noting {
         a_note_is_read_as_it_was_written
@@ -296,6 +303,7 @@ suite! { $ durability_tests in durable_checks {
         a_job_after_a_restart_does_not_inherit_the_trail_of_a_forgotten_one
         follow_ups_are_there
         adopted_jobs_are_there
+        the_trail_is_there_and_its_numbers_go_on
         notes_are_there_with_their_versions
         no_version_is_given_again
         thousands_come_back
@@ -316,5 +324,6 @@ suite! { $ shared_tests in shared_checks {
         what_one_node_does_the_others_see
         one_nodes_work_wakes_another
         one_nodes_notes_wake_another
+        a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others
     }
 } }

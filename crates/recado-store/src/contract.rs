@@ -118,7 +118,7 @@ pub enum Cancelled {
 #[derive(Debug, Clone)]
 pub struct Redrive {
     pub id: JobId,
-    /// Corrected data; the original when absent.
+    /// Corrected data; when absent what it was corrected to last, or else the original.
     pub data: Option<Payload>,
     pub due_at: Timestamp,
     pub expires_at: Timestamp,
@@ -164,6 +164,9 @@ pub struct Transfer {
     pub dead_letter: Option<DeadLetter>,
     /// Its trail, oldest first.
     pub audit: Vec<AuditEvent>,
+    /// How many of these, oldest first, are archived: they stay on the job's trail, and nobody archives them again.
+    /// A store that gives a job does not know, and says none.
+    pub archived: usize,
 }
 
 /// Where a transferred job stands.
@@ -203,6 +206,35 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// A record of the trail under its number. Within a part of the trail numbers rise, and none is given twice in a
+/// store's life, whatever was trimmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    pub number: u64,
+    pub event: AuditEvent,
+}
+
+/// Which records of one part of the trail, and from which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditSpan {
+    pub part: u16,
+    /// Beyond this number; 0 for the beginning.
+    pub after: u64,
+    pub newest_first: bool,
+}
+
+/// What may go from one part of the trail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditTrim {
+    pub part: u16,
+    /// The last one that is archived: nothing beyond it goes.
+    pub up_to: u64,
+    /// What happened before this goes.
+    pub before: Timestamp,
+    /// What happened before this goes if the store knows no job that it is about.
+    pub forgotten_before: Timestamp,
+}
+
 /// Hears of what a store does between a request and its answer. It is told on the store's own threads, so it must
 /// be quick.
 pub trait Watcher: Send + Sync + std::fmt::Debug + 'static {
@@ -231,7 +263,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Stops a job that nobody is delivering.
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
 
-    /// Puts a dead letter back in line. The entry stays until the job is delivered.
+    /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
+    /// what it was corrected to, whether the replay fails again or is called off.
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
 
     /// Gives a dead letter up for good.
@@ -240,12 +273,21 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
+    /// Forgets ended jobs at once, with all that is on record about them here: whoever asks has archived that.
+    /// Says how many went; what has not ended stays.
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
+
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
-    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place.
+    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
+    /// stays, and goes on with what it does not have yet.
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError>;
 
     /// Appends to the audit trail.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;
+
+    /// Forgets records that were archived, a bounded number of the oldest, and says how many went. As long as some
+    /// go there may be more.
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
 
     /// Writes notes, each atomically, in order. A store that runs short of room takes them like settlements:
     /// whoever eases its load must be able to say so.
@@ -273,6 +315,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Page<JobView>, StoreError>;
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
+
+    /// Parts that the trail is kept in; order holds within each.
+    fn audit_parts(&self) -> u16 {
+        1
+    }
+
+    /// The trail itself, records that belong to no job included, for whoever archives it: what is given here is
+    /// durable. What came with an adopted job as archived is not given.
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
 
@@ -326,6 +377,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// A whole shelf, by key.
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
+
+    /// A number for each of these shelves that becomes another one when a note there is written, removed or pruned,
+    /// so that whoever keeps copies reads only what has changed. `None`: the store does not tell.
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; shelves.len()])
+    }
 
     /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}

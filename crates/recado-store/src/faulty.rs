@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 
 use crate::contract::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
     Retention, Settled, Settlement, Store, StoreError, Transfer, Watcher,
 };
 use crate::inspect::{
@@ -29,6 +29,7 @@ pub enum Verb {
     WriteNotesAnswer,
     /// One note or a whole shelf.
     ReadNotes,
+    ReadAudit,
 }
 
 #[derive(Debug)]
@@ -138,6 +139,10 @@ impl Store for FaultyStore {
         self.inner.prune(retention, now).await
     }
 
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.inner.forget(ids).await
+    }
+
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.inner.adopt(transfers).await
     }
@@ -145,6 +150,10 @@ impl Store for FaultyStore {
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.recorded.lock().extend(events.iter().cloned());
         self.inner.record(events).await
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.inner.trim_audit(trim).await
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
@@ -183,6 +192,15 @@ impl Store for FaultyStore {
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         self.inner.audit(id).await
+    }
+
+    fn audit_parts(&self) -> u16 {
+        self.inner.audit_parts()
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.trip(Verb::ReadAudit)?;
+        self.inner.audit_in(span, limit).await
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -253,6 +271,10 @@ impl Store for FaultyStore {
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
         self.trip(Verb::ReadNotes)?;
         self.inner.notes(shelf, now).await
+    }
+
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.inner.shelf_versions(shelves).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -23,6 +23,17 @@ pub struct JobFilter {
     pub company: Option<CompanyId>,
     pub route: Option<RouteName>,
     pub correlation_id: Option<Box<str>>,
+    pub user_id: Option<Box<str>>,
+}
+
+impl JobFilter {
+    /// What every store means by all of it but the status.
+    pub fn is_about(&self, job: &Job) -> bool {
+        self.company.as_ref().is_none_or(|want| job.company == *want)
+            && self.route.as_ref().is_none_or(|want| job.route == *want)
+            && self.correlation_id.as_ref().is_none_or(|want| job.correlation_id.as_ref() == Some(want))
+            && self.user_id.as_ref().is_none_or(|want| job.user_id.as_ref() == Some(want))
+    }
 }
 
 #[derive(Debug, Clone, Default)]

@@ -21,6 +21,7 @@
 //!   first and equal ones in the order they became ready, but every tenth job is the one due longest.
 //! - **Notes.** A note is written only if it has the version that the writer expects. Versions grow and are
 //!   never given twice, and a note whose time is over is not there, whoever asks.
+//! - **Trail.** Every record has a number that rises and is never given again. None goes that was not archived.
 //! - **Moving.** What `transfers` gives, `adopt` takes in elsewhere without a difference that can be read.
 //! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
 
@@ -37,7 +38,7 @@ pub mod conformance;
 pub mod faulty;
 
 pub use contract::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
     Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer, Watcher,
 };
 pub use inspect::{

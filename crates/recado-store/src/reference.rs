@@ -7,6 +7,7 @@ mod moving;
 #[cfg(feature = "conformance")]
 mod oracle;
 mod shelves;
+mod trail;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +20,7 @@ use recado_core::{
 };
 
 use crate::contract::{
-    Adopted, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive,
     Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
@@ -30,6 +31,7 @@ use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
 use lanes::Lane;
 use shelves::Shelves;
+use trail::Trail;
 
 #[cfg(feature = "conformance")]
 pub use oracle::Candidate;
@@ -48,8 +50,7 @@ struct State {
     lanes: HashMap<RouteName, Lane>,
     dead: Vec<(u64, DeadLetter)>,
     next_dead: u64,
-    /// With the job that a record is about, if the store knew one by that id.
-    audit: Vec<(Option<u64>, AuditEvent)>,
+    trail: Trail,
     shelves: Shelves,
 }
 
@@ -120,6 +121,17 @@ impl State {
         waiting
     }
 
+    /// What waits on a route, earliest due first.
+    fn waiting_for(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
+        let waits = |record: &Record| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
+        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
+            .filter(|&at| waits(&self.records[at]))
+            .map(|at| (at, self.records[at].job.due_at))
+            .collect();
+        waiting.sort_by_key(|&(at, due)| (due, self.records[at].seq));
+        waiting
+    }
+
     /// What is leased, earliest end of the lease first.
     fn held(&self) -> Vec<(usize, Timestamp)> {
         let mut held: Vec<(usize, Timestamp)> = Vec::new();
@@ -135,10 +147,7 @@ impl State {
     /// When time alone will bring more of what this picks.
     fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
         let times: Vec<Timestamp> = match pick {
-            Pick::Ready(route) => {
-                let waiting = self.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
-                waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at).collect()
-            }
+            Pick::Ready(route) => self.waiting_for(route).into_iter().map(|(_, due)| due).collect(),
             Pick::Overdue => self.overdue().into_iter().map(|(_, expires)| expires).collect(),
             Pick::Orphaned => self.held().into_iter().map(|(_, expires)| expires).collect(),
         };
@@ -187,7 +196,9 @@ impl State {
 
     fn bury(&mut self, at: usize, burial: recado_core::Burial) {
         let record = &mut self.records[at];
-        let entry = DeadLetter::new(record.job.clone(), burial);
+        let before = self.dead.iter().find(|(_, entry)| entry.job_id == record.job.id);
+        let accepted = before.map(|(_, entry)| entry.original_data.clone());
+        let entry = DeadLetter::new(record.job.clone(), accepted, burial);
         record.job.attempts = entry.attempts.clone();
         record.phase = Phase::Dead;
         self.dead.retain(|(_, old)| old.job_id != entry.job_id);
@@ -228,7 +239,9 @@ impl State {
                 Transition::Bury(_) => {}
             }
         }
-        self.audit.extend(settlement.audit.map(|event| (Some(seq), event)));
+        if let Some(event) = settlement.audit {
+            self.trail.append(Some(seq), event, false);
+        }
         Some(route)
     }
 
@@ -236,7 +249,7 @@ impl State {
     fn record(&mut self, event: AuditEvent) {
         let about = |record: &&Record| Some(record.job.id.as_str()) == event.job_id.as_deref();
         let seq = self.records.iter().find(about).map(|record| record.seq);
-        self.audit.push((seq, event));
+        self.trail.append(seq, event, false);
     }
 
     fn view(record: &Record, now: Timestamp) -> JobView {
@@ -347,9 +360,7 @@ impl Store for ReferenceStore {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.state = DeadLetterState::Dead;
-                let data = entry.original_data.clone();
                 state.records[at].phase = Phase::Dead;
-                state.records[at].job.data = data;
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
         }
@@ -366,7 +377,8 @@ impl Store for ReferenceStore {
             return Ok(Redriven::AlreadyReplaying);
         }
         entry.state = DeadLetterState::Replaying;
-        let data = redrive.data.unwrap_or_else(|| entry.original_data.clone());
+        let data = redrive.data.unwrap_or_else(|| entry.data().clone());
+        entry.correct(data.clone());
         if let Some(record) = state.find(&redrive.id) {
             let job = &mut record.job;
             job.data = data;
@@ -439,6 +451,19 @@ impl Store for ReferenceStore {
         Ok(pruned)
     }
 
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let before = records.len();
+        records.retain(|record| {
+            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
+            if goes {
+                trail.forget(record.seq);
+            }
+            !goes
+        });
+        Ok((before - records.len()) as u64)
+    }
+
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         let mut state = self.state.lock();
         let adopt = |transfer: Transfer| {
@@ -456,6 +481,12 @@ impl Store for ReferenceStore {
         let mut state = self.state.lock();
         events.into_iter().for_each(|event| state.record(event));
         Ok(())
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
+        Ok(trail.trim(trim, known))
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
@@ -480,13 +511,7 @@ impl Store for ReferenceStore {
         let state = self.state.lock();
         let views = state.records.iter().map(|record| (record.seq, State::view(record, now)));
         let wanted = views.filter(|(_, view)| {
-            filter.status.is_none_or(|want| view.status == want)
-                && filter.company.as_ref().is_none_or(|want| view.job.company == *want)
-                && filter.route.as_ref().is_none_or(|want| view.job.route == *want)
-                && filter
-                    .correlation_id
-                    .as_ref()
-                    .is_none_or(|want| view.job.correlation_id.as_ref() == Some(want))
+            filter.status.is_none_or(|want| view.status == want) && filter.is_about(&view.job)
         });
         Ok(page_of(wanted.collect(), page))
     }
@@ -494,8 +519,11 @@ impl Store for ReferenceStore {
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let mut state = self.state.lock();
         let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
-        let trail = state.audit.iter().filter(|(about, _)| *about == Some(seq));
-        Ok(trail.map(|(_, event)| event.clone()).collect())
+        Ok(state.trail.of(seq))
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        Ok(self.state.lock().trail.read(span, limit))
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -632,6 +660,11 @@ impl Store for ReferenceStore {
 
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
         Ok(self.state.lock().shelves.notes(shelf, now))
+    }
+
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        let state = self.state.lock();
+        Ok(shelves.iter().map(|shelf| Some(state.shelves.version(*shelf))).collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

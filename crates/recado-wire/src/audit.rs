@@ -1,8 +1,13 @@
-//! A job's audit trail.
+//! The audit trail: a job's, all of it, and erasures of one person's data.
 
 use recado_core::audit::AuditStep;
-use recado_core::{AuditEvent, Class, Timestamp};
+use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use crate::read::{Body, Faults, Fields, Params, Query};
+
+/// Characters at most of the reason of an erasure.
+pub const ERASURE_REASON_LEN_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,6 +24,9 @@ pub struct AuditTrail {
 pub struct AuditItem {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::audit_step))]
     pub event: AuditStep,
+    /// The record that the step is of; its steps share everything else.
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::audit_kind))]
+    pub kind: AuditKind,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub timestamp: Timestamp,
     /// The claim, or the job that stands for it.
@@ -30,8 +38,19 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub company_id: Option<Box<str>>,
+    /// Whom the job was about, if its caller said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub user_id: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub correlation_id: Option<Box<str>>,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: Box<str>,
+    /// The provider that an act concerns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -52,23 +71,52 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub actor: Option<Box<str>>,
+    /// Once it is archived: its place in the chain, when it was put there, and its hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub recorded_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// The record that says who erased what was personal in this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erased_by: Option<u64>,
+}
+
+/// What is known of a record once it is archived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archived {
+    pub sequence: u64,
+    pub recorded_at: Timestamp,
+    pub hash: String,
+    pub erased_by: Option<u64>,
 }
 
 impl AuditTrail {
     /// Spells stored records out: each stands for one or more steps.
     pub fn of(records: &[AuditEvent]) -> Self {
-        let steps = |record: &AuditEvent| {
-            let item = |event: &AuditStep| AuditItem::of(record, *event);
-            record.kind.events().iter().map(item).collect::<Vec<_>>()
-        };
-        AuditTrail { items: records.iter().flat_map(steps).collect() }
+        AuditTrail { items: records.iter().flat_map(|record| AuditItem::steps(record, None)).collect() }
     }
 }
 
 impl AuditItem {
-    fn of(record: &AuditEvent, event: AuditStep) -> Self {
+    /// The steps of one record, in the order they happened.
+    pub fn steps(record: &AuditEvent, archived: Option<&Archived>) -> Vec<Self> {
+        record.kind.events().iter().map(|event| AuditItem::of(record, *event, archived)).collect()
+    }
+
+    fn of(record: &AuditEvent, event: AuditStep, archived: Option<&Archived>) -> Self {
         AuditItem {
             event,
+            kind: record.kind,
+            user_id: record.user_id.clone(),
+            correlation_id: record.correlation_id.clone(),
+            provider: record.provider.clone(),
+            sequence: archived.map(|archived| archived.sequence),
+            recorded_at: archived.map(|archived| archived.recorded_at),
+            hash: archived.map(|archived| archived.hash.clone()),
+            erased_by: archived.and_then(|archived| archived.erased_by),
             timestamp: record.timestamp,
             claim_id: record.claim_id.clone(),
             job_id: record.job_id.clone(),
@@ -86,4 +134,179 @@ impl AuditItem {
             actor: record.actor.clone(),
         }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditList {
+    /// In the order asked for. A record's steps come together.
+    pub items: Vec<AuditItem>,
+    /// Where the next page begins. A page may be short and still have a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AuditOrder {
+    #[default]
+    Newest,
+    Oldest,
+}
+
+/// Which records to list; a record must fit everything that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct AuditQuery {
+    pub job_id: Option<String>,
+    /// The claim, or the job that stands for it.
+    pub claim_id: Option<String>,
+    pub company_id: Option<String>,
+    /// Whom the job was about.
+    pub user_id: Option<String>,
+    pub correlation_id: Option<String>,
+    /// Who did it.
+    pub actor: Option<String>,
+    #[cfg_attr(feature = "openapi", param(schema_with = crate::schema::audit_kind))]
+    pub kind: Option<AuditKind>,
+    /// Happened at or after this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    /// Happened before this.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
+    pub until: Option<Timestamp>,
+    /// `newest` first when absent.
+    #[cfg_attr(feature = "openapi", param(inline))]
+    pub order: Option<AuditOrder>,
+    /// Records on a page, up to 1000; 100 when absent. Each is one or more items.
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Query for AuditQuery {
+    const FIELDS: &'static [&'static str] = &[
+        "jobId",
+        "claimId",
+        "companyId",
+        "userId",
+        "correlationId",
+        "actor",
+        "kind",
+        "since",
+        "until",
+        "order",
+        "limit",
+        "cursor",
+    ];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        AuditQuery {
+            job_id: params.text("jobId"),
+            claim_id: params.text("claimId"),
+            company_id: params.text("companyId"),
+            user_id: params.text("userId"),
+            correlation_id: params.text("correlationId"),
+            actor: params.text("actor"),
+            kind: params.choice("kind", &AuditKind::ALL.map(|kind| (kind.as_str(), kind))),
+            since: params.time("since"),
+            until: params.time("until"),
+            order: params.choice("order", &[("newest", AuditOrder::Newest), ("oldest", AuditOrder::Oldest)]),
+            limit: params.limit(),
+            cursor: params.text("cursor"),
+        }
+    }
+}
+
+/// One person, by one of the numbers that callers know them by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditSubject {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    /// Only what this company sent: the same number may be another person elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub company_id: Option<String>,
+}
+
+impl Body for AuditSubject {
+    const FIELDS: &'static [&'static str] = &["userId", "correlationId", "claimId", "jobId", "companyId"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        AuditSubject {
+            user_id: fields.text("userId"),
+            correlation_id: fields.text("correlationId"),
+            claim_id: fields.text("claimId"),
+            job_id: fields.text("jobId"),
+            company_id: fields.text("companyId"),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        let ids = [&self.user_id, &self.correlation_id, &self.claim_id, &self.job_id];
+        if ids.iter().filter(|id| id.as_ref().is_some_and(|id| !id.is_empty())).count() != 1 {
+            faults.note("userId", "name one person by one of userId, correlationId, claimId and jobId");
+        }
+    }
+}
+
+/// Body of `POST /v1/audit/erasures`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ErasureRequest {
+    pub subject: AuditSubject,
+    /// Why. It stays on record for good: give a reference, such as a request's number, and no name.
+    #[cfg_attr(feature = "openapi", schema(example = "LGPD request 17"))]
+    pub reason: String,
+    /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.
+    #[serde(default)]
+    pub with_jobs: bool,
+}
+
+impl Body for ErasureRequest {
+    const FIELDS: &'static [&'static str] = &["subject", "reason", "withJobs"];
+
+    fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        ErasureRequest {
+            subject: fields.required_object("subject", "an object, such as {\"userId\": \"u-81\"}"),
+            reason: fields.required_text("reason"),
+            with_jobs: fields.boolean("withJobs").unwrap_or(false),
+        }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        faults.within("subject", |faults| self.subject.check(faults));
+        let length = self.reason.chars().count();
+        if self.reason.trim().is_empty() {
+            faults.note("reason", "is empty; give a reference, such as a request's number");
+        } else if length > ERASURE_REASON_LEN_MAX {
+            faults.note("reason", format!("has {length} characters; give at most {ERASURE_REASON_LEN_MAX}"));
+        }
+    }
+}
+
+/// Answer to `POST /v1/audit/erasures`: what was there of the person, and is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ErasureDone {
+    /// Records of the trail whose personal part is gone.
+    pub records: u64,
+    /// The sequences of the records that say so: none if nothing was on record.
+    pub recorded_as: Vec<u64>,
+    pub jobs_cancelled: u64,
+    pub dead_letters_discarded: u64,
+    /// Ended jobs that the store has forgotten before their time.
+    pub jobs_forgotten: u64,
 }

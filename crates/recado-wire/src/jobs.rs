@@ -192,6 +192,9 @@ pub struct JobView {
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
+    /// Where its dead letter is, when the queue was full and it was one too many. Absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
@@ -361,6 +364,20 @@ pub enum PauseCode {
     Company,
     Route,
     Provider,
+}
+
+/// A dead letter that is out of the queue, and how it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Archived {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// The file on the server that has its line.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub place: Box<str>,
+    /// The command that brings it back.
+    pub bring_back: String,
 }
 
 /// Who is delivering a job, and until when.

@@ -2,7 +2,7 @@
 
 use recado_core::audit::AuditStep;
 use recado_core::breaker::BreakerState;
-use recado_core::{AttemptResult, Blame, Cause, Class, DeadLetterState, EventKind, Status};
+use recado_core::{AttemptResult, AuditKind, Blame, Cause, Class, DeadLetterState, EventKind, Status};
 use serde::Serialize;
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
@@ -79,7 +79,12 @@ pub fn audit_step() -> Object {
         AuditStep::DeadLetterImported,
         AuditStep::BulkStarted,
         AuditStep::BulkEnded,
+        AuditStep::PersonalDataErased,
     ])
+}
+
+pub fn audit_kind() -> Object {
+    words(AuditKind::ALL)
 }
 
 pub fn event_kind() -> Object {

@@ -13,10 +13,12 @@ mod redis;
 mod report;
 mod restart;
 mod scene;
+mod trail;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use redis::node::{COMMAND as NODE_COMMAND, run as run_node};
 pub use report::Report;
 
 /// What to measure.
@@ -28,6 +30,8 @@ pub enum Part {
     Lanes,
     /// How fast jobs come in and go out over a Redis that nodes share
     Redis,
+    /// What it costs to write the audit trail's files
+    Audit,
 }
 
 /// How much of it to run.
@@ -67,6 +71,7 @@ pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, F
         Part::Flow => flow(&options, progress).await,
         Part::Lanes => lanes::measure(&options, progress).await,
         Part::Redis => redis::measure(&options, progress).await,
+        Part::Audit => trail::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
     outcome

@@ -1,16 +1,19 @@
 //! The command line: one definition for help, completions and what is done.
 //!
-//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config` and `doctor` read
+//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config`, `doctor` and `audit verify` read
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
 mod accounts;
 mod alerts;
+mod audit;
 mod bench;
 mod call;
 mod camunda;
 mod configure;
+mod confirm;
 mod data;
 mod decide;
+mod demo;
 mod dlq;
 mod doctor;
 mod endpoints;
@@ -54,6 +57,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 EXAMPLES:
   recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado demo                        see it at work: providers that fail, traffic, the dashboard
   recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
   recado jobs list --status failed   what did not arrive
   recado dlq replay order-1042       give a dead letter another chance
@@ -65,6 +69,8 @@ EXIT CODES: 0 done, 1 failed, 2 usage.";
 enum Command {
     /// Start the server.
     Serve(serve::ServeArgs),
+    /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
+    Demo(demo::DemoArgs),
     /// Enqueue one job.
     Send(send::SendArgs),
     /// Look at jobs, cancel them.
@@ -107,6 +113,14 @@ enum Command {
     Alerts(alerts::AlertsArgs),
     /// How retries fare: seed 003's indicators beside their targets.
     Kpis(kpis::KpisArgs),
+    /// The audit trail: look, export, prove it whole, remove one person's data.
+    #[command(
+        after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
+    )]
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
     /// When a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
@@ -137,6 +151,9 @@ enum Command {
     Top(top::TopArgs),
     /// Measure this build on this machine.
     Bench(bench::BenchArgs),
+    /// A node that `bench redis` measures.
+    #[command(name = crate::bench::NODE_COMMAND, hide = true)]
+    BenchNode,
     /// Write a completion script for a shell.
     #[command(
         after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
@@ -216,9 +233,11 @@ fn run(command: Command) -> Done {
     let screen = &mut screen;
     match command {
         Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args, screen),
         Command::Policy { command } => policy::run(command, screen),
         Command::Config { command } => configure::run(command, screen),
         Command::Bench(args) => bench::run(args, screen),
+        Command::BenchNode => bench::run_node(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "recado", &mut io::stdout());
             Ok(())
@@ -236,6 +255,7 @@ fn run(command: Command) -> Done {
         Command::Nodes(args) => wait_for(nodes::run(args, screen)),
         Command::Alerts(args) => wait_for(alerts::run(args, screen)),
         Command::Kpis(args) => wait_for(kpis::run(args, screen)),
+        Command::Audit { command } => wait_for(audit::run(command, screen)),
         Command::Top(args) => wait_for(top::run(args, screen)),
         Command::Decide(args) => wait_for(decide::run(args, screen)),
         Command::Camunda(args) => wait_for(camunda::run(args)),

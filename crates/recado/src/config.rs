@@ -10,6 +10,7 @@
 //! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
 
 mod alerts;
+mod audit;
 pub mod fault;
 mod legs;
 mod notices;
@@ -52,6 +53,7 @@ use reader::FaultList;
 use tree::{Node, Table, Text, Value};
 use variables::Variables;
 
+pub use audit::Audit;
 pub use rules::OwnRule;
 
 /// Looked for in the working directory when nobody names a file.
@@ -74,6 +76,7 @@ pub struct Config {
     pub dead_letters_max: u64,
     pub notices: Notices,
     pub alerts: AlertTerms,
+    pub audit: Audit,
     pub webhooks: Guard,
     pub log: Log,
     pub sandbox_enabled: bool,

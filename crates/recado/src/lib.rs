@@ -10,6 +10,7 @@
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
 //! | [`migrate`] | everything from one store into another, checked |
+//! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
 //! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
 //! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
@@ -20,6 +21,7 @@ pub mod bench;
 pub mod catalogue;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod logging;
 pub mod migrate;
 pub mod screen;

@@ -1,6 +1,6 @@
 //! Everything from one store into another, checked by counts and checksums.
 //!
-//! Nobody may use either store meanwhile. Jobs and notes are copied, the source keeps its own and is marked
+//! Nobody may use either store meanwhile. Jobs, notes and records that nobody has archived are copied, the source keeps its own and is marked
 //! as moved, so that nobody serves it by mistake and delivers what is delivered elsewhere. A move that was
 //! cut off is taken up again by asking for it again: what has arrived is left alone.
 
@@ -16,6 +16,10 @@ use serde::{Deserialize, Serialize};
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;
 
+mod trail;
+
+use trail::Unarchived;
+
 /// What is known of a store's moves, under [`FROM`] and [`TO`].
 const MOVES: Shelf = Shelf::new("moves");
 const FROM: &str = "from";
@@ -28,9 +32,10 @@ pub enum MoveError {
     #[error("cannot write to the target: {0}; ask again to go on where it stopped")]
     Target(StoreError),
     #[error(
-        "the target holds {jobs} jobs already, and they did not come from {from}; move into an empty store"
+        "the target holds {jobs} jobs and {records} audit records already, and they did not come from {from}; move into an \
+         empty store"
     )]
-    TargetTaken { jobs: u64, from: String },
+    TargetTaken { jobs: u64, records: u64, from: String },
     #[error("the source was moved to {to} before; start that one, or move from there")]
     SourceMoved { to: String },
     #[error(
@@ -77,6 +82,8 @@ impl Tally {
 pub struct Moved {
     pub jobs: Tally,
     pub notes: Tally,
+    /// Audit records about no job in the store that nobody has archived; those about jobs came with them.
+    pub records: Tally,
     /// Leases that were taken over before: their jobs may have been sent.
     pub leases_ended: u64,
 }
@@ -117,22 +124,28 @@ pub async fn move_all(
     }
     let here = total(&*to.store, now).await.map_err(MoveError::Target)?;
     let arriving = mark(&*to.store, FROM, now).await.map_err(MoveError::Target)?;
-    if here > 0 && !arriving.is_some_and(|mark| mark.store == from.name && !mark.done) {
-        return Err(MoveError::TargetTaken { jobs: here, from: from.name.clone() });
+    let arriving = arriving.is_some_and(|mark| mark.store == from.name && !mark.done);
+    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?.tally().count;
+    if here + records > 0 && !arriving {
+        return Err(MoveError::TargetTaken { jobs: here, records, from: from.name.clone() });
     }
     let leases_ended = end_leases(&*from.store, now).await.map_err(MoveError::Source)?;
     let under_way = Mark { store: from.name.clone(), done: false };
     write_mark(&*to.store, FROM, &under_way, now).await.map_err(MoveError::Target)?;
 
-    let jobs = copy_jobs(from, to, now, &mut watch).await?;
+    let mut unarchived = Unarchived::of(&*from.store, now).await.map_err(MoveError::Source)?;
+    let jobs = copy_jobs(from, to, &mut unarchived, now, &mut watch).await?;
+    let records = unarchived.tally();
+    trail::copy(from, to, unarchived, now).await?;
     let notes = copy_notes(from, to, shelves, now).await?;
-    check(to, jobs, notes, shelves, now, &mut watch).await?;
+    let moved = Moved { jobs, notes, records, leases_ended };
+    check(to, moved, shelves, now, &mut watch).await?;
 
     let arrived = Mark { store: from.name.clone(), done: true };
     write_mark(&*to.store, FROM, &arrived, now).await.map_err(MoveError::Target)?;
     let left = Mark { store: to.name.clone(), done: true };
     write_mark(&*from.store, TO, &left, now).await.map_err(MoveError::Source)?;
-    Ok(Moved { jobs, notes, leases_ended })
+    Ok(moved)
 }
 
 async fn total(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
@@ -179,6 +192,7 @@ async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError
 async fn copy_jobs(
     from: &Named,
     to: &Named,
+    unarchived: &mut Unarchived,
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<Tally, MoveError> {
@@ -186,8 +200,11 @@ async fn copy_jobs(
     let mut tally = Tally::default();
     let mut after = None;
     loop {
-        let page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Source)?;
-        page.items.iter().for_each(|transfer| tally.add(digest(transfer)));
+        let mut page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Source)?;
+        for transfer in &mut page.items {
+            tally.add(digest(transfer));
+            transfer.archived = transfer.audit.len() - unarchived.take_from(&transfer.audit);
+        }
         to.store.adopt(page.items).await.map_err(MoveError::Target)?;
         watch(Step::Copied { done: tally.count, of });
         after = page.next;
@@ -217,30 +234,34 @@ async fn copy_notes(from: &Named, to: &Named, shelves: &[Shelf], now: Timestamp)
 /// Reads back what arrived: what was not written down is not there.
 async fn check(
     to: &Named,
-    jobs: Tally,
-    notes: Tally,
+    moved: Moved,
     shelves: &[Shelf],
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<(), MoveError> {
+    let mut unarchived = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?;
     let mut found = Tally::default();
     let mut after = None;
     loop {
         let page = to.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Target)?;
-        page.items.iter().for_each(|transfer| found.add(digest(transfer)));
-        watch(Step::Checked { done: found.count, of: jobs.count });
+        for transfer in &page.items {
+            found.add(digest(transfer));
+            unarchived.take_from(&transfer.audit);
+        }
+        watch(Step::Checked { done: found.count, of: moved.jobs.count });
         after = page.next;
         if after.is_none() {
             break;
         }
     }
-    same("jobs", jobs, found)?;
+    same("jobs", moved.jobs, found)?;
+    same("audit records", moved.records, unarchived.tally())?;
     let mut found = Tally::default();
     for shelf in shelves {
         let here = to.store.notes(*shelf, now).await.map_err(MoveError::Target)?;
         here.iter().for_each(|note| found.add(note_digest(*shelf, note)));
     }
-    same("notes", notes, found)
+    same("notes", moved.notes, found)
 }
 
 fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 54] = [
+const CONTRACT: [(&str, &str); 56] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -59,6 +59,8 @@ const CONTRACT: [(&str, &str); 54] = [
     ("GET", "/v1/tenants"),
     ("GET", "/v1/tenants/{companyId}"),
     ("PUT", "/v1/tenants/{companyId}"),
+    ("GET", "/v1/audit"),
+    ("POST", "/v1/audit/erasures"),
     ("GET", "/v1/alerts"),
     ("GET", "/v1/kpis"),
     ("GET", "/metrics"),

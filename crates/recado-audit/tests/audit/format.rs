@@ -13,10 +13,8 @@ fn a_trail_of_format_1_is_whole_and_its_records_are_found() {
     assert_eq!(counts, (2, 1, 7, 3, 10));
     let found = search(&dir, &Query { claim: Some("guia-5".into()), ..Query::default() }).unwrap().records;
     let [record] = &found[..] else { panic!("{found:?}") };
-    let Content::Event { event, user_id, source_sequence, .. } = &record.content else {
-        panic!("{record:?}")
-    };
-    assert_eq!((&*event.route, user_id.as_deref(), *source_sequence), ("tiss-claims", Some("joão"), 5));
+    let Content::Event { event, source_sequence, .. } = &record.content else { panic!("{record:?}") };
+    assert_eq!((&*event.route, event.user_id.as_deref(), *source_sequence), ("tiss-claims", Some("joão"), 5));
     let subject = Subject { identity: Identity::User("joão".into()), company: Some("acme".into()) };
     assert_eq!(export(&dir, &subject, &mut Vec::new()).unwrap(), 3);
 }

@@ -37,13 +37,9 @@ pub fn entry(n: u64) -> Entry {
     event.next_retry_time = Some(happened.plus(Duration::from_secs(420)));
     event.retry_reason = Some("TISS não respondeu".into());
     event.rule = Some("tiss/service_unavailable".into());
-    Entry {
-        source: SOURCE.into(),
-        sequence: n,
-        event,
-        user_id: Some(format!("user-{}", n % 10).into()),
-        correlation_id: n.is_multiple_of(2).then(|| format!("order-{}", n % 20).into()),
-    }
+    event.user_id = Some(format!("user-{}", n % 10).into());
+    event.correlation_id = n.is_multiple_of(2).then(|| format!("order-{}", n % 20).into());
+    Entry { source: SOURCE.into(), sequence: n, event }
 }
 
 pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<Entry> {

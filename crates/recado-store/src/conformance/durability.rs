@@ -1,8 +1,9 @@
 //! What a store that keeps its word on disk still knows when it is opened again.
 
-use recado_core::{NewJob, Status};
+use recado_core::{AuditEvent, AuditKind, NewJob, Status, Timestamp};
 
 use super::Home;
+use super::auditing::{on_record, trim};
 use super::given::{
     ACCOUNTS, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, deliver, job, jobs_of, priority, route, write,
 };
@@ -141,6 +142,23 @@ pub async fn adopted_jobs_are_there(home: &mut dyn Home) {
     desk.0.adopt(given_by(&origin).await).await.unwrap();
     let desk = reopen(desk, home).await;
     Snapshot::of(&origin, T0).await.assert_same(&Snapshot::of(&desk, T0).await, "adopted, closed and opened");
+}
+
+pub async fn the_trail_is_there_and_its_numbers_go_on(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let act = || vec![AuditEvent::about_provider("ses", AuditKind::ProviderPaused, T0)];
+    desk.bring("a", Stage::Sent).await;
+    desk.0.record(act()).await.unwrap();
+    let before = on_record(&desk).await;
+    // Nobody closes it: what was given is durable.
+    drop(desk);
+    let desk = Desk::at(home).await;
+    assert_eq!(on_record(&desk).await, before);
+    trim(&desk, before[1].number, Timestamp::MAX, Timestamp::MAX).await;
+    let desk = reopen(desk, home).await;
+    desk.0.record(act()).await.unwrap();
+    let newest = on_record(&desk).await.pop().unwrap().number;
+    assert!(newest > before[1].number, "{newest} was given after {}", before[1].number);
 }
 
 pub async fn notes_are_there_with_their_versions(home: &mut dyn Home) {

@@ -46,7 +46,7 @@ pub async fn a_filter_by_status_follows_the_time_that_is_asked_about(home: &mut 
     assert_eq!(listed(&desk, with(Status::Queued), T0.plus(SECOND)).await, ["a"]);
 }
 
-pub async fn jobs_are_found_by_company_route_and_correlation(home: &mut dyn Home) {
+pub async fn jobs_are_found_by_company_route_user_and_correlation(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let made = |name: &str, tenant: &str, way: &str, correlation: Option<&str>| NewJob {
         company: company(tenant),
@@ -67,6 +67,7 @@ pub async fn jobs_are_found_by_company_route_and_correlation(home: &mut dyn Home
         company: tenant.map(company),
         route: way.map(route),
         correlation_id: correlation.map(Into::into),
+        user_id: None,
     };
     assert_eq!(listed(&desk, by(Some("acme"), None, None), T0).await, ["5", "4", "2", "1"]);
     assert_eq!(listed(&desk, by(None, Some("sms"), None), T0).await, ["2"]);
@@ -75,6 +76,10 @@ pub async fn jobs_are_found_by_company_route_and_correlation(home: &mut dyn Home
     assert_eq!(listed(&desk, by(Some("nobody"), None, None), T0).await.len(), 0);
     let queued = JobFilter { status: Some(Status::Queued), ..by(Some("apex"), None, None) };
     assert_eq!(listed(&desk, queued, T0).await, ["3"]);
+    desk.accept(vec![NewJob { user_id: Some("maria".into()), ..made("6", "acme", "email", None) }]).await;
+    let of = |user: &str| JobFilter { user_id: Some(user.into()), ..JobFilter::default() };
+    assert_eq!(listed(&desk, of("maria"), T0).await, ["6"]);
+    assert_eq!(listed(&desk, of("nobody"), T0).await.len(), 0);
 }
 
 pub async fn a_walk_through_all_pages_has_no_gap_and_no_repetition(home: &mut dyn Home) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use recado_core::{AuditKind, NewJob, Status, Timestamp};
 
 use super::Home;
+use super::auditing::on_record;
 use super::given::{
     DAY, DEAD_TTL, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, company, deliver, job, jobs_of,
 };
@@ -157,4 +158,28 @@ pub async fn thousands_are_pruned_bite_by_bite(home: &mut dyn Home) {
     desk.0.settle(settlements.collect()).await.unwrap();
     assert_eq!(prune(&desk, at_most(7), T0).await.ended, 2_493);
     assert_eq!(desk.0.counts(T0).await.unwrap().ended, 7);
+}
+
+pub async fn an_ended_job_is_forgotten_at_once_with_its_records_when_asked(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    for stage in Stage::ALL {
+        desk.bring(&stage.name(), stage).await;
+    }
+    let all: Vec<_> = Stage::ALL.iter().map(|stage| super::given::id(&stage.name())).collect();
+    assert_eq!(desk.0.forget(all.clone()).await.unwrap(), 3, "what has ended, and nothing else");
+    for stage in Stage::ALL {
+        let gone = matches!(stage, Stage::Sent | Stage::Cancelled | Stage::Discarded);
+        assert_eq!(desk.find(&stage.name(), T0).await.is_none(), gone, "{stage:?}");
+    }
+    let left = on_record(&desk).await;
+    let of_ended = |record: &&crate::AuditRecord| {
+        ["sent", "cancelled", "discarded"].contains(&record.event.job_id.as_deref().unwrap_or_default())
+    };
+    assert_eq!(left.iter().find(of_ended), None);
+    assert_eq!(desk.0.forget(all).await.unwrap(), 0, "once is enough");
+    let newest = left.last().map_or(0, |record| record.number);
+    desk.bring("sent", Stage::Sent).await;
+    assert_eq!(desk.audit_kinds("sent").await, [AuditKind::Delivered], "the id is a new job's");
+    assert!(on_record(&desk).await.last().unwrap().number > newest);
+    assert_eq!(desk.0.counts(T0).await.unwrap().ended, 1);
 }

@@ -58,7 +58,7 @@ impl From<JobView> for Seen {
 pub struct Snapshot {
     /// Newest first.
     pub jobs: Vec<Seen>,
-    /// Newest first, with the payload beside, because an entry's `Debug` keeps it to itself.
+    /// Newest first, with what it would send beside, because an entry's `Debug` keeps payloads to itself.
     pub dead_letters: Vec<(DeadLetter, String)>,
     pub groups: Vec<DeadLetterGroup>,
     pub counts: [u64; 5],
@@ -94,7 +94,7 @@ impl Snapshot {
             jobs: jobs.into_iter().map(Seen::from).collect(),
             dead_letters: dead
                 .into_iter()
-                .map(|entry| (entry.clone(), entry.original_data.as_str().to_owned()))
+                .map(|entry| (entry.clone(), entry.data().as_str().to_owned()))
                 .collect(),
             groups,
             counts: counts(&store.counts(now).await.unwrap()),

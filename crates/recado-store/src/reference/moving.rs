@@ -8,16 +8,18 @@ use crate::inspect::Page;
 
 impl State {
     pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
-        let Transfer { job, body_hash, standing, dead_letter, audit } = transfer;
+        let Transfer { job, body_hash, standing, dead_letter, audit, archived } = transfer;
+        let seq = self.last_seq + 1;
+        let mut known = Vec::new();
         if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
             let given_up = matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
             if !given_up || standing != Standing::Dead {
                 return Adopted::Known;
             }
-            self.records.remove(at);
+            let gone = self.records.remove(at);
+            known = self.trail.take_over(gone.seq, seq);
         }
-        self.last_seq += 1;
-        let seq = self.last_seq;
+        self.last_seq = seq;
         let phase = match standing {
             Standing::Waiting => Phase::Waiting,
             Standing::Dead => Phase::Dead,
@@ -28,7 +30,9 @@ impl State {
             self.next_dead += 1;
             self.dead.push((self.next_dead, entry));
         }
-        self.audit.extend(audit.into_iter().map(|event| (Some(seq), event)));
+        for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            self.trail.append(Some(seq), event, nth < archived);
+        }
         Adopted::Done
     }
 
@@ -43,7 +47,6 @@ impl State {
 
     pub fn transfer(&self, record: &Record) -> Transfer {
         let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
-        let trail = self.audit.iter().filter(|(about, _)| *about == Some(record.seq));
         Transfer {
             job: record.job.clone(),
             body_hash: record.body_hash,
@@ -55,7 +58,8 @@ impl State {
                 }
             },
             dead_letter: entry.cloned(),
-            audit: trail.map(|(_, event)| event.clone()).collect(),
+            audit: self.trail.of(record.seq),
+            archived: 0,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
 use recado_engine::providers::ProviderTerms;
+use recado_engine::trail::TrailTerms;
 use recado_engine::{
     Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
 };
@@ -18,6 +19,9 @@ use super::{Failed, Options};
 
 /// Jobs in one request.
 const INTAKE_JOBS: usize = 1_000;
+
+/// The product's own default.
+pub const LEASE: Duration = Duration::from_secs(15);
 
 /// How often an engine is asked whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
@@ -93,12 +97,14 @@ pub async fn take_in(
 pub fn engine_on(
     store: Arc<dyn Store>,
     node: &str,
+    lease: Duration,
     routes: impl IntoIterator<Item = Route>,
     providers: BTreeMap<Box<str>, ProviderTerms>,
+    trail: Option<TrailTerms>,
 ) -> Engine {
     let settings = Settings {
         node: node.into(),
-        lease: Duration::from_secs(15),
+        lease,
         stop_grace: Duration::from_secs(10),
         retention: Retention {
             ended_max_age: Duration::from_secs(7 * 24 * 3_600),
@@ -113,6 +119,7 @@ pub fn engine_on(
     let mut parts =
         Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());
     parts.providers = providers;
+    parts.trail = trail;
     Engine::start(parts)
 }
 
@@ -152,7 +159,16 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
-        engine_on(self.store.clone(), "bench", routes, providers)
+        engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
+    }
+
+    /// That writes the audit trail's files, if it is told where.
+    pub fn archiving_engine(
+        &self,
+        routes: impl IntoIterator<Item = Route>,
+        trail: Option<TrailTerms>,
+    ) -> Engine {
+        engine_on(self.store.clone(), "bench", LEASE, routes, BTreeMap::new(), trail)
     }
 
     pub async fn emptied(&self) -> Result<(), Failed> {

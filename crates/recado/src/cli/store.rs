@@ -27,8 +27,8 @@ EXAMPLES:
 Stop every server on both stores before. The source keeps what it has and is marked as moved, so that nobody serves
 it by mistake. A move that was cut off goes on when it is asked for again.
 
-Audit records that belong to no job in the store (acts on providers, routes and tenants, jobs long forgotten) do not
-move: keep the source for them.")]
+The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. Records
+that are not in them yet move along.")]
     Migrate(MigrateArgs),
 }
 
@@ -144,6 +144,7 @@ fn report(moved: &Moved, to: &str, screen: &mut Screen) -> std::io::Result<()> {
         ("moved to", Field::from(to)),
         ("jobs", Field::from(tally(moved.jobs))),
         ("notes", Field::from(tally(moved.notes))),
+        ("audit records", Field::from(tally(moved.records))),
     ];
     if moved.leases_ended > 0 {
         let words = format!(

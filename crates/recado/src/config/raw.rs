@@ -33,6 +33,7 @@ pub struct Raw {
     pub dlq_ttl: Option<At<Duration>>,
     pub dlq_max_size: Option<At<u64>>,
     pub dlq_notify: Option<At<String>>,
+    pub audit: RawAudit,
     pub webhooks_allow: Option<At<Vec<At<String>>>>,
     pub webhooks_allow_http: Option<At<bool>>,
     pub channels: Vec<(String, RawChannel)>,
@@ -54,6 +55,12 @@ pub struct RawStore {
     pub data_dir: Option<At<String>>,
     pub reserve_bytes: Option<At<u64>>,
     pub max_size_bytes: Option<At<u64>>,
+}
+
+pub struct RawAudit {
+    pub dir: Option<At<String>>,
+    pub keep: Option<At<Duration>>,
+    pub key_file: Option<At<String>>,
 }
 
 pub struct RawProvider {
@@ -196,7 +203,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         |key: &'static str| root.get(key, Setting::section).unwrap_or_else(|| Section::root(&none, faults));
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
-    let (webhooks, fairness, alerts) = (at("webhooks"), at("fairness"), at("alerts"));
+    let (webhooks, fairness, alerts, audit) = (at("webhooks"), at("fairness"), at("alerts"), at("audit"));
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
@@ -223,6 +230,11 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         dlq_ttl: dlq.get("ttl", |it| it.duration(secs(60, 10 * YEAR_SECS))),
         dlq_max_size: dlq.get("max_size", |it| it.count(1..=100_000_000)),
         dlq_notify: dlq.get("notify", |it| it.text("\"ops\"")),
+        audit: RawAudit {
+            dir: audit.get("dir", |it| it.text("\"./recado-data/audit\"")),
+            keep: audit.get("keep", |it| it.duration(DAY..=36_525 * DAY)),
+            key_file: audit.get("key_file", |it| it.text("\"/etc/recado/signing.pem\"")),
+        },
         webhooks_allow: webhooks
             .get("allow", |it| it.list("[\"10.0.0.0/8\"]", |it| it.text("\"10.0.0.0/8\""))),
         webhooks_allow_http: webhooks.get("allow_http", Setting::switch),
@@ -235,7 +247,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         providers: root.named("providers", provider),
         routes: root.named("routes", route),
     };
-    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness, alerts] {
+    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness, alerts, audit] {
         section.close();
     }
     environments(&root);

@@ -20,7 +20,9 @@ use super::raw::Raw;
 use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
-use super::{Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, notices, routes, store};
+use super::{
+    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, audit, notices, routes, store,
+};
 use crate::catalogue::{self, Environment};
 
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7400";
@@ -74,6 +76,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     let asked =
         notices::Asked { channels: raw.channels, of_alerts: channel, dlq: raw.dlq_notify, alerts: notify };
     let notices = notices::resolve(asked, &routes, &given.transports, faults);
+    let store = store::resolve(raw.store, faults);
     Config {
         environment,
         environment_by_default: false,
@@ -84,7 +87,8 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             max_body_bytes: or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES),
             allowed_hosts: allowed_hosts.into_iter().map(|host| host.value).collect(),
         },
-        store: store::resolve(raw.store, faults),
+        audit: audit::resolve(raw.audit, &store.data_dir, environment, faults),
+        store,
         engine,
         retention: Retention {
             ended_max_age: or(raw.ended_max_age, ENDED_MAX_AGE_DEFAULT),

@@ -88,6 +88,12 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("max_size", &config.dead_letters_max.to_string());
     page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
 
+    page.section("audit");
+    page.set("dir", &text(&config.audit.dir.display().to_string()));
+    page.set("keep", &duration(config.audit.keep));
+    let key_file = config.audit.key_file.as_ref().map(|path| text(&path.display().to_string()));
+    page.set_or("key_file", key_file, "\"/etc/recado/signing.pem\"");
+
     page.section("alerts");
     page.set("every", &duration(config.alerts.every));
     let own = config.notices.channels.get(OWN_CHANNEL);

@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 50] = [
+const COMMENTS: [(&str, &str); 54] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -120,6 +120,17 @@ const COMMENTS: [(&str, &str); 50] = [
         "dlq.notify",
         "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
          [notify.ops] webhook = \"https://…\", or [notify.ops] from = \"…\" and to = [\"…\"] for e-mail.",
+    ),
+    ("audit", "The audit trail: chained and signed files, a month each."),
+    ("audit.dir", "Where they are. Nodes that share a store should share this directory, too."),
+    (
+        "audit.keep",
+        "Months that are older go, and a signed summary of each stays. Less than five years is for development alone.",
+    ),
+    (
+        "audit.key_file",
+        "The key that signs, made at first use; in the same directory unless this says otherwise. Out of reach of whoever can\n\
+         write to the trail it proves more.",
     ),
     (
         "alerts",

@@ -137,3 +137,59 @@ async fn a_target_that_somebody_writes_to_is_found_out() {
     assert!(matches!(&moved, Err(MoveError::Differs { what }) if what.contains("4 are there")), "{moved:?}");
     assert_eq!(moved_to(&*from.store, T0).await.unwrap(), None);
 }
+
+fn paused(nth: usize) -> AuditEvent {
+    AuditEvent::about_provider("ses", AuditKind::ProviderPaused, T0).reason(format!("pause {nth}"))
+}
+
+async fn on_record(store: &dyn Store) -> Vec<AuditEvent> {
+    let span = recado_store::AuditSpan { part: 0, after: 0, newest_first: false };
+    store.audit_in(span, 10_000).await.unwrap().into_iter().map(|record| record.event).collect()
+}
+
+#[tokio::test]
+async fn t14_records_that_belong_to_no_job_arrive_and_are_counted() {
+    let (from, to) = (filled("a", 3).await, empty("b"));
+    let about = AuditEvent { job_id: Some("job-00001".into()), ..paused(0) };
+    from.store.record(vec![about.clone(), paused(1), paused(1), paused(2)]).await.unwrap();
+    let moved = go(&from, &to).await.unwrap();
+    assert_eq!((moved.jobs.count, moved.records.count), (3, 3));
+    assert_ne!(moved.records.checksum, 0);
+    assert_eq!(on_record(&*to.store).await, [about.clone(), paused(1), paused(1), paused(2)]);
+    assert_eq!(to.store.audit(&job(1).id).await.unwrap(), [about]);
+}
+
+#[tokio::test]
+async fn what_is_archived_is_not_carried_to_be_archived_again() {
+    let (from, to) = (filled("a", 3).await, empty("b"));
+    let about = |nth| AuditEvent { job_id: Some("job-00001".into()), ..paused(nth) };
+    from.store.record(vec![about(1), paused(2), about(3), paused(4)]).await.unwrap();
+    let hold = r#"{"store":"store_a","node":"n","until":"2025-01-12T10:30:00.000Z","archived":{"0":2}}"#;
+    let write = NoteWrite {
+        shelf: recado_engine::trail::SHELF,
+        key: "archiver".into(),
+        value: Some(Payload::new(hold).unwrap()),
+        expect: None,
+        expires_at: None,
+    };
+    from.store.write_notes(vec![write], T0).await.unwrap();
+    let moved = go(&from, &to).await.unwrap();
+    assert_eq!(moved.records.count, 1);
+    assert_eq!(on_record(&*to.store).await, [about(3), paused(4)]);
+    assert_eq!(to.store.audit(&job(1).id).await.unwrap(), [about(1), about(3)], "its trail is whole");
+}
+
+#[tokio::test]
+async fn records_that_arrived_before_a_move_was_cut_off_are_not_carried_twice() {
+    let from = filled("a", 3).await;
+    from.store.record((0..2_500).map(paused).collect()).await.unwrap();
+    let inner = Arc::new(ReferenceStore::default());
+    let faulty = Arc::new(FaultyStore::around(inner.clone()));
+    // The note that says where it comes from is written; records arrive; then the notes of the first shelf fail.
+    faulty.fail(Verb::WriteNotes, 1, 1, StoreError::Unavailable("cut off".to_owned()));
+    assert!(go(&from, &named(faulty.clone(), "b")).await.is_err());
+    assert_eq!(faulty.fired(Verb::WriteNotes), 1);
+    assert_eq!(on_record(&*inner).await.len(), 2_500, "they had arrived");
+    let moved = go(&from, &named(inner.clone(), "b")).await.unwrap();
+    assert_eq!((moved.records.count, on_record(&*inner).await.len()), (2_500, 2_500));
+}

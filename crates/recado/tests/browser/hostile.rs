@@ -55,7 +55,7 @@ pub fn hostile(server: &Server) {
 }
 
 /// Places that show what is hostile.
-pub const PLACES: [(&str, &str); 14] = [
+pub const PLACES: [(&str, &str); 15] = [
     ("#/overview", "Circuit breakers"),
     ("#/jobs", "evil-1"),
     ("#/jobs/evil-1", "<script>alert(1)</script>"),
@@ -65,6 +65,7 @@ pub const PLACES: [(&str, &str); 14] = [
     ("#/providers", "<script>alert(1)</script>"),
     ("#/endpoints", "<script>alert(1)</script>"),
     ("#/audit?jobId=evil-1", "<script>alert(1)</script>"),
+    ("#/audit", "<script>alert(1)</script>"),
     ("#/policies", "<script>alert(1)</script>"),
     ("#/tenants", "<script>alert(1)</script>"),
     ("#/kpis", "javascript:alert(6)"),

@@ -17,7 +17,7 @@ const PAGES: [(&str, &[&str]); 10] = [
     ("endpoints", &["https://crm.example.com/recado", "0 of 10"]),
     ("alerts", &["All rules", "One company has many dead letters"]),
     ("kpis", &["Success after retry", "target: at least 85%", "Attempt 2", "acme"]),
-    ("audit", &["Who decided what"]),
+    ("audit", &["Who decided what", "moved to the dead letters", "mailbox not found"]),
 ];
 
 /// Those that the documents show.

@@ -1,0 +1,123 @@
+//! The audit trail: everything on record, and erasures of one person's data.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_audit::{Identity, Order, Query, Subject};
+use recado_engine::trail::{Erasing, ErasureOrder, Found, Place};
+use recado_wire::audit::{
+    Archived, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
+};
+use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
+
+use crate::answer::{self, Refused};
+use crate::body;
+use crate::cursor::{self, List};
+use crate::extract::{Actor, Asked};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::state::ApiState;
+
+/// What was analysed, computed, scheduled and decided, and what people did: archived or not yet.
+#[utoipa::path(
+    get, path = "/v1/audit", tag = "audit", params(AuditQuery),
+    responses((status = 200, body = AuditList), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(asked): Asked<AuditQuery>,
+) -> Result<Response, Refused> {
+    let place = match cursor::read_name(List::Audit, asked.cursor.as_deref())? {
+        Some(place) => Some(serde_json::from_str::<Place>(&place).map_err(|_| cursor::not_a_cursor())?),
+        None => None,
+    };
+    let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
+    let query = Query {
+        job: asked.job_id.map(Into::into),
+        claim: asked.claim_id.map(Into::into),
+        correlation: asked.correlation_id.map(Into::into),
+        company: asked.company_id.map(Into::into),
+        user: asked.user_id.map(Into::into),
+        actor: asked.actor.map(Into::into),
+        kind: asked.kind.map(Into::into),
+        since: asked.since,
+        until: asked.until,
+        order: if newest_first { Order::NewestFirst } else { Order::OldestFirst },
+        beyond: None,
+        limit: asked.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize,
+    };
+    let page = api.engine().search_trail(query, place).await?;
+    let mut items = Vec::new();
+    for found in &page.found {
+        let mut steps = steps(found);
+        if newest_first {
+            steps.reverse();
+        }
+        items.extend(steps);
+    }
+    let place = page.next.and_then(|place| serde_json::to_string(&place).ok());
+    let next_cursor = place.map(|place| cursor::write_name(List::Audit, &place));
+    Ok(answer::ok(&AuditList { items, next_cursor }))
+}
+
+fn steps(found: &Found) -> Vec<AuditItem> {
+    let archived = found.seal.as_ref().map(|seal| Archived {
+        sequence: seal.sequence,
+        recorded_at: seal.recorded_at,
+        hash: seal.hash.to_string(),
+        erased_by: seal.erased_by,
+    });
+    AuditItem::steps(&found.event, archived.as_ref())
+}
+
+/// Remove one person's data: from the trail, dead letters and jobs. It is put on record who asked, and when.
+#[utoipa::path(
+    post, path = "/v1/audit/erasures", tag = "audit", request_body = ErasureRequest,
+    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    responses(
+        (status = 200, body = ErasureDone),
+        (status = 409, description = "Jobs of the person wait or are being delivered, or another node writes the trail: nothing was touched.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn erase(
+    State(api): State<ApiState>,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let received = body::json(&api, request).await?;
+    let request = read::body::<ErasureRequest>(received.text()?)?.sound()?;
+    let order = ErasureOrder {
+        subject: subject(request.subject),
+        reason: request.reason.into(),
+        actor: actor.into(),
+        with_jobs: request.with_jobs,
+    };
+    let refused = |detail: String| Err(Refused::new(Code::Conflict, detail));
+    match api.engine().erase(order).await? {
+        Erasing::Done(erased) => Ok(answer::ok(&ErasureDone {
+            records: erased.records,
+            recorded_as: erased.recorded_as,
+            jobs_cancelled: erased.jobs_cancelled,
+            dead_letters_discarded: erased.dead_letters_discarded,
+            jobs_forgotten: erased.jobs_forgotten,
+        })),
+        Erasing::JobsWait(count) => refused(format!(
+            "{count} jobs of this person still wait to be sent; ask again with `withJobs` to cancel them, or let them end"
+        )),
+        Erasing::JobsUnderWay(count) => {
+            refused(format!("{count} jobs of this person are being delivered; ask again in a moment"))
+        }
+        Erasing::Elsewhere { node } => {
+            refused(format!("node {node} writes the audit trail; ask that one, `recado nodes` says where it listens"))
+        }
+    }
+}
+
+fn subject(asked: AuditSubject) -> Subject {
+    let AuditSubject { user_id, correlation_id, claim_id, job_id, company_id } = asked;
+    let identity = user_id
+        .map(|id| Identity::User(id.into()))
+        .or_else(|| correlation_id.map(|id| Identity::Correlation(id.into())))
+        .or_else(|| claim_id.map(|id| Identity::Claim(id.into())))
+        .unwrap_or_else(|| Identity::Job(job_id.unwrap_or_default().into()));
+    Subject { identity, company: company_id.map(Into::into) }
+}

@@ -1,0 +1,109 @@
+//! The audit trail, from the store to its files and to whoever asks.
+//!
+//! ```text
+//!   settle, record … ─▶ store ──▶ archiver ──▶ files (recado-audit): chained, signed, kept for years
+//!                          │                     │
+//!                          └──▶ search ◀─────────┘     what is not archived yet, and all that is
+//! ```
+//!
+//! Stores take records in together with what they are about; [`archiver`] copies them to the files in the
+//! background, and lets the store forget what is archived and no longer needed there. Of the nodes that share a store
+//! one archives at a time: [`hold`] says which, and how far it is. [`search`] answers from both; [`erase`] removes one
+//! person's data from both.
+//!
+//! Deliberately absent: the format of the files, which is `recado-audit`'s business, and anything that waits for them.
+//! No delivery and no act depends on the trail's disk.
+
+pub(crate) mod archiver;
+mod erase;
+mod hold;
+mod search;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use recado_audit::Trail;
+use recado_core::Timestamp;
+use recado_store::{Shelf, Store, StoreError};
+use tokio::sync::{Mutex, MutexGuard};
+
+pub use erase::{Erased, Erasing, ErasureOrder};
+pub use search::{Found, Page, Place, Seal};
+
+/// Who archives, and how far. It does not move with a store: numbers mean something in their own store alone.
+pub const SHELF: Shelf = Shelf::new("audit");
+
+/// Where the trail's files are, and for how long.
+#[derive(Clone, Debug)]
+pub struct TrailTerms {
+    pub dir: PathBuf,
+    /// Where the signing key is, if not beside the files.
+    pub key: Option<PathBuf>,
+    pub months_kept: u32,
+}
+
+/// Why the trail could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum TrailError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Files(#[from] recado_audit::Error),
+    /// Whoever worked on the files is gone.
+    #[error("work on the audit trail's files was cut off; the log says more")]
+    CutOff,
+    #[error("this server keeps no audit trail")]
+    None,
+}
+
+/// The files, while this node writes them.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    files: Option<Files>,
+}
+
+#[derive(Debug)]
+struct Files {
+    trail: Trail,
+    /// What the store is called in the files.
+    store: Box<str>,
+}
+
+impl Files {
+    /// The last number of a part that the files hold.
+    fn archived(&self, part: u16) -> u64 {
+        self.trail.archived_through(&hold::source(&self.store, part)).unwrap_or(0)
+    }
+}
+
+/// What this process has to do with the trail.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    terms: Option<TrailTerms>,
+    /// One at a time: whoever archives, erases, or wants to know how far both sides are.
+    desk: Mutex<Desk>,
+}
+
+impl Keeper {
+    pub fn new(terms: Option<TrailTerms>) -> Self {
+        Keeper { terms, desk: Mutex::default() }
+    }
+
+    pub fn terms(&self) -> Option<&TrailTerms> {
+        self.terms.as_ref()
+    }
+
+    async fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().await
+    }
+}
+
+/// How far a store's trail is archived: the last number of each part.
+pub async fn archived_in(store: &dyn Store, now: Timestamp) -> Result<BTreeMap<u16, u64>, StoreError> {
+    Ok(hold::Hold::read(store, now).await?.map(|hold| hold.archived).unwrap_or_default())
+}
+
+/// Runs what blocks on files where that is allowed.
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, TrailError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| TrailError::CutOff)
+}

@@ -1,0 +1,251 @@
+//! Copies the trail from the store to its files, in the background.
+//!
+//! | if the process dies | then |
+//! |---|---|
+//! | before the files have a bite | it is read from the store again |
+//! | after that, before the mark | the files themselves know how far they are, and take none twice |
+//! | after the mark | there is nothing to do again |
+//!
+//! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
+//! for it. It rests between two bites, so that deliveries go first while there is much to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_audit::{Entry, Month, Options, Trail};
+use recado_core::{AuditEvent, Timestamp, reason};
+use recado_store::{AuditSpan, AuditTrim, StoreError};
+use tokio::time::Instant;
+
+use super::hold::{Hold, source};
+use super::{Desk, Files, TrailError, TrailTerms, off_thread};
+use crate::engine::Inner;
+
+/// Records of a part that are copied at a time.
+const BITE_RECORDS: usize = 2_000;
+
+/// Between two looks when there is nothing to copy.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// After a bite it rests this many times as long as the bite took.
+const REST_PER_WORK: u32 = 3;
+
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Before the files are tried again that could not be written.
+const RETRY_EVERY: Duration = Duration::from_secs(5);
+
+/// A stop waits this long at most for what is left to be copied. What is not stays in the store.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Between two rounds of trimming, and bites of a part in one round.
+const TRIM_EVERY: Duration = Duration::from_secs(10);
+const TRIM_BITES_MAX: usize = 20;
+
+/// What belongs to no job that the store knows stays there this long all the same: whoever pages through the newest
+/// records is not overtaken by the trimming.
+const FORGOTTEN_KEPT: Duration = Duration::from_secs(10 * 60);
+
+/// A text of a record that is longer is cut: no line of the trail may be too long to be one.
+const TEXT_MAX_BYTES: usize = 64 << 10;
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// There may be more.
+    Copied,
+    /// The files have all that there is.
+    Even,
+    /// Another node archives.
+    NotOurs,
+}
+
+pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
+    let mut duties = Duties::default();
+    loop {
+        let began = Instant::now();
+        let round = engine.trail_round(&terms).await;
+        let wait = match round {
+            Ok(Round::Copied) => (began.elapsed() * REST_PER_WORK).min(REST_MAX),
+            Ok(Round::Even) => {
+                duties.see_to(&engine, &terms).await;
+                LOOK_EVERY
+            }
+            Ok(Round::NotOurs) => LOOK_EVERY,
+            Err(TrailError::Store(StoreError::Broken(error))) => return engine.store_broke(&error),
+            Err(error) => {
+                tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
+                RETRY_EVERY
+            }
+        };
+        tokio::select! {
+            () = engine.stopped.cancelled() => break,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+    if tokio::time::timeout(DRAIN_MAX, engine.drain_trail(&terms)).await.is_err() {
+        tracing::warn!("Not all of the audit trail is in its files; the rest stays in the store for the next start");
+    }
+}
+
+impl Inner {
+    /// One bite, if this node archives.
+    async fn trail_round(&self, terms: &TrailTerms) -> Result<Round, TrailError> {
+        let mut desk = self.keeper.desk().await;
+        round(self, &mut desk, terms).await
+    }
+
+    /// Copies what is left, and lets another node take over.
+    async fn drain_trail(&self, terms: &TrailTerms) {
+        let mut desk = self.keeper.desk().await;
+        loop {
+            match round(self, &mut desk, terms).await {
+                Ok(Round::Copied) => {}
+                Ok(Round::Even) => break,
+                Ok(Round::NotOurs) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "Cannot write the audit trail; its records stay in the store for the next start");
+                    break;
+                }
+            }
+        }
+        desk.files = None;
+        if let Ok(Ok(hold)) = Hold::take(self).await
+            && let Err(error) = hold.give_up(self).await
+        {
+            tracing::debug!(%error, "cannot give up the right to archive; it ends by itself");
+        }
+    }
+}
+
+/// Takes the right to archive if it is free, and copies a bite of each part.
+pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -> Result<Round, TrailError> {
+    let Ok(mut hold) = Hold::take(engine).await? else {
+        desk.files = None;
+        return Ok(Round::NotOurs);
+    };
+    let files = match desk.files.take().filter(|files| files.store == hold.store) {
+        Some(files) => files,
+        None => open(terms, hold.store.clone()).await?,
+    };
+    let (mut entries, mut more) = (Vec::new(), false);
+    for part in 0..engine.store.audit_parts() {
+        let after = hold.archived(part).max(files.archived(part));
+        hold.archived.insert(part, after);
+        let span = AuditSpan { part, after, newest_first: false };
+        let records = engine.store.audit_in(span, BITE_RECORDS).await?;
+        more |= records.len() == BITE_RECORDS;
+        let source = source(&hold.store, part);
+        if let Some(last) = records.last() {
+            hold.archived.insert(part, last.number);
+        }
+        entries.extend(records.into_iter().map(|record| Entry {
+            source: source.clone(),
+            sequence: record.number,
+            event: bounded(record.event),
+        }));
+    }
+    if entries.is_empty() {
+        desk.files = Some(files);
+        return Ok(Round::Even);
+    }
+    let now = engine.clock.now();
+    let (files, appended) = off_thread(move || {
+        let mut files = files;
+        let appended = files.trail.append(&entries, now);
+        (files, appended)
+    })
+    .await?;
+    // After a failure the files are opened anew, which finds out what is on disk.
+    appended?;
+    desk.files = Some(files);
+    if !hold.mark(engine).await? {
+        desk.files = None;
+        return Ok(Round::NotOurs);
+    }
+    Ok(if more { Round::Copied } else { Round::Even })
+}
+
+fn bounded(mut event: AuditEvent) -> AuditEvent {
+    for text in [&mut event.error_message, &mut event.retry_reason].into_iter().flatten() {
+        if text.len() > TEXT_MAX_BYTES {
+            *text = reason::clip(text, TEXT_MAX_BYTES).into();
+        }
+    }
+    event
+}
+
+async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> {
+    let (dir, options) = (terms.dir.clone(), Options { key: terms.key.clone(), ..Options::default() });
+    let trail = off_thread(move || Trail::open(&dir, &options)).await??;
+    if let Some(recovered) = trail.recovered() {
+        tracing::warn!(%recovered, "The audit trail was not left in good order, and was put right");
+    }
+    Ok(Files { trail, store })
+}
+
+/// What is seen to now and then, while there is nothing to copy.
+#[derive(Debug, Default)]
+struct Duties {
+    trimmed_at: Option<Instant>,
+    /// The month whose old ones were let go of.
+    dropped_in: Option<Month>,
+}
+
+impl Duties {
+    async fn see_to(&mut self, engine: &Inner, terms: &TrailTerms) {
+        if self.trimmed_at.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
+            self.trimmed_at = Some(Instant::now());
+            if let Err(error) = trim(engine).await {
+                tracing::warn!(%error, "cannot trim the audit trail in the store; trying again later");
+            }
+        }
+        let now = engine.clock.now();
+        if self.dropped_in != Some(Month::of(now)) {
+            self.dropped_in = Some(Month::of(now));
+            if let Err(error) = drop_old_months(engine, terms.months_kept, now).await {
+                tracing::error!(%error, "Cannot let go of months of the audit trail that are old enough");
+            }
+        }
+    }
+}
+
+/// Lets the store forget what is archived and no longer needed there.
+async fn trim(engine: &Inner) -> Result<(), TrailError> {
+    let (now, kept) = (engine.clock.now(), engine.settings.retention.ended_max_age);
+    let Some(hold) = Hold::read(&*engine.store, now).await? else { return Ok(()) };
+    let ago = |age: Duration| {
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(now.as_millis().saturating_sub(age).max(0))
+    };
+    for (part, up_to) in hold.archived {
+        let trim =
+            AuditTrim { part, up_to, before: ago(kept), forgotten_before: ago(kept.min(FORGOTTEN_KEPT)) };
+        for _ in 0..TRIM_BITES_MAX {
+            if engine.store.trim_audit(trim).await? == 0 {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn drop_old_months(engine: &Inner, months: u32, now: Timestamp) -> Result<(), TrailError> {
+    let mut desk = engine.keeper.desk().await;
+    let Some(files) = desk.files.take() else { return Ok(()) };
+    let (files, dropped) = off_thread(move || {
+        let mut files = files;
+        let dropped = files.trail.drop_older_than(months, now);
+        (files, dropped)
+    })
+    .await?;
+    desk.files = Some(files);
+    for summary in dropped? {
+        tracing::warn!(
+            segment = %summary.segment,
+            records = summary.end.sequence + 1 - summary.first_sequence,
+            "A month of the audit trail was old enough and is gone; a signed summary stays"
+        );
+    }
+    Ok(())
+}

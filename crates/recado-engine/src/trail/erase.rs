@@ -1,0 +1,164 @@
+//! One person's data, removed: what waits and what failed in the store, and the personal part of what is on record.
+//!
+//! First the jobs, so that what is recorded about their end is there to be erased, too. Then all of the trail is
+//! archived, the files are rewritten, and last the store forgets the jobs. A process that dies in between has done
+//! less than was asked for, and asking again does the rest.
+//!
+//! Deliberately absent: the archive of dead letters, log files and backups, which are files of their owner's.
+
+use recado_audit::{Identity, Subject};
+use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
+use recado_observe::Left;
+use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
+
+use super::archiver::{Round, round};
+use super::hold::Hold;
+use super::{TrailError, off_thread};
+use crate::engine::{Engine, EngineError};
+
+/// Jobs that are looked through at a time: they come with their payloads.
+const PAGE_JOBS: usize = 100;
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub struct ErasureOrder {
+    pub subject: Subject,
+    /// It stays: a reference, not a name.
+    pub reason: Box<str>,
+    pub actor: Box<str>,
+    /// Cancel what waits, too.
+    pub with_jobs: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Erased {
+    /// Records whose personal part is gone.
+    pub records: u64,
+    /// The records that say so: none if nothing was on record.
+    pub recorded_as: Vec<u64>,
+    pub jobs_cancelled: u64,
+    pub dead_letters_discarded: u64,
+    pub jobs_forgotten: u64,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Erasing {
+    Done(Erased),
+    /// So many jobs still wait to be sent, and nobody said to cancel them: nothing was touched.
+    JobsWait(u64),
+    /// So many are being delivered right now: nothing was touched.
+    JobsUnderWay(u64),
+    /// Another node writes the files: nothing was touched.
+    Elsewhere { node: Box<str> },
+}
+
+impl Engine {
+    /// Removes a person's data from the store and from the trail, and puts on record who asked for it.
+    pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
+        let inner = &self.inner;
+        let terms = inner.keeper.terms().ok_or(TrailError::None)?;
+        if round(inner, &mut *inner.keeper.desk().await, terms).await? == Round::NotOurs {
+            let node = Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
+            return Ok(Erasing::Elsewhere { node });
+        }
+        let jobs = self.jobs_of(&order.subject).await?;
+        let count = |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
+        match (count(is_under_way), count(is_waiting)) {
+            (0, 0) => {}
+            (0, waiting) if !order.with_jobs => return Ok(Erasing::JobsWait(waiting)),
+            (0, _) => {}
+            (under_way, _) => return Ok(Erasing::JobsUnderWay(under_way)),
+        }
+        let mut erased = Erased::default();
+        for (id, status) in &jobs {
+            if is_waiting(*status) {
+                match self.cancel(id, Some(&order.actor)).await? {
+                    Cancelled::Refused(Status::Delivering) => return Ok(Erasing::JobsUnderWay(1)),
+                    Cancelled::Done => erased.jobs_cancelled += 1,
+                    _ => {}
+                }
+            }
+            erased.dead_letters_discarded += u64::from(self.discard_quietly(id, &order).await?);
+        }
+        let mut desk = inner.keeper.desk().await;
+        loop {
+            match round(inner, &mut desk, terms).await? {
+                Round::Copied => {}
+                Round::Even => break,
+                Round::NotOurs => return Err(TrailError::CutOff.into()),
+            }
+        }
+        let files = desk.files.take().ok_or(TrailError::CutOff)?;
+        let ErasureOrder { subject, reason, actor, .. } = order;
+        let (now, who, why) = (self.now(), actor.clone(), reason.clone());
+        let (files, outcome) = off_thread(move || {
+            let mut files = files;
+            let outcome = files.trail.erase(&subject, &who, &why, now);
+            (files, outcome)
+        })
+        .await?;
+        let outcome = outcome.map_err(TrailError::from)?;
+        desk.files = Some(files);
+        drop(desk);
+        (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
+        erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
+        tracing::warn!(
+            actor = &*actor,
+            reason = &*reason,
+            records = erased.records,
+            jobs = erased.jobs_forgotten,
+            "Personal data was erased"
+        );
+        Ok(Erasing::Done(erased))
+    }
+
+    /// Every job of a person that the store knows.
+    async fn jobs_of(&self, subject: &Subject) -> Result<Vec<(JobId, Status)>, EngineError> {
+        let now = self.now();
+        let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
+        let mut filter = JobFilter { company: company.clone(), ..JobFilter::default() };
+        match &subject.identity {
+            Identity::User(user) => filter.user_id = Some(user.clone()),
+            Identity::Correlation(id) => filter.correlation_id = Some(id.clone()),
+            Identity::Job(id) | Identity::Claim(id) => {
+                let Ok(id) = JobId::new(&**id) else { return Ok(Vec::new()) };
+                let found = self.store().job(&id, now).await?;
+                let own = found.filter(|view| filter.is_about(&view.job));
+                return Ok(own.map(|view| (id, view.status)).into_iter().collect());
+            }
+        }
+        let (mut jobs, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
+            jobs.extend(page.items.into_iter().map(|view| (view.job.id, view.status)));
+            before = page.next;
+            if before.is_none() {
+                return Ok(jobs);
+            }
+        }
+    }
+
+    /// Gives a dead letter up without telling the world: whom it was about is to be forgotten.
+    async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool, EngineError> {
+        let Some(entry) = self.store().dead_letter(id).await? else { return Ok(false) };
+        let Some(view) = self.store().job(id, self.now()).await? else { return Ok(false) };
+        let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.now())
+            .reason(order.reason.to_string())
+            .by(Some(&order.actor));
+        let discard = Discard { id: id.clone(), audit, follow_ups: Vec::new() };
+        let done = self.store().discard(discard).await? == Discarded::Done;
+        if done {
+            self.inner.left_queue(Left::Discarded, entry.moved_at);
+        }
+        Ok(done)
+    }
+}
+
+fn is_waiting(status: Status) -> bool {
+    matches!(status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked)
+}
+
+fn is_under_way(status: Status) -> bool {
+    status == Status::Delivering
+}

@@ -1,0 +1,117 @@
+//! Which node archives, and how far it is: one note, written only on top of the version that was read.
+//!
+//! The note is a lease. Whoever archives writes it again with every mark, so a node that was slow and lost its place
+//! finds out before it marks anything. A node that dies is replaced when its time is over; one that stops gives its
+//! place up at once. Where nobody else shares the store, whatever the last process left there is taken over at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use recado_core::{Payload, Timestamp};
+use recado_store::{NoteWrite, Noted, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::SHELF;
+use crate::engine::Inner;
+
+const KEY: &str = "archiver";
+
+/// A node that is silent for this long is replaced.
+const HELD_FOR: Duration = Duration::from_secs(15);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Hold {
+    /// What the store is called in the trail. Another store's numbers begin anew, so it has another name.
+    pub store: Box<str>,
+    pub node: Box<str>,
+    pub until: Timestamp,
+    /// By part: the last number that is archived.
+    pub archived: BTreeMap<u16, u64>,
+    #[serde(skip)]
+    version: u64,
+}
+
+/// What one part of a store's trail is called in the files.
+pub(super) fn source(store: &str, part: u16) -> Box<str> {
+    format!("{store}/{part}").into()
+}
+
+impl Hold {
+    pub fn archived(&self, part: u16) -> u64 {
+        self.archived.get(&part).copied().unwrap_or(0)
+    }
+
+    fn new(engine: &Inner) -> Self {
+        Hold {
+            store: format!("store_{}", uuid::Uuid::now_v7().simple()).into(),
+            node: engine.settings.node.clone(),
+            until: engine.clock.now(),
+            archived: BTreeMap::new(),
+            version: 0,
+        }
+    }
+
+    /// As the store has it.
+    pub async fn read(store: &dyn Store, now: Timestamp) -> Result<Option<Hold>, StoreError> {
+        let Some(note) = store.note(SHELF, KEY, now).await? else { return Ok(None) };
+        let unreadable = |_| {
+            let words = "the note of who archives cannot be read; was it written by a newer version?";
+            StoreError::Unavailable(words.to_owned())
+        };
+        let hold: Hold = note.value.parse().map_err(unreadable)?;
+        Ok(Some(Hold { version: note.version, ..hold }))
+    }
+
+    /// Takes the right to archive, or keeps it; the other node's note while that one has it.
+    pub async fn take(engine: &Inner) -> Result<Result<Hold, Hold>, StoreError> {
+        let now = engine.clock.now();
+        let mut hold = match Hold::read(&*engine.store, now).await? {
+            Some(hold) => hold,
+            None => Hold::new(engine),
+        };
+        let shared = engine.store.notes_changed().is_some();
+        let ours = hold.node == engine.settings.node;
+        if !ours && shared && hold.until > now {
+            return Ok(Err(hold));
+        }
+        let lasts = hold.until.since(now) > HELD_FOR / 2;
+        if ours && hold.version > 0 && lasts {
+            return Ok(Ok(hold));
+        }
+        hold.node = engine.settings.node.clone();
+        Ok(match hold.write(engine, HELD_FOR).await? {
+            true => Ok(hold),
+            false => Err(hold),
+        })
+    }
+
+    /// Writes down how far the files are; whether this node still archives.
+    pub async fn mark(&mut self, engine: &Inner) -> Result<bool, StoreError> {
+        self.write(engine, HELD_FOR).await
+    }
+
+    /// Lets another node take over at once.
+    pub async fn give_up(mut self, engine: &Inner) -> Result<(), StoreError> {
+        self.write(engine, Duration::ZERO).await.map(drop)
+    }
+
+    async fn write(&mut self, engine: &Inner, held_for: Duration) -> Result<bool, StoreError> {
+        let now = engine.clock.now();
+        self.until = now.plus(held_for);
+        let value = serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let write = NoteWrite {
+            shelf: SHELF,
+            key: KEY.into(),
+            value: Some(Payload::trusted(value)),
+            expect: Some(self.version),
+            expires_at: None,
+        };
+        match engine.store.write_notes(vec![write], now).await?.first() {
+            Some(Noted::Done { version }) => {
+                self.version = *version;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}

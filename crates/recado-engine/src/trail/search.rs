@@ -1,0 +1,240 @@
+//! Looking into the trail: what is in the files, and what is not there yet.
+//!
+//! A walk through pages must show each record once, while records move from the store to the files under it. So it
+//! is split where the files ended when it began. What the files had by then is shown by its place in them; all else,
+//! wherever it is by now, is *fresh* and shown by its time.
+
+use std::collections::BTreeMap;
+
+use recado_audit::{Content, Hash, Order, Query, Record};
+use recado_core::{AuditEvent, JobId, Timestamp};
+use recado_store::AuditSpan;
+use serde::{Deserialize, Serialize};
+
+use super::hold::{Hold, source};
+use super::{TrailError, TrailTerms, off_thread};
+use crate::engine::{Engine, Inner};
+
+/// Fresh records of a part that are looked through. There are more only while the files cannot be written.
+const FRESH_RECORDS_MAX: usize = 10_000;
+
+/// Records that are read of the files at a time for one job.
+const JOB_RECORDS: usize = 1_000;
+
+/// A record, and its seal if it is archived.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub event: AuditEvent,
+    pub seal: Option<Seal>,
+}
+
+/// What makes a record of the files one of a chain.
+#[derive(Clone, Debug)]
+pub struct Seal {
+    pub sequence: u64,
+    pub recorded_at: Timestamp,
+    pub hash: Hash,
+    /// The record that says who erased what was personal in it.
+    pub erased_by: Option<u64>,
+}
+
+impl From<Record> for Found {
+    fn from(record: Record) -> Self {
+        let erased_by = match &record.content {
+            Content::Event { erased_by, .. } => *erased_by,
+            Content::Erasure { .. } => None,
+        };
+        let (sequence, recorded_at, hash) = (record.sequence, record.archived_at, record.hash);
+        Found { event: record.event(), seal: Some(Seal { sequence, recorded_at, hash, erased_by }) }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub found: Vec<Found>,
+    pub next: Option<Place>,
+}
+
+/// Where a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The last sequence of the files when it began.
+    split: u64,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum At {
+    Fresh(Option<Key>),
+    Files(Option<u64>),
+}
+
+/// Orders fresh records, and stays the same when one is archived.
+type Key = (Timestamp, u16, u64);
+
+impl Engine {
+    /// A page of what is on record, from the store and the files.
+    pub async fn search_trail(&self, query: Query, place: Option<Place>) -> Result<Page, TrailError> {
+        let terms = self.inner.keeper.terms().ok_or(TrailError::None)?;
+        let walk = Walk::begin(&self.inner, terms, query).await?;
+        walk.page(&self.inner, place).await
+    }
+
+    /// Everything on record about one job: from the store, and from the files what the store may have forgotten. `None`
+    /// when nobody has heard of it.
+    pub async fn job_trail(&self, id: &JobId) -> Result<Option<Vec<AuditEvent>>, TrailError> {
+        let (store, now) = (self.store(), self.now());
+        let view = store.job(id, now).await?;
+        let kept = store.audit(id).await?;
+        let kept_for = self.settings().retention.ended_max_age;
+        let is_young = view.as_ref().is_some_and(|view| view.job.enqueued_at.plus(kept_for) > now);
+        let (Some(terms), false) = (self.inner.keeper.terms(), is_young) else {
+            return Ok(view.map(|_| kept));
+        };
+        let mut trail = Vec::new();
+        let mut query =
+            Query { job: Some(id.as_str().into()), order: Order::OldestFirst, limit: JOB_RECORDS, ..Query::default() };
+        loop {
+            let page = search(terms, query.clone()).await?;
+            trail.extend(page.records.iter().map(Record::event));
+            query.beyond = page.next;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        let fresh: Vec<_> = kept.into_iter().filter(|event| !trail.contains(event)).collect();
+        trail.extend(fresh);
+        Ok((view.is_some() || !trail.is_empty()).then_some(trail))
+    }
+}
+
+/// No files are no records: a node that has never archived has none.
+async fn search(terms: &TrailTerms, query: Query) -> Result<recado_audit::Page, TrailError> {
+    let dir = terms.dir.clone();
+    off_thread(move || match dir.is_dir() {
+        true => Ok(recado_audit::search(&dir, &query)?),
+        false => Ok(recado_audit::Page { records: Vec::new(), next: None }),
+    })
+    .await?
+}
+
+/// One search, and how far both sides are.
+struct Walk<'t> {
+    terms: &'t TrailTerms,
+    query: Query,
+    /// The last sequence of the files.
+    end: u64,
+    /// What the store is called in them, and the last number of each part that is there.
+    store: Box<str>,
+    archived: BTreeMap<u16, u64>,
+}
+
+impl<'t> Walk<'t> {
+    async fn begin(engine: &Inner, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
+        // Nobody appends meanwhile, so both sides are of one moment.
+        let desk = engine.keeper.desk().await;
+        if let Some(files) = &desk.files {
+            let archived = (0..engine.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
+            let end = files.trail.checkpoint().map_or(0, |checkpoint| checkpoint.sequence);
+            return Ok(Walk { terms, query, end, store: files.store.clone(), archived });
+        }
+        let newest = search(terms, Query { limit: 1, ..Query::default() }).await?.records.pop();
+        let (store, archived) = match Hold::read(&*engine.store, engine.clock.now()).await? {
+            Some(hold) => (hold.store, hold.archived),
+            None => Default::default(),
+        };
+        Ok(Walk { terms, query, end: newest.map_or(0, |record| record.sequence), store, archived })
+    }
+
+    async fn page(&self, engine: &Inner, place: Option<Place>) -> Result<Page, TrailError> {
+        let newest_first = self.query.order == Order::NewestFirst;
+        let begin = if newest_first { At::Fresh(None) } else { At::Files(None) };
+        let Place { split, at } = place.unwrap_or(Place { split: self.end, at: begin });
+        let mut page = Page { found: Vec::new(), next: None };
+        let mut at = Some(at);
+        while let Some(here) = at.filter(|_| page.found.len() < self.query.limit) {
+            let room = self.query.limit - page.found.len();
+            let (found, next) = match here {
+                At::Fresh(beyond) => self.fresh(engine, split, beyond, room).await?,
+                At::Files(beyond) => self.archived(split, beyond, room).await?,
+            };
+            page.found.extend(found);
+            at = match (next, here) {
+                (Some(next), _) => Some(next),
+                (None, At::Fresh(_)) => newest_first.then_some(At::Files(None)),
+                (None, At::Files(_)) => (!newest_first).then_some(At::Fresh(None)),
+            };
+        }
+        page.next = at.map(|at| Place { split, at });
+        Ok(page)
+    }
+
+    /// What the files had when the walk began.
+    async fn archived(
+        &self,
+        split: u64,
+        beyond: Option<u64>,
+        room: usize,
+    ) -> Result<(Vec<Found>, Option<At>), TrailError> {
+        let mut query = Query { beyond, limit: room, ..self.query.clone() };
+        if query.order == Order::NewestFirst && beyond.is_none() {
+            query.beyond = split.checked_add(1);
+        }
+        let page = search(self.terms, query).await?;
+        let found: Vec<Found> =
+            page.records.into_iter().filter(|record| record.sequence <= split).map(Found::from).collect();
+        let next = page.next.filter(|next| *next < split || self.query.order == Order::NewestFirst);
+        Ok((found, next.map(|next| At::Files(Some(next)))))
+    }
+
+    /// What was not in the files by then, wherever it is now.
+    async fn fresh(
+        &self,
+        engine: &Inner,
+        split: u64,
+        beyond: Option<Key>,
+        room: usize,
+    ) -> Result<(Vec<Found>, Option<At>), TrailError> {
+        let mut all = BTreeMap::<Key, Found>::new();
+        for part in 0..engine.store.audit_parts() {
+            let after = self.archived.get(&part).copied().unwrap_or(0);
+            let span = AuditSpan { part, after, newest_first: true };
+            for record in engine.store.audit_in(span, FRESH_RECORDS_MAX).await? {
+                if self.query.fits_event(&record.event) {
+                    let key = (record.event.timestamp, part, record.number);
+                    all.insert(key, Found { event: record.event, seal: None });
+                }
+            }
+        }
+        let query = Query {
+            order: Order::OldestFirst,
+            beyond: Some(split),
+            limit: FRESH_RECORDS_MAX,
+            ..self.query.clone()
+        };
+        for record in search(self.terms, query).await?.records {
+            all.insert(self.key(&record), Found::from(record));
+        }
+        let newest_first = self.query.order == Order::NewestFirst;
+        let is_left = |key: &Key| beyond.is_none_or(|beyond| if newest_first { *key < beyond } else { *key > beyond });
+        let mut left: Vec<_> = all.into_iter().filter(|(key, _)| is_left(key)).collect();
+        if newest_first {
+            left.reverse();
+        }
+        let more = left.len() > room;
+        left.truncate(room);
+        let next = left.last().map(|(key, _)| At::Fresh(Some(*key))).filter(|_| more);
+        Ok((left.into_iter().map(|(_, found)| found).collect(), next))
+    }
+
+    fn key(&self, record: &Record) -> Key {
+        match &record.content {
+            Content::Event { source: from, source_sequence, event, .. } => {
+                let part = (0..u16::MAX).take(self.archived.len().max(1));
+                let part = part.into_iter().find(|part| source(&self.store, *part) == *from);
+                (event.timestamp, part.unwrap_or(u16::MAX), *source_sequence)
+            }
+            Content::Erasure { .. } => (record.archived_at, u16::MAX, record.sequence),
+        }
+    }
+}

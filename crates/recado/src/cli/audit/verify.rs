@@ -1,0 +1,113 @@
+//! `recado audit verify`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
+
+use crate::cli::{ConfigArgs, Done, Stop};
+use crate::screen::{Field, Paint, Screen};
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Where the trail is [default: what the configuration says].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The key that it must be signed with, as it was kept elsewhere [default: public.pem beside the trail].
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// A checkpoint that was kept elsewhere, as --json shows it. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => args.config.load()?.audit.dir,
+    };
+    if !dir.is_dir() {
+        let shown = dir.display();
+        return Err(Stop::Failed(format!("there is no trail in {shown}; name its directory with --dir")));
+    }
+    let mut evidence = Evidence::default();
+    if let Some(path) = &args.public_key {
+        let wrong = |error| Stop::Usage(format!("{}: {error}", path.display()));
+        evidence.public_key = Some(read(path)?.parse::<PublicKey>().map_err(wrong)?);
+    }
+    for path in &args.checkpoint {
+        evidence.checkpoints.push(checkpoint(path)?);
+    }
+    let report = verify(&dir, &evidence).map_err(|error| Stop::Failed(error.to_string()))?;
+    if args.json {
+        screen.json(&report)?;
+    } else {
+        show(&report, &dir, screen)?;
+    }
+    if report.is_whole() {
+        return Ok(());
+    }
+    let more = if report.more { " or more" } else { "" };
+    Err(Stop::Failed(format!(
+        "the trail is not whole: {}{more} faults; keep a copy as evidence before anything else",
+        report.findings.len()
+    )))
+}
+
+fn read(path: &Path) -> Result<String, Stop> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// One by itself, or a whole report that has one.
+fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
+    let text = read(path)?;
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let inner = value.get("checkpoint").unwrap_or(&value).clone();
+    serde_json::from_value(inner).map_err(|_| {
+        let path = path.display();
+        Stop::Usage(format!(
+            "{path} holds no checkpoint; give sequence, hash and signature as `--json` shows them"
+        ))
+    })
+}
+
+fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()> {
+    let (word, paint) = if report.is_whole() { ("whole", Paint::Good) } else { ("not whole", Paint::Bad) };
+    let mut facts = vec![
+        ("trail", Field::from(dir.display())),
+        ("state", Field::painted(word, paint)),
+        ("records", Field::from(report.records)),
+        ("months", Field::from(report.segments)),
+    ];
+    if report.dropped > 0 {
+        facts.push(("dropped", Field::from(format!("{} months, their summaries fit", report.dropped))));
+    }
+    if report.erased > 0 {
+        facts.push((
+            "erased",
+            Field::from(format!("{} records, each by an erasure on record", report.erased)),
+        ));
+    }
+    if let Some(checkpoint) = &report.checkpoint {
+        facts.push(("newest signed", Field::from(format!("{} {}", checkpoint.sequence, checkpoint.hash))));
+    }
+    screen.pairs(facts)?;
+    for sequence in &report.unchecked {
+        screen.line(format_args!(
+            "checkpoint {sequence} could not be held against its record: its month was dropped"
+        ))?;
+    }
+    if !report.findings.is_empty() {
+        screen.line("")?;
+    }
+    for finding in &report.findings {
+        screen.line(finding)?;
+    }
+    Ok(())
+}
