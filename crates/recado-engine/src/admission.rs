@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::limit::{Limit, Rate};
-use recado_core::{Blame, Class, CompanyId, Timestamp, Verdict};
+use recado_core::{Blame, Class, CompanyId, Job, Timestamp, Verdict};
 use recado_store::StoreError;
 
 use crate::agreed::{Agreed, Owed, Stepped, make};
@@ -94,8 +94,8 @@ pub(crate) struct Way {
 
 impl Way {
     /// What came back, and when.
-    pub fn told(mut self, verdict: &Verdict, now: Timestamp) {
-        self.end(Told::by(verdict), now);
+    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) {
+        self.end(Told::by(job, verdict), now);
     }
 
     fn end(&mut self, told: Told<'_>, now: Timestamp) {
@@ -261,20 +261,20 @@ impl Inner {
         let took = now.since(sent_at);
         let news = match told {
             Told::Well => News::Succeeded(took),
-            Told::Failed(failure) => match (failure.blame, failure.class) {
+            Told::Failed(job, failure) => match (failure.blame, failure.class) {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => News::Succeeded(Duration::ZERO),
-                (Blame::Provider, _) => News::Failed(failure.reason.as_str().into()),
+                (Blame::Provider, _) => News::Failed(self.discreet(job, &failure.reason).into()),
                 _ => News::Inconclusive,
             },
             Told::Nothing => News::Inconclusive,
         };
         self.news(provider, news, sent_at, now);
-        if let Told::Failed(failure) = told
+        if let Told::Failed(job, failure) = told
             && failure.class == Class::RateLimit
         {
             let until = now.plus(failure.retry_after.unwrap_or(QUIET_DEFAULT));
-            let quiet = Spend::Quiet { until, why: failure.reason.as_str().into() };
+            let quiet = Spend::Quiet { until, why: self.discreet(job, &failure.reason).into() };
             match failure.blame {
                 Blame::Provider if failure.retry_after.is_some() => {
                     self.owe_limit(&provider.limit, quiet, now);

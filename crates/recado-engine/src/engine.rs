@@ -32,6 +32,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::traces::Tracer;
 use crate::trail::{self, Keeper, TrailError, TrailTerms};
 use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
@@ -111,6 +112,8 @@ pub(crate) struct Inner {
     pub standing: Standing,
     pub ringing: Ringing,
     pub keeper: Keeper,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -204,6 +207,8 @@ pub struct Parts {
     pub alerts: AlertTerms,
     /// Where the audit trail is kept in files, if it is.
     pub trail: Option<TrailTerms>,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -231,6 +236,7 @@ impl Parts {
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
             trail: None,
+            tracer: None,
             clock,
             chance,
         }
@@ -262,6 +268,7 @@ impl Engine {
             dead_letters,
             alerts,
             trail: trail_terms,
+            tracer,
             webhook,
             clock,
             chance,
@@ -298,6 +305,7 @@ impl Engine {
             standing: Standing::default(),
             ringing: Ringing::new(alerts),
             keeper: Keeper::new(trail_terms.clone()),
+            tracer,
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),

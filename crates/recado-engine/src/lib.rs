@@ -33,6 +33,7 @@
 //! | [`events`] | the live stream |
 //! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
 //! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
+//! | [`traces`] | the spans that jobs and attempts leave |
 //! | [`figures`] [`gauges`] [`alerts`] | what is counted, how things stand, and when it rings |
 //! | [`clock`] | the one place that reads the time |
 //! | [`log`] | the lines an attempt leaves in the log |
@@ -78,6 +79,7 @@ pub mod route;
 mod shelves;
 mod sweeper;
 pub mod tenants;
+pub mod traces;
 pub mod trail;
 mod values;
 pub mod workers;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
 use recado_core::limit::{Limit, Rate};
-use recado_core::{Blame, Class, CompanyId, Failure, Timestamp, Verdict};
+use recado_core::{Blame, Class, CompanyId, Failure, Job, Timestamp, Verdict};
 use tokio::sync::Notify;
 
 use crate::agreed::Agreed;
@@ -312,7 +312,7 @@ impl Provider {
             Told::Well => {
                 here.pace = (here.pace + 1.0 / here.pace.max(1.0)).min(self.terms.concurrency as f64);
             }
-            Told::Failed(failure) if failure.class == Class::RateLimit => {
+            Told::Failed(_, failure) if failure.class == Class::RateLimit => {
                 here.pace = (here.pace / 2.0).max(1.0);
             }
             _ => {}
@@ -370,21 +370,22 @@ fn quiet(limit: &Limit, now: Timestamp) -> Option<(Held, Timestamp)> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told<'a> {
     Well,
-    Failed(&'a Failure),
+    /// How, and which job it was about.
+    Failed(&'a Job, &'a Failure),
     /// It was never asked.
     Nothing,
 }
 
 impl<'a> Told<'a> {
-    pub fn by(verdict: &'a Verdict) -> Self {
+    pub fn by(job: &'a Job, verdict: &'a Verdict) -> Self {
         match verdict {
             Verdict::Delivered { .. } => Told::Well,
             // The one to blame the provider for, if there is one.
             Verdict::Partly { refused, .. } => {
                 let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
-                blamed.map_or(Told::Well, |(_, failure)| Told::Failed(failure))
+                blamed.map_or(Told::Well, |(_, failure)| Told::Failed(job, failure))
             }
-            Verdict::Failed(failure) => Told::Failed(failure),
+            Verdict::Failed(failure) => Told::Failed(job, failure),
         }
     }
 }

@@ -70,8 +70,8 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 bodyHash, userId, correlationId, data) \
-                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 bodyHash, userId, correlationId, data, traceparent) \
+                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
                 seq,
@@ -86,6 +86,7 @@ impl Apply<'_> {
                 new.user_id.as_deref(),
                 new.correlation_id.as_deref(),
                 new.data.as_str(),
+                new.traceparent.map(|parent| parent.to_string()),
             ])?;
         let entry = Entry {
             id,
@@ -505,6 +506,7 @@ impl Apply<'_> {
                 break;
             }
             self.index.ended.pop_front();
+            self.index.owners.forget(seq);
             let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
             if let Some(id) = id {
                 self.index.forget_row(self.index.digest(&id));

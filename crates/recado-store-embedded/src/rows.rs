@@ -11,10 +11,10 @@ use rusqlite::Row;
 pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.priority, jobs.enqueuedAt, jobs.dueAt, \
     jobs.expiresAt, jobs.attemptsStarted, jobs.attemptsSpent, jobs.crashes, jobs.deferrals, jobs.replays, \
     jobs.userId, jobs.correlationId, jobs.attempts, \
-    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq))";
+    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), jobs.traceparent";
 
 /// How many columns [`JOB_COLUMNS`] names.
-pub const JOB_COLUMN_COUNT: usize = 16;
+pub const JOB_COLUMN_COUNT: usize = 17;
 
 pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
@@ -30,6 +30,8 @@ pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         correlation_id: row.get(13)?,
         attempts: attempts(row.get_ref(14)?.as_str_or_null()?)?,
         data: Payload::trusted(row.get_ref(15)?.as_str_or_null()?.unwrap_or("null")),
+        // What cannot be read costs a trace, not a job.
+        traceparent: row.get_ref(16)?.as_str_or_null()?.and_then(|text| text.parse().ok()),
     })
 }
 

@@ -110,12 +110,15 @@ end
 -- The new jobs of a block that wait, each with the end of its life, and the earliest of those ends.
 local function waiting_in(block)
   local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
+  local entries, seqs = call('XRANGE', K .. 'new', place_of(from), place_of(to)), {}
+  for nth, entry in ipairs(entries) do
+    seqs[nth] = seq_at(entry[1])
+  end
   local found, earliest = {}, nil
-  for _, entry in ipairs(call('XRANGE', K .. 'new', place_of(from), place_of(to))) do
-    local seq = tonumber(seq_at(entry[1]))
-    local expires = header(entry[2][2]).expires
-    if call('HEXISTS', K .. 'held', seq) == 0 then
-      found[#found + 1] = { seq = seq, expires = expires }
+  for nth, held in ipairs(#seqs > 0 and call('HMGET', K .. 'held', unpack(seqs)) or {}) do
+    if not held then
+      local expires = header(entries[nth][2][2]).expires
+      found[#found + 1] = { seq = tonumber(seqs[nth]), expires = expires }
       earliest = math.min(earliest or expires, expires)
     end
   end

@@ -94,6 +94,9 @@ end
 -- Blocks that lost a new job in this call.
 local thinned = {}
 
+-- Jobs that were in the stream when this call took them out: nothing had been recorded about them.
+local unrecorded = {}
+
 -- Takes jobs out of the stream. Says whether all were in it.
 local function drop_new(seqs)
   local places = {}
@@ -101,7 +104,11 @@ local function drop_new(seqs)
     thinned[block_of(seq)] = true
     places[nth] = place_of(seq)
   end
-  return each_of('XDEL', K .. 'new', places) == #places
+  local were_new = each_of('XDEL', K .. 'new', places) == #places
+  for _, seq in ipairs(were_new and seqs or {}) do
+    unrecorded[seq] = true
+  end
+  return were_new
 end
 
 -- Gives a job keys of its own, if it has none.
@@ -117,6 +124,14 @@ local function forget_end(seq)
   call('ZREM', K .. 'ends', padded(seq))
 end
 
+-- Moves a new job out of the stream that nobody is about to change.
+local function make_own(seq, head)
+  move_out(seq)
+  if call('HEXISTS', K .. 'held', seq) == 0 then
+    call('ZADD', K .. 'ends', header(head).expires, padded(seq))
+  end
+end
+
 -- A node of a stream is freed when all of its entries are gone, so jobs that stay long would hold many half
 -- empty ones. The oldest are moved out as soon as the stream is mostly holes.
 local function close_ranks(last)
@@ -126,11 +141,7 @@ local function close_ranks(last)
     return
   end
   for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
-    local seq = seq_at(entry[1])
-    move_out(seq)
-    if call('HEXISTS', K .. 'held', seq) == 0 then
-      call('ZADD', K .. 'ends', header(entry[2][2]).expires, padded(seq))
-    end
+    make_own(seq_at(entry[1]), entry[2][2])
   end
 end
 
@@ -147,13 +158,21 @@ end
 -- What this call adds to the trails of jobs, by block and number.
 local trails = {}
 
+-- Where this call's last record is in the audit trail: the server's time, and which of that millisecond it is.
+local recorded_at, recorded_nth
+
 -- Appends to the audit trail, and to the trail of the job that it is about.
 local function record(seq, event)
-  local ms, nth = string.match(call('XADD', K .. 'audit', '*', 'r', event), '^(%d+)-(%d+)$')
+  if recorded_at then
+    recorded_nth = recorded_nth + 1
+    call('XADD', K .. 'audit', recorded_at .. '-' .. recorded_nth, 'r', event)
+  else
+    recorded_at, recorded_nth = string.match(call('XADD', K .. 'audit', '*', 'r', event), '^(%d+)-(%d+)$')
+  end
   if seq then
     local block = block_of(seq)
     trails[block] = trails[block] or {}
-    trails[block][seq] = (trails[block][seq] or '') .. struct.pack('>I6I2', ms, nth)
+    trails[block][seq] = (trails[block][seq] or '') .. struct.pack('>I6I2', recorded_at, recorded_nth)
   end
 end
 
@@ -161,11 +180,17 @@ end
 local function save_trails()
   for block, added in pairs(trails) do
     local trail, seqs, values = K .. 'trail:' .. block, {}, {}
-    for seq in pairs(added) do
-      seqs[#seqs + 1] = seq
+    for seq, records in pairs(added) do
+      if unrecorded[seq] then
+        values[#values + 1] = seq
+        values[#values + 1] = records
+      else
+        seqs[#seqs + 1] = seq
+      end
     end
-    for nth, known in ipairs(call('HMGET', trail, unpack(seqs))) do
-      values[2 * nth - 1], values[2 * nth] = seqs[nth], (known or '') .. added[seqs[nth]]
+    for nth, known in ipairs(#seqs > 0 and call('HMGET', trail, unpack(seqs)) or {}) do
+      values[#values + 1] = seqs[nth]
+      values[#values + 1] = (known or '') .. added[seqs[nth]]
     end
     call('HSET', trail, unpack(values))
   end

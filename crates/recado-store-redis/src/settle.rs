@@ -4,12 +4,12 @@
 //! the lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of
 //! jobs that were claimed here are at hand; others are read first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hasher;
 
 use parking_lot::Mutex;
 use recado_core::job::remember;
-use recado_core::{DeadLetter, JobId, LeaseToken, NewJob, Transition};
+use recado_core::{DeadLetter, LeaseToken, NewJob, Transition};
 use recado_store::{Settled, Settlement, StoreError};
 use siphasher::sip::SipHasher13;
 
@@ -27,6 +27,11 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
+
+/// What becomes of a job, as `settle.lua` reads it.
+const END: char = 'e';
+const WAIT: char = 'w';
+const BURY: char = 'b';
 
 /// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
 /// and read again where they are needed.
@@ -115,7 +120,8 @@ impl RedisStore {
         let mut before = Vec::new();
         for ((at, token), found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
-            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at])?) {
+            let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
+            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at], &audit)) {
                 before.push(at);
             }
         }
@@ -159,9 +165,16 @@ impl RedisStore {
         let Some(first) = steps.first() else { return Ok(Vec::new()) };
         let follow_ups = steps.iter().flat_map(|step| &step.settlement.follow_ups);
         let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = vec![Arg::Int(self.floor(first.settlement.now, 0))];
+        let mut args = Vec::with_capacity(2 + steps.len() * 4);
+        args.extend([Arg::Int(self.floor(first.settlement.now, 0)), Arg::Int(steps.len() as i64)]);
         for step in steps {
-            push(step, &refused, &mut args)?;
+            push(step, &mut args)?;
+        }
+        for (nth, step) in (1..).zip(steps) {
+            for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
+                args.push(Arg::Int(nth));
+                intake(new, &mut args)?;
+            }
         }
         let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
         if answers.len() != steps.len() {
@@ -185,26 +198,22 @@ impl RedisStore {
 }
 
 /// What the script needs to settle one lease, see `settle.lua`.
-fn push<'a>(step: &Step<'a>, refused: &HashSet<JobId>, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let settlement = step.settlement;
+fn push(step: &Step<'_>, args: &mut Vec<Arg<'_>>) -> Result<(), StoreError> {
+    let Step { token, settlement, .. } = step;
     let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
     let mut record = step.record.clone();
     let (ending, letter) = execute(&mut record, settlement)?;
-    record.receipt = Some(receipt(step.token, settlement)?);
-    step.token.push(args);
-    args.push(Arg::from(ending));
+    record.receipt = Some(receipt(*token, settlement, &audit));
+    args.push(Arg::from(format!("{:016x}{}", token.fence, token.seq).into_bytes()));
+    args.push(Arg::from(format!("{ending}{}", settlement.now.as_millis()).into_bytes()));
     args.push(Arg::from(record.encode()?));
-    args.push(Arg::Int(settlement.now.as_millis()));
     args.push(Arg::from(audit));
-    args.push(Arg::from(letter));
-    let follow_ups: Vec<&NewJob> =
-        settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)).collect();
-    args.push(Arg::Int(follow_ups.len() as i64));
-    follow_ups.into_iter().try_for_each(|new| intake(new, args))
+    args.extend(letter.map(Arg::from));
+    Ok(())
 }
 
 /// Carries a transition out on the head. Answers where the job goes, and its dead letter, if it is one.
-fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str, Vec<u8>), StoreError> {
+fn execute(record: &mut Record, settlement: &Settlement) -> Result<(char, Option<Vec<u8>>), StoreError> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
@@ -212,7 +221,7 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str
         let letter = letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;
-        return Ok(("bury", letter));
+        return Ok((BURY, Some(letter)));
     }
     if let Some(attempt) = transition.attempt() {
         remember(&mut record.job.attempts, attempt.clone());
@@ -220,33 +229,31 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str
     let ending = match transition {
         Transition::Deliver { answer, .. } => {
             record.end(Ending::Sent, settlement.now, answer.clone());
-            "end"
+            END
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
             record.reschedule(*due);
-            "wait"
+            WAIT
         }
-        Transition::Bury(_) => "bury",
+        Transition::Bury(_) => BURY,
     };
-    Ok((ending, Vec::new()))
+    Ok((ending, None))
 }
 
-/// Tells a settlement from every other one of the same lease.
-fn receipt(token: Token, settlement: &Settlement) -> Result<Receipt, StoreError> {
+/// Tells a settlement from every other one of the same lease. `audit` is its record, as it is written.
+fn receipt(token: Token, settlement: &Settlement, audit: &[u8]) -> Receipt {
     let mut hasher = SipHasher13::new();
     hasher.write(format!("{:?}", settlement.transition).as_bytes());
     if let Transition::Deliver { answer: Some(answer), .. } = &settlement.transition {
         hasher.write(answer.as_str().as_bytes());
     }
-    if let Some(audit) = &settlement.audit {
-        hasher.write(&json(audit)?);
-    }
+    hasher.write(audit);
     hasher.write_i64(settlement.now.as_millis());
     for NewJob { id, body_hash, .. } in &settlement.follow_ups {
         hasher.write(id.as_str().as_bytes());
         hasher.write_u128(body_hash.0);
     }
-    Ok(Receipt { fence: token.fence, digest: hasher.finish() })
+    Receipt { fence: token.fence, digest: hasher.finish() }
 }

@@ -99,7 +99,7 @@ macro_rules! suite {
 suite! { $ conformance_tests in checks {
     enqueueing {
         a_new_job_is_found_as_it_was_given
-        a_job_without_user_and_correlation_is_found_without_them
+        a_job_without_user_correlation_and_trace_is_found_without_them
         a_job_is_queued_when_due_and_scheduled_before
         the_same_job_again_is_a_duplicate_with_its_status_in_every_phase
         the_same_id_with_another_body_is_a_conflict_in_every_phase

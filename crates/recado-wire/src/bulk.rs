@@ -17,7 +17,7 @@ pub const JOB_IDS_MAX: usize = 1_000;
 
 /// Which dead letters. What is given must all hold; `{}` means every one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFilter {
     #[serde(flatten)]

@@ -52,7 +52,7 @@ use crate::serve::{self, Server, Signals};
 use scratch::Scratch;
 use show::Show;
 use tally::Tally;
-use timetable::{Act, Timetable};
+use timetable::{Episode, Timetable};
 use traffic::Traffic;
 use world::World;
 
@@ -204,10 +204,10 @@ impl Stage<'_> {
     }
 
     fn tell_of(&mut self, entry: &timetable::Entry, begins: bool, endpoint: &str) -> io::Result<()> {
-        if entry.act == Act::Repair {
+        if entry.episode == Episode::Repair {
             let (client, endpoint) = (self.client.clone(), endpoint.to_owned());
             self.tasks.spawn(async move {
-                // The next round repairs what this one could not.
+                // The next cycle repairs what this one could not.
                 let _ = people::repair(client, endpoint).await;
             });
         }

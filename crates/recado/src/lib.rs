@@ -9,6 +9,7 @@
 //! | [`archive`] | where dead letters go that are too many |
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
+//! | [`traces`] | spans on their way to a collector |
 //! | [`migrate`] | everything from one store into another, checked |
 //! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
 //! | [`bench`] | what this build does on this machine |
@@ -26,4 +27,5 @@ pub mod logging;
 pub mod migrate;
 pub mod screen;
 pub mod serve;
+pub mod traces;
 pub mod units;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
-use crate::migrate;
+use crate::{migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -85,6 +85,13 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     parts.dead_letters = config.dead_letters();
     parts.alerts = config.alerts.clone();
     parts.trail = Some(config.audit.terms());
+    let exporting = match traces::start(&config.traces, &parts.settings.node, parts.clock.clone())? {
+        Some((exporter, exporting)) => {
+            parts.tracer = Some(exporter);
+            Some(exporting)
+        }
+        None => None,
+    };
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
@@ -107,7 +114,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
 
     let shutdown = closing.clone().cancelled_owned();
     let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
-    Ok(Server { engine, closing, serving })
+    Ok(Server { engine, closing, serving, exporting })
 }
 
 /// A server that runs.
@@ -116,6 +123,7 @@ pub struct Server {
     engine: Engine,
     closing: CancellationToken,
     serving: JoinHandle<()>,
+    exporting: Option<traces::Exporting>,
 }
 
 impl Server {
@@ -126,11 +134,15 @@ impl Server {
         format!("the store has failed: {why}\nStart again: it recovers what it had acknowledged.")
     }
 
-    /// Lets requests and deliveries that run end first.
+    /// Lets requests and deliveries that run end first, and what is left of the traces go.
     pub async fn stop(self) -> Result<(), String> {
         self.closing.cancel();
         let _ = self.serving.await;
-        self.engine.stop().await.map_err(|error| format!("the stop was not clean: {error}"))
+        let stopped = self.engine.stop().await;
+        if let Some(exporting) = self.exporting {
+            exporting.stop().await;
+        }
+        stopped.map_err(|error| format!("the stop was not clean: {error}"))
     }
 }
 

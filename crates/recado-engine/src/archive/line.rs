@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload,
-    Priority, Progress, Reason, RouteName, Timestamp,
+    Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
 };
 use recado_store::{Standing, Transfer};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,8 @@ struct Line {
     user_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     correlation_id: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<TraceParent>,
     error_classification: Class,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stack_trace: Option<Box<str>>,
@@ -102,6 +104,7 @@ pub fn write(transfer: &Transfer, exported_at: Option<Timestamp>) -> Option<Stri
         ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
         user_id: job.user_id.clone(),
         correlation_id: job.correlation_id.clone(),
+        traceparent: job.traceparent,
         error_classification: entry.class,
         stack_trace: entry.stack_trace.clone(),
         attempts: entry.attempts.clone(),
@@ -209,6 +212,7 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         data: line.corrected_data.unwrap_or(line.original_data),
         user_id: line.user_id,
         correlation_id: line.correlation_id,
+        traceparent: line.traceparent,
         priority,
         enqueued_at: line.enqueued_at,
         due_at: line.due_at,
@@ -247,6 +251,7 @@ mod tests {
             data: Payload::new("{\n  \"to\": [\"a@example.com\"],\n  \"text\": \"line\\nline\"\n}").unwrap(),
             user_id: Some(name("u-1").into()),
             correlation_id: Some(name("c-1").into()),
+            traceparent: None,
             priority: Priority::new(2).unwrap(),
             enqueued_at: AT,
             due_at: AT.plus(Duration::from_secs(1)),

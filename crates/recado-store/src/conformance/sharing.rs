@@ -98,7 +98,7 @@ pub async fn a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_other
     let stale = NoteWrite { expect: Some(0), ..write("note", "2") };
     assert!(matches!(one.0.write_notes(vec![stale], T0).await.unwrap()[..], [Noted::Conflict { .. }]));
     assert!(!is_news("a refused write").await);
-    one.0.write_notes(vec![NoteWrite { value: None, ..write("note", "") }], T0).await.unwrap();
+    one.0.write_notes(vec![NoteWrite { value: None, ..write("note", "1") }], T0).await.unwrap();
     assert!(is_news("a note that was removed").await);
     let nothing = Retention { ended_max_age: SECOND, ended_max_count: 0 };
     assert_eq!(one.0.prune(nothing, T0.plus(SECOND)).await.unwrap().notes, 1);

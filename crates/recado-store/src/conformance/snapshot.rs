@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use recado_core::{Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp};
+use recado_core::{
+    Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp, TraceParent,
+};
 
 use super::given::{ACCOUNTS, Desk, ENDPOINTS};
 use crate::{Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest};
@@ -14,6 +16,7 @@ pub const LIST_MAX: usize = 10_000;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     pub names: [String; 5],
+    pub traceparent: Option<TraceParent>,
     pub priority: u8,
     pub enqueued_at: Timestamp,
     pub due_at: Timestamp,
@@ -39,6 +42,7 @@ impl From<JobView> for Seen {
                 text(job.user_id),
                 text(job.correlation_id),
             ],
+            traceparent: job.traceparent,
             priority: job.priority.level(),
             enqueued_at: job.enqueued_at,
             due_at: job.due_at,

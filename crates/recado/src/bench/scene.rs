@@ -52,6 +52,7 @@ pub fn submission_of(company: &str, route: &str) -> Submission {
         data: Payload::trusted(payload()),
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         run_at: None,
         delay: None,
         ttl: None,

@@ -14,7 +14,7 @@ use crate::screen::Screen;
 #[command(after_help = "\
 EXAMPLES:
   recado demo                         at 127.0.0.1:7400, or the next free port; Ctrl-C ends it
-  recado demo --for 3m                stops by itself after a whole round
+  recado demo --for 3m                stops by itself after a whole cycle
   recado demo --speed 5 --seed 42     five times as fast, with other people's luck
 
 Nothing has to be installed or configured, nothing leaves this machine, nothing is left behind.")]

@@ -68,7 +68,7 @@ pub async fn repair(client: Client, endpoint: String) -> Result<(), ClientError>
             ..BulkFilter::default()
         },
         canary: Some(CANARIES),
-        note: Some("the receiver is back".to_owned()),
+        reason: Some("the receiver is back".to_owned()),
         ..BulkRequest::default()
     };
     client.replay_all(&request).await.map(drop)

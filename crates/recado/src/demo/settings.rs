@@ -1,5 +1,5 @@
 //! The configuration that the demonstration runs on: what an operator would write, with every wait shortened so that
-//! a whole story fits into a round.
+//! a whole story fits into a cycle.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -67,9 +67,9 @@ dlq_size = {{ threshold = 40, clear = "{ten}" }}
 dlq_company = {{ threshold = 20, clear = "{ten}" }}
 breaker_open = {{ clear = "{three}" }}
 queue_age = {{ threshold = 10, pending = "{three}", clear = "{ten}" }}
-failure_rate = {{ {window}, clear = "{ten}" }}
-dlq_rate = {{ {window}, clear = "{ten}" }}
-permanent_rate = {{ {window}, clear = "{ten}" }}
+failure_rate = {{ threshold = 0.2, {window}, clear = "{ten}" }}
+dlq_rate = {{ threshold = 0.1, {window}, clear = "{ten}" }}
+permanent_rate = {{ threshold = 0.2, {window}, clear = "{ten}" }}
 
 # It may run for days, and what is in it is of no use to anybody.
 [engine]

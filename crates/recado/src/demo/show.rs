@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::tally::Tally;
-use super::timetable::{ENTRIES, ROUND, Timetable};
+use super::timetable::{CYCLE, ENTRIES, Entry, Timetable};
 use super::traffic::{CARELESS, NOISY};
 use crate::screen::{Paint, Screen};
 use crate::units::about_duration;
@@ -30,55 +30,36 @@ impl<'a> Show<'a> {
         screen: &'a mut Screen,
         address: SocketAddr,
         timetable: Timetable,
-        stops: Option<Duration>,
+        stop_after: Option<Duration>,
     ) -> io::Result<Self> {
-        let strong = |words: &str| screen.painted(Paint::Strong, words);
         let url = format!("http://{address}");
-        let stop = stops.map(|after| format!("after {} or ", about_duration(after))).unwrap_or_default();
-        let mut text = format!(
+        let stop = stop_after.map(|after| format!("after {} or ", about_duration(after))).unwrap_or_default();
+        screen.line(format_args!(
             "Recado is at {}: open it in a browser.\n\n\
              Eight companies send e-mail, WhatsApp, claims, posts and webhooks through one engine. The providers are\n\
              fakes in this process, on loopback ports. Nothing leaves this machine, and nothing is left when it stops,\n\
-             {stop}with Ctrl-C.\n\n",
-            strong(&url)
-        );
-        let round = about_duration(timetable.hasten(ROUND));
-        text += &format!("{}\n", strong(&format!("What happens, every {round}")));
-        for entry in &ENTRIES {
-            let (from, until) = (timetable.hasten(entry.from()), timetable.hasten(entry.until()));
-            let time =
-                if entry.is_a_moment() { clock(from) } else { format!("{}–{}", clock(from), clock(until)) };
-            text += &format!("  {time:<10} {}: {}\n", entry.begins, entry.shows);
-        }
-        text += &format!("\n{}\n", strong("What to look at"));
-        for (page, what) in [
-            ("/", "what waits, what fails, what rings".to_owned()),
-            ("/#/dlq", format!("why letters died, and the way back; most are of {CARELESS}")),
-            ("/#/providers", "breakers and limits while a provider is down".to_owned()),
-            ("/#/tenants", format!("turns, while {NOISY} is noisy")),
+             {stop}with Ctrl-C.",
+            screen.painted(Paint::Strong, &url)
+        ))?;
+        let cycle = about_duration(timetable.hasten(CYCLE));
+        for (head, lines) in [
+            (format!("What happens, every {cycle}"), what_happens(&timetable)),
+            ("What to look at".to_owned(), what_to_look_at(&url)),
+            ("What to try in a second terminal".to_owned(), what_to_try(&url)),
         ] {
-            text += &format!("  {:<38} {what}\n", format!("{url}{page}"));
+            screen.line(format_args!("\n{}", screen.painted(Paint::Strong, head)))?;
+            for line in lines {
+                screen.line(format_args!("  {line}"))?;
+            }
         }
-        text += &format!("\n{}\n", strong("What to try in a second terminal"));
-        for command in [
-            "top",
-            "events --event CircuitBreakerOpened,JobFailed",
-            "dlq stats --by fingerprint",
-            "dlq replay --route whatsapp --canary 2",
-            "providers open youtube --reason 'to see what happens'",
-            &format!("tenants set {NOISY} --max-per-minute 60"),
-        ] {
-            text += &format!("  recado {command} --url {url}\n");
-        }
-        screen.text(&(text + "\n"))?;
-        let bar = screen.is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
-            bar.with_style(
-                ProgressStyle::with_template("{spinner} {wide_msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-            )
-        });
-        Ok(Show { screen, bar, timetable, told_status_at: Duration::ZERO })
+        screen.line("")?;
+        screen.flush()?;
+        Ok(Show {
+            bar: screen.is_terminal().then(live_line),
+            screen,
+            timetable,
+            told_status_at: Duration::ZERO,
+        })
     }
 
     /// One more line of the story.
@@ -123,6 +104,47 @@ impl<'a> Show<'a> {
     fn elapsed(&self) -> Duration {
         self.timetable.elapsed()
     }
+}
+
+fn what_happens(timetable: &Timetable) -> Vec<String> {
+    let line = |entry: &Entry| {
+        let (from, until) = (clock(timetable.hasten(entry.from())), clock(timetable.hasten(entry.until())));
+        let time = if entry.is_a_moment() { from } else { format!("{from}–{until}") };
+        format!("{time:<10} {}: {}", entry.begins, entry.shows)
+    };
+    ENTRIES.iter().map(line).collect()
+}
+
+fn what_to_look_at(url: &str) -> Vec<String> {
+    let pages = [
+        ("/", "what waits, what fails, what rings".to_owned()),
+        (
+            "/#/dlq",
+            format!("why letters died, and the way back; {CARELESS} has an address book full of slips"),
+        ),
+        ("/#/providers", "breakers and limits while a provider is down".to_owned()),
+        ("/#/tenants", format!("whose turn it is while {NOISY} is noisy")),
+    ];
+    pages.map(|(page, what)| format!("{:<36} {what}", format!("{url}{page}"))).into()
+}
+
+fn what_to_try(url: &str) -> Vec<String> {
+    let commands = [
+        "top".to_owned(),
+        "events --event CircuitBreakerOpened,JobFailed".to_owned(),
+        "dlq stats --by fingerprint".to_owned(),
+        "dlq replay --route whatsapp --canary 2".to_owned(),
+        "providers open youtube --reason 'to see what waits'".to_owned(),
+        format!("tenants set {NOISY} --max-per-minute 60"),
+        "send sandbox --company you --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait".to_owned(),
+    ];
+    commands.map(|command| format!("recado {command} --url {url}")).into()
+}
+
+fn live_line() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
 /// Minutes and seconds.

@@ -34,14 +34,14 @@ impl Tally {
             EventKind::JobFailed => self.route(event).died += 1,
             EventKind::CircuitBreakerOpened => {
                 self.closed_off.insert(provider.to_owned());
-                return Some((Paint::Bad, format!("{provider}: breaker open{reason}")));
+                return Some((Paint::Bad, format!("{provider}: breaker open")));
             }
             EventKind::CircuitBreakerHalfOpen => {
                 return Some((Paint::Warn, format!("{provider}: breaker half open, one probe goes out")));
             }
             EventKind::CircuitBreakerClosed => {
                 self.closed_off.remove(provider);
-                return Some((Paint::Good, format!("{provider}: breaker closed{reason}")));
+                return Some((Paint::Good, format!("{provider}: breaker closed")));
             }
             EventKind::EndpointDisabled => {
                 return Some((Paint::Bad, format!("{company}: endpoint switched off{reason}")));
@@ -49,8 +49,13 @@ impl Tally {
             EventKind::TokenExpired => {
                 return Some((Paint::Bad, format!("{company}: {provider} no longer takes its token")));
             }
+            // Of breakers the lines above tell.
+            EventKind::AlertFired | EventKind::AlertResolved
+                if data.alert.as_deref() == Some("breaker_open") => {}
             EventKind::AlertFired => return Some((Paint::Bad, format!("alert{reason}"))),
-            EventKind::AlertResolved => return Some((Paint::Good, format!("alert over{reason}"))),
+            EventKind::AlertResolved => {
+                return Some((Paint::Good, reason.replacen(": Resolved", "alert over", 1)));
+            }
             EventKind::JobRetryExhausted
             | EventKind::JobExpired
             | EventKind::JobReplayed

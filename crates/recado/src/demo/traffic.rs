@@ -7,7 +7,7 @@ use fastrand::Rng;
 use recado_client::JobRequest;
 
 use super::message::{Kind, Writer};
-use super::timetable::{self, Act, Timetable};
+use super::timetable::{self, Episode, Timetable};
 
 /// A company that does one thing again and again.
 #[derive(Clone, Copy, Debug)]
@@ -39,15 +39,15 @@ const HABITS: [Habit; 22] = [
     habit(HOSPITAL, Kind::Claim, 30),
     habit(HOSPITAL, Kind::Reminder, 20),
     habit(HOSPITAL, Kind::LoginCode, 12),
-    habit(CARELESS, Kind::CarelessMail, 16),
-    habit(CARELESS, Kind::CarelessChat, 12),
+    habit(CARELESS, Kind::CarelessMail, 24),
+    habit(CARELESS, Kind::CarelessChat, 16),
     habit(CARELESS, Kind::Receipt, 12),
     habit("moda-carioca", Kind::Post, 40),
     habit("moda-carioca", Kind::Video, 15),
     habit("moda-carioca", Kind::Upload, 12),
     habit("moda-carioca", Kind::Caption, 20),
     habit("agencia-nova", Kind::Caption, 20),
-    habit("agencia-nova", Kind::PostWithoutToken, 4),
+    habit("agencia-nova", Kind::PostWithoutToken, 3),
     habit("agencia-nova", Kind::Upload, 8),
     habit(LISTENERS[0], Kind::Hook, 60),
     habit(LISTENERS[0], Kind::Receipt, 15),
@@ -95,7 +95,7 @@ impl Iterator for Traffic {
             self.campaign_left -= 1;
             if self.campaign_left == 0 {
                 self.campaign_left = CAMPAIGN_JOBS;
-                self.campaign += timetable::ROUND;
+                self.campaign += timetable::CYCLE;
             }
             return Some((at, self.writer.write(Kind::Mailing, NOISY, &mut self.rng)));
         }
@@ -111,7 +111,7 @@ fn gap(habit: &Habit, rng: &mut Rng) -> Duration {
 }
 
 fn campaign_at() -> Duration {
-    let entry = timetable::ENTRIES.iter().find(|entry| entry.act == Act::Campaign);
+    let entry = timetable::ENTRIES.iter().find(|entry| entry.episode == Episode::Campaign);
     entry.map_or(Duration::MAX, timetable::Entry::from)
 }
 
@@ -140,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn a_round_has_jobs_of_every_route_in_order_under_ids_of_their_own() {
-        let round: Vec<_> = Traffic::new(7, "ep_1").take_while(|(at, _)| *at < timetable::ROUND).collect();
-        assert!(round.is_sorted_by_key(|(at, _)| *at));
-        let routes: BTreeSet<_> = round.iter().map(|(_, job)| &*job.route).collect();
+    fn a_cycle_has_jobs_of_every_route_in_order_under_ids_of_their_own() {
+        let cycle: Vec<_> = Traffic::new(7, "ep_1").take_while(|(at, _)| *at < timetable::CYCLE).collect();
+        assert!(cycle.is_sorted_by_key(|(at, _)| *at));
+        let routes: BTreeSet<_> = cycle.iter().map(|(_, job)| &*job.route).collect();
         let mut expected: BTreeSet<_> = crate::catalogue::ROUTES.iter().map(|row| row.name).collect();
         expected.remove("sandbox");
         assert_eq!(routes, expected);
-        let ids: BTreeSet<_> = round.iter().filter_map(|(_, job)| job.job_id.as_deref()).collect();
-        assert_eq!(ids.len(), round.len());
-        let campaign = round.iter().filter(|(at, _)| *at == campaign_at()).count();
+        let ids: BTreeSet<_> = cycle.iter().filter_map(|(_, job)| job.job_id.as_deref()).collect();
+        assert_eq!(ids.len(), cycle.len());
+        let campaign = cycle.iter().filter(|(at, _)| *at == campaign_at()).count();
         assert!(campaign >= CAMPAIGN_JOBS, "{campaign}");
     }
 }

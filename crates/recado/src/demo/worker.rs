@@ -7,7 +7,7 @@ use recado_client::{Client, ClientError, Payload};
 use serde_json::{Value, json};
 
 use super::message::{DENIED_PROCEDURE, NO_PROCEDURE};
-use super::timetable::{Act, Timetable};
+use super::timetable::{Episode, Timetable};
 
 /// Claims that it takes at once.
 const CLAIMS_MAX: u32 = 4;
@@ -42,7 +42,7 @@ async fn submit(client: &Client, timetable: &Timetable, lease: &Lease) -> Result
     tokio::time::sleep(timetable.hasten(CLAIM)).await;
     let claim: Value = serde_json::from_str(lease.job.data.as_str()).unwrap_or_default();
     let token = &lease.lease_token;
-    let settled = match refusal(&claim, timetable.is_on(Act::InsurerDown)) {
+    let settled = match refusal(&claim, timetable.is_on(Episode::InsurerDown)) {
         Some(failure) => client.fail(token, &failure).await,
         None => {
             let protocol =

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::far_ends::http::{self, Act as Answer, Request, page};
+use super::far_ends::http::{self, Act, Request, page, text};
 use super::far_ends::mail::{self, Mail, Postmaster};
 use super::far_ends::{evolution, graph, openai, receiver, ses, tiktok, youtube};
-use super::timetable::{Act, Timetable};
+use super::timetable::{Episode, Timetable};
 
 /// An account at Instagram whose token nobody has renewed.
 pub const EXPIRED_ACCOUNT: &str = "17841400008460056";
@@ -65,13 +65,15 @@ impl World {
         Ok(World {
             relay: mail::start(Arc::new(Relay(fate.clone())))?,
             evolution: start(Temper {
-                trouble: |fate, _| fate.is_on(Act::WhatsappThrottles).then(|| fate.throttled()),
+                trouble: |fate, _| fate.is_on(Episode::WhatsappThrottles).then(|| fate.throttled()),
                 bad_luck: (4, evolution::connection_closed),
                 refuses: not_on_whatsapp,
                 manners: evolution::manners,
             })?,
             instagram: start(Temper {
-                trouble: |fate, _| fate.is_on(Act::InstagramDown).then(graph::unknown_problem),
+                trouble: |fate, _| {
+                    fate.is_on(Episode::InstagramDown).then(|| text(503, "Service Unavailable"))
+                },
                 bad_luck: (2, graph::transient),
                 refuses: |request| request.mentions(EXPIRED_ACCOUNT).then(graph::token_expired),
                 manners: graph::manners,
@@ -94,8 +96,8 @@ impl World {
                 manners: youtube::manners,
             })?,
             openai: start(Temper {
-                trouble: |fate, _| fate.is_on(Act::OpenaiOverloaded).then(openai::overloaded),
-                bad_luck: (3, || page(502)),
+                trouble: |fate, _| fate.is_on(Episode::OpenaiOverloaded).then(openai::overloaded),
+                bad_luck: (1, || page(502)),
                 refuses: |request| request.json()["messages"].is_null().then(openai::bad_request),
                 manners: openai::manners,
             })?,
@@ -110,7 +112,8 @@ impl World {
             })?,
             receiver: start(Temper {
                 trouble: |fate, request| {
-                    (request.path == DEAD_PATH && fate.is_on(Act::ReceiverDead)).then(|| page(502))
+                    (request.path == DEAD_PATH && fate.is_on(Episode::ReceiverDead))
+                        .then(|| text(502, "Bad Gateway"))
                 },
                 bad_luck: (2, || receiver::error(503)),
                 refuses: |request| {
@@ -124,15 +127,15 @@ impl World {
 
 /// What a provider that speaks HTTP does, the first that applies.
 struct Temper {
-    trouble: fn(&Fate, &Request) -> Option<Answer>,
+    trouble: fn(&Fate, &Request) -> Option<Act>,
     /// Of a hundred jobs, so many get this once.
-    bad_luck: (u64, fn() -> Answer),
-    refuses: fn(&Request) -> Option<Answer>,
-    manners: fn(&Request) -> Answer,
+    bad_luck: (u64, fn() -> Act),
+    refuses: fn(&Request) -> Option<Act>,
+    manners: fn(&Request) -> Act,
 }
 
 impl Temper {
-    fn answer(&self, fate: &Fate, request: &Request) -> Answer {
+    fn answer(&self, fate: &Fate, request: &Request) -> Act {
         let key = job_of(request);
         let (percent, unlucky) = self.bad_luck;
         let answer = (self.trouble)(fate, request)
@@ -151,7 +154,7 @@ fn job_of(request: &Request) -> Cow<'_, str> {
     }
 }
 
-fn not_on_whatsapp(request: &Request) -> Option<Answer> {
+fn not_on_whatsapp(request: &Request) -> Option<Act> {
     let message = request.json();
     let number = message["number"].as_str().filter(|number| number.ends_with(NO_WHATSAPP))?;
     Some(evolution::not_on_whatsapp(number))
@@ -166,11 +169,11 @@ struct Fate {
 }
 
 impl Fate {
-    fn is_on(&self, act: Act) -> bool {
-        self.timetable.is_on(act)
+    fn is_on(&self, episode: Episode) -> bool {
+        self.timetable.is_on(episode)
     }
 
-    fn throttled(&self) -> Answer {
+    fn throttled(&self) -> Act {
         let wait = self.timetable.hasten(Duration::from_secs(4));
         evolution::too_many_requests().with("retry-after", wait.as_secs().max(1))
     }
@@ -220,9 +223,32 @@ impl Postmaster for Relay {
         let Relay(fate) = self;
         let text = String::from_utf8_lossy(&mail.text);
         let id = text.lines().find(|line| line.starts_with("Message-ID:")).unwrap_or_default();
-        let slow = fate.is_on(Act::RelaySlow);
+        let slow = fate.is_on(Episode::RelaySlow);
         let latency = if slow { fate.timetable.hasten(LATENCY_SLOW) } else { fate.latency(id) };
         std::thread::sleep(latency);
         fate.strikes(id, 4).then(|| "451 4.3.0 out of resources, try again later".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fate(seed: u64) -> Fate {
+        Fate { timetable: Timetable::start(1), seed, struck: Mutex::default() }
+    }
+
+    fn struck(fate: &Fate) -> Vec<String> {
+        (0..1_000).map(|n| format!("job-{n}")).filter(|job| fate.strikes(job, 5)).collect()
+    }
+
+    #[test]
+    fn bad_luck_strikes_a_few_jobs_once_and_the_same_ones_under_the_same_seed() {
+        let fate_1 = fate(1);
+        let first = struck(&fate_1);
+        assert!((20..100).contains(&first.len()), "{} of 1000 at 5 percent", first.len());
+        assert_eq!(struck(&fate_1), Vec::<String>::new(), "it struck twice");
+        assert_eq!(struck(&fate(1)), first);
+        assert_ne!(struck(&fate(2)), first);
     }
 }

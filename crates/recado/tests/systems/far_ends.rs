@@ -1,6 +1,7 @@
 //! The far ends of `recado demo`, each with a ledger of all it was asked, and open to orders: what it is told to do
 //! instead of its manners applies to requests that mention given words.
 
+pub mod collector;
 pub mod mail;
 pub mod receiver;
 

@@ -40,6 +40,11 @@ pub fn page(status: u16) -> Act {
     answer(status, "text/html", body)
 }
 
+/// The same from one of few words.
+pub fn text(status: u16, words: &str) -> Act {
+    answer(status, "text/plain", words.to_owned())
+}
+
 fn answer(status: u16, content_type: &str, body: String) -> Act {
     let headers = vec![("content-type", content_type.to_owned())];
     Act::Answer(Answer { status, headers, body, after: Duration::ZERO })
