@@ -91,7 +91,7 @@ pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SystemClock};
 pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
-pub use holds::{Hold, Holder};
+pub use holds::{Hold, Holder, Limit, Paused};
 pub use protect::Permit;
 pub use route::{Carrier, Route, Routes};
 pub use shelves::SHELVES;

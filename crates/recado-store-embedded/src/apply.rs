@@ -526,7 +526,6 @@ impl Apply<'_> {
             self.write_audit(about, event)
         })
     }
-
 }
 
 fn lost(held: &Held) -> LostLease {

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 
 use crate::contract::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Store, StoreError, Transfer, Watcher,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
+    Extended, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
+    Watcher,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,

@@ -298,7 +298,8 @@ impl From<&recado_core::Attempt> for Attempt {
     }
 }
 
-/// Why a job waits; or a tenant, or a provider's jobs.
+/// Why a job waits; or a tenant, or a provider's jobs. `why` is an English sentence; whoever speaks another language
+/// goes by `reason` and `code`, and by what was `said`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -318,6 +319,10 @@ pub enum WaitingFor {
     /// For a provider whose circuit breaker is open.
     Breaker {
         why: String,
+        /// What a person or the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
         /// When the next probe may go, unless a person has to close it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -325,14 +330,24 @@ pub enum WaitingFor {
     },
     /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
     Limit {
+        code: LimitCode,
         why: String,
+        /// What the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a person who paused its tenant, its route or its provider.
     Pause {
+        code: PauseCode,
         why: String,
+        /// What that person said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         since: Option<Timestamp>,
@@ -343,6 +358,33 @@ pub enum WaitingFor {
     },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
+}
+
+/// Which bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LimitCode {
+    /// The provider's rate.
+    Rate,
+    CompanyRate,
+    /// The provider asked for quiet.
+    Quiet,
+    /// Deliveries to the provider at the same time.
+    Slots,
+    CompanySlots,
+    /// The store did not say whether it may go.
+    Store,
+}
+
+/// What a person paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PauseCode {
+    Company,
+    Route,
+    Provider,
 }
 
 /// A dead letter that is out of the queue, and how it comes back.

@@ -220,6 +220,10 @@ async fn a_paused_provider_parks_its_jobs_until_it_is_resumed() {
         let shown = server.until(&waiting, "parked").await;
         let waiting_for = &shown["waitingFor"];
         assert_eq!((&waiting_for["reason"], &waiting_for["actor"]), (&json!("pause"), &json!("api")));
+        assert_eq!(
+            (&waiting_for["code"], &waiting_for["said"]),
+            (&json!("provider"), &json!("invoice open"))
+        );
         assert_eq!(waiting_for["why"], "paused: invoice open");
         assert_eq!(shown["deferrals"], 1, "the wait that it is in");
         assert_eq!(provider(server, "sandbox").await["parked"], 1, "what is not due is not parked");

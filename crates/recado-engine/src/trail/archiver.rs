@@ -84,7 +84,9 @@ pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
         }
     }
     if tokio::time::timeout(DRAIN_MAX, engine.drain_trail(&terms)).await.is_err() {
-        tracing::warn!("Not all of the audit trail is in its files; the rest stays in the store for the next start");
+        tracing::warn!(
+            "Not all of the audit trail is in its files; the rest stays in the store for the next start"
+        );
     }
 }
 

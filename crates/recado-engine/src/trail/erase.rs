@@ -50,7 +50,9 @@ pub enum Erasing {
     /// So many are being delivered right now: nothing was touched.
     JobsUnderWay(u64),
     /// Another node writes the files: nothing was touched.
-    Elsewhere { node: Box<str> },
+    Elsewhere {
+        node: Box<str>,
+    },
 }
 
 impl Engine {
@@ -59,11 +61,13 @@ impl Engine {
         let inner = &self.inner;
         let terms = inner.keeper.terms().ok_or(TrailError::None)?;
         if round(inner, &mut *inner.keeper.desk().await, terms).await? == Round::NotOurs {
-            let node = Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
+            let node =
+                Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
         }
         let jobs = self.jobs_of(&order.subject).await?;
-        let count = |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
+        let count =
+            |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
         match (count(is_under_way), count(is_waiting)) {
             (0, 0) => {}
             (0, waiting) if !order.with_jobs => return Ok(Erasing::JobsWait(waiting)),
@@ -130,7 +134,8 @@ impl Engine {
         }
         let (mut jobs, mut before) = (Vec::new(), None);
         loop {
-            let page = self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
+            let page =
+                self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
             jobs.extend(page.items.into_iter().map(|view| (view.job.id, view.status)));
             before = page.next;
             if before.is_none() {

@@ -98,7 +98,8 @@ impl Hold {
     async fn write(&mut self, engine: &Inner, held_for: Duration) -> Result<bool, StoreError> {
         let now = engine.clock.now();
         self.until = now.plus(held_for);
-        let value = serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let value =
+            serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let write = NoteWrite {
             shelf: SHELF,
             key: KEY.into(),

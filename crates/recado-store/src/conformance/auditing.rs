@@ -3,9 +3,7 @@
 use recado_core::{AuditEvent, AuditKind, NewJob, Timestamp};
 
 use super::Home;
-use super::given::{
-    DAY, Desk, HOUR, SECOND, Stage, T0, act, bury, deliver, id, job, retry_at,
-};
+use super::given::{DAY, Desk, HOUR, SECOND, Stage, T0, act, bury, deliver, id, job, retry_at};
 use super::moving::{elsewhere, given_by};
 use crate::{AuditRecord, AuditSpan, AuditTrim, Retention};
 
@@ -40,7 +38,10 @@ pub async fn trim(desk: &Desk, up_to: u64, before: Timestamp, forgotten_before: 
 
 /// Something newer, so that what is looked at is not the newest.
 async fn go_on(desk: &Desk) {
-    desk.0.record(vec![AuditEvent::about_route("email", AuditKind::RoutePaused, T0.plus(DAY))]).await.unwrap();
+    desk.0
+        .record(vec![AuditEvent::about_route("email", AuditKind::RoutePaused, T0.plus(DAY))])
+        .await
+        .unwrap();
 }
 
 pub async fn a_trail_tells_a_whole_life_in_order(home: &mut dyn Home) {
@@ -112,7 +113,9 @@ pub async fn t14_whoever_archives_reads_the_whole_trail_in_order(home: &mut dyn 
     desk.0.record(vec![AuditEvent::about_provider("ses", AuditKind::ProviderPaused, T0)]).await.unwrap();
     desk.bring("discarded", Stage::Discarded).await;
     desk.0
-        .record(vec![AuditEvent::claim("CLM-1", "tiss-claims", AuditKind::ClaimRefused, T0).reason("não".to_owned())])
+        .record(vec![
+            AuditEvent::claim("CLM-1", "tiss-claims", AuditKind::ClaimRefused, T0).reason("não".to_owned()),
+        ])
         .await
         .unwrap();
     let all = on_record(&desk).await;

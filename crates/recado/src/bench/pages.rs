@@ -180,7 +180,14 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
         _ => ended(Status::Sent),
     };
     let dead_letter = (standing == Standing::Dead).then(|| entry(nth, &job)).transpose()?;
-    Ok(Transfer { job, body_hash: BodyHash(nth as u128), standing, dead_letter, audit: Vec::new(), archived: 0 })
+    Ok(Transfer {
+        job,
+        body_hash: BodyHash(nth as u128),
+        standing,
+        dead_letter,
+        audit: Vec::new(),
+        archived: 0,
+    })
 }
 
 fn entry(nth: usize, job: &Job) -> Result<DeadLetter, Failed> {

@@ -161,6 +161,20 @@ fn whoever_has_no_name_acts_as_the_command_line_of_this_machine() {
 }
 
 #[test]
+fn a_server_tells_the_same_policy_of_a_route_as_the_configuration_does() {
+    let place = Place::new();
+    let server = place.serve();
+    let list = server.run(&place, &["routes", "--json"]).json();
+    let claims = list["items"].as_array().unwrap().iter().find(|it| it["name"] == "tiss-claims").unwrap();
+    let shown = place.run(&["policy", "show", "tiss-claims", "--json"]).json();
+    assert_eq!(claims["policy"]["attempts"].as_array().map(Vec::len), Some(6));
+    for field in ["attempts", "jitter", "maxAttempts"] {
+        assert_eq!(claims["policy"][field], shown[field], "{field}");
+    }
+    assert_eq!(claims["timeoutMs"], shown["timeoutMs"]);
+}
+
+#[test]
 fn a_tenant_is_set_and_shown_and_its_jobs_say_why_they_wait() {
     let place = Place::new();
     let server = place.serve();

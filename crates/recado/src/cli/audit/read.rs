@@ -128,7 +128,8 @@ pub async fn show(args: ShowArgs, screen: &mut Screen) -> Done {
         screen.json(&list)?;
         return Ok(());
     }
-    let heads = ["time", "kind", "claim", "company", "attempt", "class", "retry", "rule", "by", "reason", "record"];
+    let heads =
+        ["time", "kind", "claim", "company", "attempt", "class", "retry", "rule", "by", "reason", "record"];
     let records = list.items.chunk_by(same_record);
     screen.table(&heads, records.filter_map(|steps| steps.first().map(row)).collect())?;
     if let Some(cursor) = list.next_cursor {
