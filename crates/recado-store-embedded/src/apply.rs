@@ -509,7 +509,6 @@ impl Apply<'_> {
             self.write_audit(about, event)
         })
     }
-
 }
 
 fn lost(held: &Held) -> LostLease {
