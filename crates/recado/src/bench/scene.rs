@@ -159,7 +159,11 @@ impl Scene {
     }
 
     /// That writes the audit trail's files, if it is told where.
-    pub fn archiving_engine(&self, routes: impl IntoIterator<Item = Route>, trail: Option<TrailTerms>) -> Engine {
+    pub fn archiving_engine(
+        &self,
+        routes: impl IntoIterator<Item = Route>,
+        trail: Option<TrailTerms>,
+    ) -> Engine {
         engine_on(self.store.clone(), "bench", routes, BTreeMap::new(), trail)
     }
 

@@ -48,10 +48,13 @@ async fn drain(options: &Options, archive: bool) -> Result<(f64, u64), Failed> {
     let intake = scene.engine([quick(Carrier::Workers)?]);
     let jobs = options.count(100_000);
     let data = Payload::trusted(super::scene::payload().replacen("[\"ok\"]", "[\"503 busy\",\"ok\"]", 1));
-    take_in(&intake, jobs, |_| recado_engine::Submission { data: data.clone(), ..submission("sandbox") }).await?;
-    let terms = TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
+    take_in(&intake, jobs, |_| recado_engine::Submission { data: data.clone(), ..submission("sandbox") })
+        .await?;
+    let terms =
+        TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
     let started = Instant::now();
-    let engine = scene.archiving_engine([quick(Carrier::Transport(Arc::new(Sandbox)))?], archive.then_some(terms));
+    let engine =
+        scene.archiving_engine([quick(Carrier::Transport(Arc::new(Sandbox)))?], archive.then_some(terms));
     scene.emptied().await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     let left = if archive { unarchived(&*scene.store).await? } else { 0 };

@@ -60,7 +60,8 @@ pub async fn copy(from: &Named, to: &Named, mut left: Unarchived, now: Timestamp
     let mut walk = Walk::of(source, now).await.map_err(MoveError::Source)?;
     while let Some(records) = walk.next(source).await.map_err(MoveError::Source)? {
         let missing = records.into_iter().map(|record| record.event);
-        let missing: Vec<AuditEvent> = missing.filter(|event| left.take(event) && !arrived.take(event)).collect();
+        let missing: Vec<AuditEvent> =
+            missing.filter(|event| left.take(event) && !arrived.take(event)).collect();
         if !missing.is_empty() {
             to.store.record(missing).await.map_err(MoveError::Target)?;
         }

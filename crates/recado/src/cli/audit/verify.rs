@@ -71,7 +71,9 @@ fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
     let inner = value.get("checkpoint").unwrap_or(&value).clone();
     serde_json::from_value(inner).map_err(|_| {
         let path = path.display();
-        Stop::Usage(format!("{path} holds no checkpoint; give sequence, hash and signature as `--json` shows them"))
+        Stop::Usage(format!(
+            "{path} holds no checkpoint; give sequence, hash and signature as `--json` shows them"
+        ))
     })
 }
 
@@ -87,14 +89,19 @@ fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()>
         facts.push(("dropped", Field::from(format!("{} months, their summaries fit", report.dropped))));
     }
     if report.erased > 0 {
-        facts.push(("erased", Field::from(format!("{} records, each by an erasure on record", report.erased))));
+        facts.push((
+            "erased",
+            Field::from(format!("{} records, each by an erasure on record", report.erased)),
+        ));
     }
     if let Some(checkpoint) = &report.checkpoint {
         facts.push(("newest signed", Field::from(format!("{} {}", checkpoint.sequence, checkpoint.hash))));
     }
     screen.pairs(facts)?;
     for sequence in &report.unchecked {
-        screen.line(format_args!("checkpoint {sequence} could not be held against its record: its month was dropped"))?;
+        screen.line(format_args!(
+            "checkpoint {sequence} could not be held against its record: its month was dropped"
+        ))?;
     }
     if !report.findings.is_empty() {
         screen.line("")?;

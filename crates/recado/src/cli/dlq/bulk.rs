@@ -248,7 +248,8 @@ async fn begin(
     // Named ones have been chosen by hand.
     if count.total > 1 && !pace.yes && request.filter.job_ids.is_none() {
         let (what, total) = (word(act), count.total);
-        let otherwise = format!("this would {what} {total} dead letters; add --yes, or --dry-run to see a few");
+        let otherwise =
+            format!("this would {what} {total} dead letters; add --yes, or --dry-run to see a few");
         confirm(&format!("This will {what} {total} dead letters."), &otherwise)?;
     }
     let bulk = match act {
