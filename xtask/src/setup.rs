@@ -5,12 +5,13 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// A program that a test runs, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("cc", "gcc"),
     ("mount", "mount"),
     ("smtpd", "opensmtpd"),
     ("python3", "python3"),
     ("redis-server", "redis-server"),
+    ("valkey-server", "valkey-server"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
     ("promtool", "prometheus"),
@@ -67,7 +68,36 @@ fn is_here(program: &str) -> bool {
 
 fn install(package: &str) -> Outcome {
     run_apt(&["update"])?;
-    run_apt(&["install", "--yes", "--no-install-recommends", package])
+    let install = ["install", "--yes", "--no-install-recommends", package];
+    run_apt(&install).or_else(|why| match backports()? {
+        Some(sources) => {
+            run_apt(&[&sources, "update"])?;
+            run_apt(&[[&*sources].as_slice(), &install].concat())
+        }
+        None => Err(why),
+    })
+}
+
+/// Where an older Debian finds what came after it: the machine's own mirror and its backports, as an option for
+/// `apt-get`. The machine's sources stay as they are.
+fn backports() -> Result<Option<String>, String> {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let Some(name) = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")) else {
+        return Ok(None);
+    };
+    let targets =
+        Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)"]).output();
+    let targets = targets.map_err(|error| format!("cannot run apt-get: {error}"))?.stdout;
+    let targets = String::from_utf8_lossy(&targets).into_owned();
+    let mirror = targets.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix(' '));
+    let Some(mirror) = mirror else { return Ok(None) };
+    let dir = crate::root().join("target/peers");
+    let list = dir.join("backports.list");
+    let lines = format!("deb {mirror} {name} main\ndeb {mirror} {name}-backports main\n");
+    std::fs::create_dir_all(&dir)
+        .and_then(|()| std::fs::write(&list, lines))
+        .map_err(|error| format!("cannot write {}: {error}", list.display()))?;
+    Ok(Some(format!("-oDir::Etc::SourceList={}", list.display())))
 }
 
 fn run_apt(args: &[&str]) -> Outcome {

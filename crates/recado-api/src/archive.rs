@@ -12,18 +12,20 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
+use recado_engine::EngineError;
 use recado_engine::archive::Imported;
-use recado_store::{DeadLetterFilter, PageRequest};
+use recado_store::PageRequest;
 use recado_wire::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
 };
-use recado_wire::dlq::DeadLetter;
+use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
 use crate::answer::{self, Refused};
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;
+use crate::dlq::wanted;
 use crate::extract::{Actor, Asked};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
@@ -33,7 +35,7 @@ const PAGE_ENTRIES: usize = 50;
 
 /// Every dead letter that is asked for, newest first, as lines of JSON or as a table.
 #[utoipa::path(
-    get, path = "/v1/dlq/export", tag = "dead letters", params(ExportQuery),
+    get, path = "/v1/dlq/export", tag = "dead letters", params(DeadLetterFilter, ExportQuery),
     responses(
         (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
         ReadProblems,
@@ -45,15 +47,8 @@ pub(crate) async fn export(
 ) -> Result<Response, Refused> {
     let format = query.format.unwrap_or_default();
     let now = api.engine().now();
-    let filter = DeadLetterFilter {
-        company: query.company_id,
-        route: query.route,
-        last_failure_code: query.last_failure_code.map(Into::into),
-        reason: query.reason.map(Into::into),
-        fingerprint: query.fingerprint.map(Into::into),
-        since: query.since,
-        until: Some(query.until.map_or(now, |until| until.min(now))),
-    };
+    let mut filter = wanted(query.filter);
+    filter.until = Some(filter.until.map_or(now, |until| until.min(now)));
     let mut export = Export { api, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.
     let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };
@@ -79,7 +74,7 @@ pub(crate) async fn export(
 
 struct Export {
     api: ApiState,
-    filter: DeadLetterFilter,
+    filter: recado_store::DeadLetterFilter,
     format: ExportFormat,
     before: Option<u64>,
     /// Every page has been written.
@@ -87,20 +82,20 @@ struct Export {
 }
 
 impl Export {
-    async fn page(&mut self) -> Result<String, recado_store::StoreError> {
+    async fn page(&mut self) -> Result<String, EngineError> {
         let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
         let page = self.api.engine().store().dead_letters(self.filter.clone(), asked).await?;
         self.before = page.next;
         self.over = page.next.is_none();
         let mut written = String::new();
-        for entry in page.items.into_iter().map(DeadLetter::from) {
+        for entry in page.items {
             match self.format {
-                ExportFormat::Csv => csv::row(&entry, &mut written),
+                ExportFormat::Csv => csv::row(&DeadLetter::from(entry), &mut written),
                 ExportFormat::Ndjson => {
-                    let line = serde_json::to_string(&entry).unwrap_or_default();
-                    // Data stands as its sender wrote it, and line ends in JSON are only ever layout.
-                    written.extend(line.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c }));
-                    written.push('\n');
+                    if let Some(line) = self.api.engine().exported(&entry).await? {
+                        written.push_str(&line);
+                        written.push('\n');
+                    }
                 }
             }
         }
@@ -108,11 +103,12 @@ impl Export {
     }
 }
 
-/// Bring archived dead letters back: the lines of a file of the archive. Twice is harmless.
+/// Bring dead letters back: the lines of a file of the archive, or of an export. Twice is harmless. No other entry is
+/// pushed out: lines that find the queue full are refused, and can be sent again.
 #[utoipa::path(
     post, path = "/v1/dlq/import", tag = "dead letters",
     params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
-    request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive."),
+    request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive or an export."),
     responses((status = 200, body = ImportAnswer), WriteProblems)
 )]
 pub(crate) async fn import(
@@ -131,6 +127,14 @@ pub(crate) async fn import(
         let (result, job_id, error) = match imported {
             Imported::Done(id) => (ImportResult::Imported, Some(id), None),
             Imported::Known(id) => (ImportResult::Known, Some(id), None),
+            Imported::NoRoom { id, max_size } => {
+                let detail = format!(
+                    "line {} finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \
+                     replay or discard some, or raise [dlq] max_size, and import it again",
+                    index + 1
+                );
+                (ImportResult::Refused, Some(id), Some(Problem::new(Code::Conflict, detail)))
+            }
             Imported::Unreadable(what) => {
                 let problem = Problem::new(Code::ValidationFailed, format!("line {} {what}", index + 1));
                 (ImportResult::Refused, None, Some(problem))

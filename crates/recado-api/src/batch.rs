@@ -5,6 +5,7 @@ use std::fmt;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use recado_core::TraceParent;
 use recado_engine::{Accepted, Submission};
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
 use recado_wire::read::{NotJson, kind_of};
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{self, Refused};
 use crate::body::{self, Format, Received};
+use crate::extract;
 use crate::jobs::{read_submission, show_refusal};
 use crate::openapi::WriteProblems;
 use crate::state::ApiState;
@@ -24,6 +26,7 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
 /// Enqueue up to 10,000 jobs: a JSON list, or one job a line. One bad item does not refuse the others.
 #[utoipa::path(
     post, path = "/v1/jobs/batch", tag = "jobs",
+    params(("traceparent" = Option<String>, Header, description = "The caller's span, for jobs that name none.")),
     request_body(content(
         (Vec<JobRequest> = "application/json"),
         (String = "application/x-ndjson"),
@@ -37,14 +40,15 @@ pub(crate) async fn enqueue_batch(
     State(api): State<ApiState>,
     request: Request,
 ) -> Result<Response, Refused> {
+    let heard = extract::traceparent(request.headers());
     let (format, received) = body::batch(&api, request).await?;
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
-        return take_in(api, format, received).await;
+        return take_in(api, format, received, heard).await;
     }
     let turn = api.batch_turn().await;
     let here = tokio::runtime::Handle::current();
     let elsewhere = tokio::task::spawn_blocking(move || {
-        let answer = here.block_on(take_in(api, format, received));
+        let answer = here.block_on(take_in(api, format, received, heard));
         drop(turn);
         answer
     });
@@ -54,11 +58,16 @@ pub(crate) async fn enqueue_batch(
     })
 }
 
-async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Response, Refused> {
+async fn take_in(
+    api: ApiState,
+    format: Format,
+    received: Received,
+    heard: Option<TraceParent>,
+) -> Result<Response, Refused> {
     let mut submissions = Vec::new();
     let mut places: Vec<Result<(), Refused>> = Vec::new();
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
-        places.push(read_item(&api, item).map(|submission| submissions.push(submission)));
+        places.push(read_item(&api, item, heard).map(|submission| submissions.push(submission)));
     }
     let mut answers = api.engine().submit(submissions).await?.into_iter();
     let mut answer = BatchAnswer {
@@ -84,12 +93,12 @@ async fn take_in(api: ApiState, format: Format, received: Received) -> Result<Re
     Ok(answer::json(StatusCode::OK, &answer))
 }
 
-fn read_item(api: &ApiState, item: &[u8]) -> Result<Submission, Refused> {
+fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<Submission, Refused> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
         return Err(Refused::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
     }
-    read_submission(api, body::text(item)?)
+    read_submission(api, body::text(item)?, heard)
 }
 
 fn show(index: u64, outcome: Result<Accepted, Refused>) -> BatchItem {

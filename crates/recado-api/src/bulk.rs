@@ -10,6 +10,7 @@ use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
     CanaryState,
 };
+use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
@@ -154,20 +155,21 @@ fn no_such_bulk(id: &str) -> Refused {
 }
 
 fn chosen(filter: BulkFilter) -> Chosen {
+    let BulkFilter { entries, job_ids } = filter;
     Chosen {
-        company_id: filter.company_id,
-        route: filter.route,
-        last_failure_code: filter.last_failure_code.map(Into::into),
-        reason: filter.reason.map(Into::into),
-        fingerprint: filter.fingerprint.map(Into::into),
-        since: filter.since,
-        until: filter.until,
-        job_ids: filter.job_ids.unwrap_or_default(),
+        company_id: entries.company_id,
+        route: entries.route,
+        last_failure_code: entries.last_failure_code.map(Into::into),
+        reason: entries.reason.map(Into::into),
+        fingerprint: entries.fingerprint.map(Into::into),
+        since: entries.since,
+        until: entries.until,
+        job_ids: job_ids.unwrap_or_default(),
     }
 }
 
 fn shown_filter(chosen: Chosen) -> BulkFilter {
-    BulkFilter {
+    let entries = DeadLetterFilter {
         company_id: chosen.company_id,
         route: chosen.route,
         last_failure_code: chosen.last_failure_code.map(Into::into),
@@ -175,8 +177,8 @@ fn shown_filter(chosen: Chosen) -> BulkFilter {
         fingerprint: chosen.fingerprint.map(Into::into),
         since: chosen.since,
         until: chosen.until,
-        job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids),
-    }
+    };
+    BulkFilter { entries, job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids) }
 }
 
 fn shown_act(act: bulk::BulkAct) -> BulkAct {
@@ -211,6 +213,7 @@ fn shown(bulk: bulk::Bulk) -> Bulk {
     };
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
     Bulk {
+        left: bulk.left(),
         act: shown_act(bulk.act),
         state: match bulk.state {
             bulk::BulkState::Running => BulkState::Running,

@@ -13,20 +13,24 @@ use recado_wire::{Code, FieldFault, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
+use crate::extract;
 use crate::openapi::CallProblems;
 use crate::state::ApiState;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(
     post, path = "/v1/calls", tag = "calls", request_body = CallRequest,
+    params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 200, description = "The provider's answer; or, with `fallback`, its last good one.", body = CallAnswer),
         CallProblems,
     )
 )]
 pub(crate) async fn call(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
-    let call = read_call(&api, received.text()?)?;
+    let mut call = read_call(&api, received.text()?)?;
+    call.traceparent = call.traceparent.or(heard);
     drop(received);
     match api.engine().call(call).await? {
         Ok(called) => show(called),
@@ -52,6 +56,7 @@ fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
             data: request.data,
             timeout: request.timeout_ms.map(Duration::from_millis),
             cache_key: request.cache_key,
+            traceparent: request.traceparent,
         }),
         _ => {
             note_the_rest(api, request, &mut faults);
@@ -69,6 +74,7 @@ fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
         data: request.data,
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         run_at: None,
         delay: None,
         ttl: None,

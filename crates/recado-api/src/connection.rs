@@ -74,14 +74,14 @@ impl Clock {
         self.since_ms.store(since_ms, Ordering::Relaxed);
     }
 
-    /// When the connection has used up its time, as far as is known now.
-    fn deadline(&self, limits: &ServeLimits) -> Instant {
+    /// When the connection has used up its time; a busy one has all it wants.
+    fn deadline(&self, limits: &ServeLimits) -> Option<Instant> {
         let since =
             self.accepted_at + std::time::Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
         match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Head as u8 => since + limits.header_timeout,
-            phase if phase == Phase::Idle as u8 => since + limits.idle_timeout,
-            _ => Instant::now() + limits.idle_timeout,
+            phase if phase == Phase::Head as u8 => Some(since + limits.header_timeout),
+            phase if phase == Phase::Idle as u8 => Some(since + limits.idle_timeout),
+            _ => None,
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) async fn attend(
     let mut connection = pin!(http.serve_connection(io, service_fn(handle)));
     let mut closing = pin!(closing.cancelled());
     let mut is_closing = false;
-    let mut alarm = pin!(tokio::time::sleep_until(clock.deadline(limits)));
+    let mut alarm = pin!(tokio::time::sleep(limits.header_timeout));
     poll_fn(|cx| {
         if !is_closing && closing.as_mut().poll(cx).is_ready() {
             is_closing = true;
@@ -123,16 +123,18 @@ pub(crate) async fn attend(
         }
         loop {
             let deadline = clock.deadline(limits);
-            if deadline < alarm.deadline() {
+            if let Some(deadline) = deadline.filter(|deadline| *deadline < alarm.deadline()) {
                 alarm.as_mut().reset(deadline);
             }
             if alarm.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            if deadline <= Instant::now() {
-                return Poll::Ready(());
+            let now = Instant::now();
+            match deadline {
+                Some(deadline) if deadline <= now => return Poll::Ready(()),
+                Some(deadline) => alarm.as_mut().reset(deadline),
+                None => alarm.as_mut().reset(now + limits.idle_timeout),
             }
-            alarm.as_mut().reset(deadline);
         }
     })
     .await;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use recado_wire::dlq::DeadLetter;
 
 /// The seed's names, then ours.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "jobId",
     "outboxId",
     "companyId",
@@ -24,6 +24,7 @@ const COLUMNS: [&str; 17] = [
     "errorClassification",
     "cause",
     "fingerprint",
+    "correctedData",
 ];
 
 pub fn head() -> String {
@@ -54,6 +55,7 @@ pub fn row(entry: &DeadLetter, to: &mut String) {
         class,
         cause,
         &entry.fingerprint,
+        entry.corrected_data.as_ref().map_or("", |data| data.as_str()),
     ];
     for (at, text) in cells.into_iter().enumerate() {
         if at > 0 {

@@ -3,13 +3,15 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_core::{DeadLetterState, Status};
+use recado_core::{DeadLetterState, JobId, Status};
 use recado_engine::operate::Replay;
-use recado_store::{DeadLetterFilter, PageRequest};
+use recado_store::PageRequest;
 use recado_wire::dlq::{
-    DeadLetter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats, DeadLetterStatsQuery,
-    DeadLettersInHour, DiscardRequest, Discarded, GroupBy, ReplayRequest, ReplayStarted,
+    DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats,
+    DeadLetterStatsQuery, DeadLettersInHour, DiscardRequest, Discarded, GroupBy, ReplayRequest,
+    ReplayStarted,
 };
+use recado_wire::jobs::Archived;
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
@@ -26,13 +28,43 @@ const CHUNK_ENTRIES: usize = 50;
 /// A page ends early once it holds this much data.
 const PAGE_DATA_MAX_BYTES: usize = 16 << 20;
 
-fn no_such_entry(id: &str) -> Refused {
-    Refused::new(Code::NotFound, format!("there is no dead letter `{id}`"))
+/// What an entry is not found with: where it is, if it was archived.
+async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
+    let detail = match api.engine().archived(id).await {
+        Ok(Some(archived)) => {
+            let Archived { at, place, bring_back } = show_archived(archived);
+            format!(
+                "dead letter `{id}` is in the archive since {at}, in {place} on the server: the queue was full; \
+                 `{bring_back}` brings it back"
+            )
+        }
+        Ok(None) => format!("there is no dead letter `{id}`"),
+        Err(error) => return error.into(),
+    };
+    Refused::new(Code::NotFound, detail)
+}
+
+pub(crate) fn show_archived(archived: recado_engine::archive::Archived) -> Archived {
+    let recado_engine::archive::Archived { at, place } = archived;
+    Archived { at, bring_back: format!("recado dlq import {place}"), place }
+}
+
+/// What the store is asked for.
+pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
+    recado_store::DeadLetterFilter {
+        company: filter.company_id,
+        route: filter.route,
+        last_failure_code: filter.last_failure_code.map(Into::into),
+        reason: filter.reason.map(Into::into),
+        fingerprint: filter.fingerprint.map(Into::into),
+        since: filter.since,
+        until: filter.until,
+    }
 }
 
 /// Dead letters, newest first.
 #[utoipa::path(
-    get, path = "/v1/dlq", tag = "dead letters", params(DeadLetterQuery),
+    get, path = "/v1/dlq", tag = "dead letters", params(DeadLetterFilter, DeadLetterQuery),
     responses((status = 200, body = DeadLetterList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -41,15 +73,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Refused> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let mut before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
-    let filter = DeadLetterFilter {
-        company: query.company_id,
-        route: query.route,
-        last_failure_code: query.last_failure_code.map(Into::into),
-        reason: query.reason.map(Into::into),
-        fingerprint: query.fingerprint.map(Into::into),
-        since: query.since,
-        until: query.until,
-    };
+    let filter = wanted(query.filter);
     let mut items: Vec<DeadLetter> = Vec::new();
     let mut data_bytes = 0;
     loop {
@@ -57,7 +81,7 @@ pub(crate) async fn list(
         let page =
             api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit: wanted }).await?;
         let is_full = page.items.len() == wanted;
-        data_bytes += page.items.iter().map(|entry| entry.original_data.as_str().len()).sum::<usize>();
+        data_bytes += page.items.iter().map(data_len).sum::<usize>();
         items.extend(page.items.into_iter().map(DeadLetter::from));
         before = page.next;
         if before.is_none() || !is_full || items.len() >= limit || data_bytes > PAGE_DATA_MAX_BYTES {
@@ -66,6 +90,11 @@ pub(crate) async fn list(
     }
     let next_cursor = before.map(|place| cursor::write(List::DeadLetters, place));
     Ok(answer::ok(&DeadLetterList { items, next_cursor }))
+}
+
+fn data_len(entry: &recado_core::DeadLetter) -> usize {
+    let corrected = entry.corrected_data.as_ref().map_or(0, |data| data.as_str().len());
+    entry.original_data.as_str().len() + corrected
 }
 
 /// How many dead letters there are, by what they have in common.
@@ -78,12 +107,12 @@ pub(crate) async fn stats(
     Asked(query): Asked<DeadLetterStatsQuery>,
 ) -> Result<Response, Refused> {
     let by = query.by.unwrap_or_default();
-    let filter = DeadLetterFilter {
+    let filter = recado_store::DeadLetterFilter {
         company: query.company_id,
         route: query.route,
         since: query.since,
         until: query.until,
-        ..DeadLetterFilter::default()
+        ..recado_store::DeadLetterFilter::default()
     };
     let stored_by = match by {
         GroupBy::LastFailureCode => recado_store::GroupBy::LastFailureCode,
@@ -116,11 +145,12 @@ pub(crate) async fn stats(
 pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
     match api.engine().store().dead_letter(&id).await? {
         Some(entry) => Ok(answer::ok(&DeadLetter::from(entry))),
-        None => Err(no_such_entry(id.as_str())),
+        None => Err(no_such_entry(&api, &id).await),
     }
 }
 
-/// Put a dead letter back in line with a fresh budget of attempts, corrected if data is given.
+/// Put a dead letter back in line with a fresh budget of attempts, corrected if data is given. What it was corrected to
+/// before goes out again, unless the original is asked for.
 #[utoipa::path(
     post, path = "/v1/dlq/{jobId}/replay", tag = "dead letters",
     params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
@@ -141,16 +171,21 @@ pub(crate) async fn replay(
 ) -> Result<Response, Refused> {
     let asked: ReplayRequest = body::optional_json(&api, request).await?.read_or_default()?;
     let note = asked.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
-    let corrected = asked.data.is_some();
-    let status = match api.engine().replay(&id, asked.data, note, Some(&actor)).await? {
+    let wants_original = asked.original == Some(true);
+    let wants_data = wants_original || asked.data.is_some();
+    let replay = match wants_original {
+        true => api.engine().replay_original(&id, note, Some(&actor)).await?,
+        false => api.engine().replay(&id, asked.data, note, Some(&actor)).await?,
+    };
+    let status = match replay {
         Replay::Started => StatusCode::ACCEPTED,
-        Replay::AlreadyReplaying if corrected => {
+        Replay::AlreadyReplaying if wants_data => {
             let detail = format!("`{id}` is on its way with other data; cancel that first, or let it end");
             return Err(Refused::new(Code::Conflict, detail));
         }
         Replay::AlreadyReplaying => StatusCode::OK,
         Replay::Undeliverable(why) => return Err(Refused::invalid_at("", why)),
-        Replay::Unknown => return Err(no_such_entry(id.as_str())),
+        Replay::Unknown => return Err(no_such_entry(&api, &id).await),
         Replay::InvalidData(faults) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
                 pointer: format!("/data{}", fault.pointer),
@@ -187,6 +222,6 @@ pub(crate) async fn discard(
             let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");
             Err(Refused::new(Code::Conflict, detail))
         }
-        recado_store::Discarded::Unknown => Err(no_such_entry(id.as_str())),
+        recado_store::Discarded::Unknown => Err(no_such_entry(&api, &id).await),
     }
 }

@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, Path, Query};
-use axum::http::Uri;
 use axum::http::request::Parts;
-use recado_core::{JobId, LeaseToken};
+use axum::http::{HeaderMap, Uri};
+use recado_core::trace::TRACEPARENT;
+use recado_core::{JobId, LeaseToken, TraceParent};
 use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, Code, read};
 
 use crate::answer::Refused;
@@ -60,6 +61,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
             return Err(Refused::invalid_at("X-Recado-Actor", message));
         }
         Ok(Actor(name.to_owned()))
+    }
+}
+
+/// The request's own span. What cannot be read counts as absent, as the specification says.
+pub(crate) fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut given = headers.get_all(TRACEPARENT).iter();
+    match (given.next(), given.next()) {
+        (Some(one), None) => one.to_str().ok()?.trim().parse().ok(),
+        _ => None,
     }
 }
 

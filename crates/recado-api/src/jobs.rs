@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_core::{Status, Timestamp};
+use recado_core::{Status, Timestamp, TraceParent};
 use recado_engine::{Accepted, Refusal, Submission};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
@@ -18,13 +18,14 @@ use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 use crate::answer::{self, Refused};
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Id};
+use crate::dlq::show_archived;
+use crate::extract::{self, Actor, Asked, Id};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
 /// How long one page of a list looks for matches.
-const SEARCH_MAX: Duration = Duration::from_millis(500);
+const SEARCH_MAX: Duration = Duration::from_millis(60);
 
 /// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
 const CHUNK_JOBS: usize = 100;
@@ -32,6 +33,7 @@ const CHUNK_JOBS: usize = 100;
 /// Enqueue a job. Answers once it is durable.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", request_body = JobRequest,
+    params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 202, description = "Taken in.", body = JobAccepted),
         (status = 200, description = "The same job was here before; this is where it stands.", body = JobAccepted),
@@ -40,8 +42,9 @@ const CHUNK_JOBS: usize = 100;
     )
 )]
 pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+    let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
-    let submission = read_submission(&api, received.text()?)?;
+    let submission = read_submission(&api, received.text()?, heard)?;
     let answer = api.engine().submit(vec![submission]).await?.pop();
     match answer {
         Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
@@ -51,9 +54,14 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
 }
 
 /// Reads one job, or says everything that is wrong with it: with its shape, and with what is in it.
-pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, Refused> {
+/// `heard` is the request's own span, for a job that names none.
+pub(crate) fn read_submission(
+    api: &ApiState,
+    json: &str,
+    heard: Option<TraceParent>,
+) -> Result<Submission, Refused> {
     let request = read::body::<JobRequest>(json)?;
-    let submission = submission(request.value);
+    let submission = submission(request.value, heard);
     let mut faults = request.faults;
     if faults.is_empty() {
         return Ok(submission);
@@ -64,7 +72,7 @@ pub(crate) fn read_submission(api: &ApiState, json: &str) -> Result<Submission, 
     Err(faults.into_vec().into())
 }
 
-fn submission(request: JobRequest) -> Submission {
+fn submission(request: JobRequest, heard: Option<TraceParent>) -> Submission {
     Submission {
         job_id: request.job_id,
         route: request.route,
@@ -72,6 +80,7 @@ fn submission(request: JobRequest) -> Submission {
         data: request.data,
         user_id: request.user_id,
         correlation_id: request.correlation_id,
+        traceparent: request.traceparent.or(heard),
         run_at: request.run_at,
         delay: request.delay_ms.map(Duration::from_millis),
         ttl: request.ttl_ms.map(Duration::from_millis),
@@ -115,7 +124,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
     }
 }
 
-/// One job, with every attempt, what it waits for, and its payload while it exists.
+/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}", tag = "jobs", params(("jobId" = String, Path)),
     responses(
@@ -131,11 +140,15 @@ pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Resp
     };
     let data = match found.status {
         // The payload has moved to the dead letter.
-        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.original_data),
+        Status::Failed => api.engine().store().dead_letter(&id).await?.map(|entry| entry.data().clone()),
         Status::Sent | Status::Cancelled | Status::Discarded => None,
         _ => Some(found.job.data.clone()),
     };
-    Ok(answer::ok(&JobView { data, ..view(&api, found, now) }))
+    let archived = match found.status {
+        Status::Discarded => api.engine().archived(&id).await?.map(show_archived),
+        _ => None,
+    };
+    Ok(answer::ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// Why jobs that are due are not on their way.
@@ -170,6 +183,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         priority: job.priority.level(),
         user_id: job.user_id,
         correlation_id: job.correlation_id,
+        traceparent: job.traceparent,
         enqueued_at: job.enqueued_at,
         run_at: job.due_at,
         expires_at: job.expires_at,
@@ -181,6 +195,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         ended_at: found.ended_at,
         answer: found.answer,
         held_by: found.held_by.map(|(worker_id, until)| HeldBy { worker_id, until }),
+        archived: None,
         data: None,
     }
 }

@@ -52,7 +52,6 @@ mod tenants;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
 use recado_wire::Code;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -131,7 +130,7 @@ pub fn router(state: ApiState) -> Router {
     let gate = state.gate();
     let (router, document) = described().split_for_parts();
     state.keep_document(&document);
-    let counted = from_fn_with_state(state.clone(), metrics::counted);
+    let counted = metrics::Counted(state.clone());
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)

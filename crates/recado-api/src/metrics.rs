@@ -1,13 +1,18 @@
 //! Figures for Prometheus, and what the API itself adds to them.
 
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
+use pin_project_lite::pin_project;
 use recado_observe::{Fact, OTHER};
+use tower::{Layer, Service};
 
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
@@ -22,17 +27,71 @@ pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(recado_observe::CONTENT_TYPE))], page).into_response()
 }
 
-/// Counts every answer by the pattern that matched, so that nobody's ids become labels.
-pub(crate) async fn counted(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    let began = Instant::now();
-    let method = request.method().clone();
-    let path = request.extensions().get::<MatchedPath>().cloned();
-    let response = next.run(request).await;
-    api.engine().note(&Fact::Served {
-        method: method.as_str(),
-        path: path.as_ref().map_or(OTHER, MatchedPath::as_str),
-        status: response.status().as_u16(),
-        took: began.elapsed(),
-    });
-    response
+/// Counts every answer by the pattern that matched, so that nobody's ids become labels. A layer of its own:
+/// axum's middleware functions box every request.
+#[derive(Clone)]
+pub(crate) struct Counted(pub ApiState);
+
+impl<S> Layer<S> for Counted {
+    type Service = Counting<S>;
+
+    fn layer(&self, inner: S) -> Counting<S> {
+        Counting { api: self.0.clone(), inner }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Counting<S> {
+    api: ApiState,
+    inner: S,
+}
+
+impl<S> Service<Request> for Counting<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Answering<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        Answering {
+            began: Instant::now(),
+            method: request.method().clone(),
+            path: request.extensions().get::<MatchedPath>().cloned(),
+            api: self.api.clone(),
+            answering: self.inner.call(request),
+        }
+    }
+}
+
+pin_project! {
+    pub(crate) struct Answering<F> {
+        began: Instant,
+        method: Method,
+        path: Option<MatchedPath>,
+        api: ApiState,
+        #[pin]
+        answering: F,
+    }
+}
+
+impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.answering.poll(cx));
+        this.api.engine().note(&Fact::Served {
+            method: this.method.as_str(),
+            path: this.path.as_ref().map_or(OTHER, MatchedPath::as_str),
+            status: response.status().as_u16(),
+            took: this.began.elapsed(),
+        });
+        Poll::Ready(Ok(response))
+    }
 }

@@ -62,7 +62,10 @@ pub struct DeadLetter {
     pub job_id: JobId,
     pub company: CompanyId,
     pub route: RouteName,
+    /// What was accepted.
     pub original_data: Payload,
+    /// What a person put in its place, if one did: the latest.
+    pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
     pub last_failure_reason: Reason,
     pub last_failure_code: Option<Box<str>>,
@@ -81,19 +84,21 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// Writes the entry for a job that is given up. `job` has its progress stepped, its history not yet.
-    pub fn new(job: Job, burial: Burial) -> Self {
+    /// Writes the entry for a job that is given up. `job` has its progress stepped, its history not yet. A job that
+    /// failed again brings along what was `accepted` at first: its own data may be corrected.
+    pub fn new(job: Job, accepted: Option<Payload>, burial: Burial) -> Self {
         let failure = burial.failure;
         let mut attempts = job.attempts;
         if let Some(attempt) = burial.attempt {
             remember(&mut attempts, attempt);
         }
-        DeadLetter {
+        let mut entry = DeadLetter {
             fingerprint: fingerprint(&job.route, failure.code.as_deref(), &failure.reason),
             job_id: job.id,
             company: job.company,
             route: job.route,
-            original_data: job.data,
+            original_data: accepted.unwrap_or_else(|| job.data.clone()),
+            corrected_data: None,
             failed_attempts: job.progress.attempts_started,
             last_failure_reason: failure.reason,
             last_failure_code: failure.code,
@@ -108,7 +113,19 @@ impl DeadLetter {
             attempts,
             cause: burial.cause,
             state: DeadLetterState::Dead,
-        }
+        };
+        entry.correct(job.data);
+        entry
+    }
+
+    /// Notes what it was corrected to. A correction that corrects nothing is none.
+    pub fn correct(&mut self, data: Payload) {
+        self.corrected_data = (data != self.original_data).then_some(data);
+    }
+
+    /// What a replay sends.
+    pub fn data(&self) -> &Payload {
+        self.corrected_data.as_ref().unwrap_or(&self.original_data)
     }
 
     pub fn expires_at(&self) -> Timestamp {

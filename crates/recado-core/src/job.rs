@@ -10,6 +10,7 @@ use crate::name::{CompanyId, JobId, RouteName};
 use crate::payload::{BodyHash, Payload};
 use crate::reason::Reason;
 use crate::time::Timestamp;
+use crate::trace::TraceParent;
 
 /// A job expires this long after it was accepted, unless the caller says otherwise.
 pub const JOB_TTL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -48,6 +49,8 @@ pub struct NewJob {
     pub data: Payload,
     pub user_id: Option<Box<str>>,
     pub correlation_id: Option<Box<str>>,
+    /// The span that all its attempts are children of.
+    pub traceparent: Option<TraceParent>,
     pub priority: Priority,
     pub enqueued_at: Timestamp,
     /// Not before this.
@@ -81,6 +84,8 @@ pub struct Job {
     pub data: Payload,
     pub user_id: Option<Box<str>>,
     pub correlation_id: Option<Box<str>>,
+    /// The span that all its attempts are children of.
+    pub traceparent: Option<TraceParent>,
     pub priority: Priority,
     pub enqueued_at: Timestamp,
     pub due_at: Timestamp,
@@ -98,6 +103,7 @@ impl From<NewJob> for Job {
             data: new.data,
             user_id: new.user_id,
             correlation_id: new.correlation_id,
+            traceparent: new.traceparent,
             priority: new.priority,
             enqueued_at: new.enqueued_at,
             due_at: new.due_at,
@@ -206,6 +212,18 @@ pub enum AttemptResult {
     Uncertain,
     /// Whoever was delivering it vanished; the provider may have taken it.
     Lost,
+}
+
+impl AttemptResult {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AttemptResult::Sent => "sent",
+            AttemptResult::Partial => "partial",
+            AttemptResult::Failed => "failed",
+            AttemptResult::Uncertain => "uncertain",
+            AttemptResult::Lost => "lost",
+        }
+    }
 }
 
 /// Where a job stands, as users see it.

@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
 //! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines;
-//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by.
+//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by; [`discreet`] is what others may read of a
+//! provider's words.
 
 pub mod audit;
 pub mod breaker;
@@ -14,6 +15,7 @@ pub mod claim;
 pub mod classify;
 pub mod dead_letter;
 pub mod decide;
+pub mod discreet;
 pub mod event;
 pub mod fair;
 pub mod job;
@@ -27,6 +29,7 @@ pub mod reason;
 pub mod retry_after;
 pub mod rules;
 pub mod time;
+pub mod trace;
 pub mod transition;
 
 pub use audit::{AuditEvent, AuditKind};
@@ -41,4 +44,5 @@ pub use payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
 pub use reason::Reason;
 pub use time::Timestamp;
+pub use trace::TraceParent;
 pub use transition::{Burial, Transition};

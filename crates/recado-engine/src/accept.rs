@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp};
+use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
 use crate::notices::NOTICES_COMPANY;
 use crate::route::Carrier;
+use crate::traces::{Attribute, Open};
 
 /// Jobs that go to the store in one request.
 const ENQUEUE_JOBS_MAX: usize = 1_000;
@@ -46,6 +47,8 @@ pub struct Submission {
     pub data: Payload,
     pub user_id: Option<String>,
     pub correlation_id: Option<String>,
+    /// The caller's span. Not part of what is asked for: the same job in another trace is the same job.
+    pub traceparent: Option<TraceParent>,
     pub run_at: Option<Timestamp>,
     pub delay: Option<Duration>,
     pub ttl: Option<Duration>,
@@ -84,19 +87,25 @@ impl Engine {
         let mut jobs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             match self.prepare(submission, now) {
-                Ok(job) => {
-                    answers.push(Ok(job.id.clone()));
+                Ok(mut job) => {
+                    let about = (&job.id, &job.route, &job.company);
+                    let span = self.inner.open("enqueue", &mut job.traceparent, about, now);
+                    answers.push(Ok((job.id.clone(), span)));
                     jobs.push(job);
                 }
                 Err(faults) => answers.push(Err(Refusal::Invalid(faults))),
             }
         }
         let mut stored = self.enqueue(jobs).await?.into_iter();
-        let answer = |answer: Result<JobId, Refusal>| {
-            let job_id = answer?;
+        let answer = |answer: Result<(JobId, Option<Open>), Refusal>| {
+            let (job_id, span) = answer?;
+            let accepted = |status, duplicate| {
+                self.inner.close(span, false, ("duplicate", Attribute::Flag(duplicate)));
+                Accepted { job_id: job_id.clone(), status, duplicate }
+            };
             match stored.next() {
-                Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
-                Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
+                Some(Ok(Enqueued::Accepted { status })) => Ok(accepted(status, false)),
+                Some(Ok(Enqueued::Duplicate { status })) => Ok(accepted(status, true)),
                 Some(Ok(Enqueued::Conflict)) => Err(Refusal::Conflict { job_id }),
                 Some(Err(error)) => Err(Refusal::NotStored(error)),
                 None => Err(Refusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
@@ -226,6 +235,7 @@ impl Engine {
             data: submission.data,
             user_id: submission.user_id.map(Into::into),
             correlation_id: submission.correlation_id.map(Into::into),
+            traceparent: submission.traceparent,
             priority,
             enqueued_at: now,
             due_at,

@@ -61,12 +61,14 @@ impl Accounts {
         !self.marked.is_empty() && self.marked.get(&key(provider, company)).is_some()
     }
 
-    /// The mark that a failure calls for, unless the account has it, and the event that tells of it.
+    /// The mark that a failure calls for, unless the account has it, and the event that tells of it. `words` are the
+    /// failure's, without what of them is the job's.
     pub(crate) fn foresee(
         &self,
         provider: &str,
         job: &Job,
         failure: &Failure,
+        words: &str,
         now: Timestamp,
     ) -> Option<(Account, Event)> {
         if self.is_marked(provider, job.company.as_str()) {
@@ -77,7 +79,7 @@ impl Accounts {
             company_id: job.company.clone(),
             status: TOKEN_EXPIRED.into(),
             since: now,
-            reason: failure.reason.as_str().into(),
+            reason: words.into(),
             error_code: failure.code.clone(),
             route: job.route.as_str().into(),
             job_id: job.id.as_str().into(),
@@ -86,7 +88,7 @@ impl Accounts {
             status: Some(TOKEN_EXPIRED.into()),
             provider: Some(provider.into()),
             error_code: failure.code.clone(),
-            last_error: Some(failure.reason.as_str().into()),
+            last_error: Some(words.into()),
             rule: Some(failure.rule.clone()),
             blame: Some(failure.blame),
             ..EventData::default()

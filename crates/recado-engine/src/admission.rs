@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::limit::{Limit, Rate};
-use recado_core::{Blame, Class, CompanyId, Timestamp, Verdict};
+use recado_core::{Blame, Class, CompanyId, Job, Timestamp, Verdict};
 use recado_store::StoreError;
 
 use crate::agreed::{Agreed, Owed, Stepped, make};
 use crate::engine::Inner;
-use crate::guard::{Change, Effect, GuardStep, LimitStep, News, Spend};
 use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
+use crate::values::{Change, Effect, LimitStep, News, Spend, ValveStep};
 
 /// Whoever was refused because the store did not answer, or because somebody else was just faster, asks again then.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -94,8 +94,8 @@ pub(crate) struct Way {
 
 impl Way {
     /// What came back, and when.
-    pub fn told(mut self, verdict: &Verdict, now: Timestamp) {
-        self.end(Told::by(verdict), now);
+    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) {
+        self.end(Told::by(job, verdict), now);
     }
 
     fn end(&mut self, told: Told<'_>, now: Timestamp) {
@@ -144,7 +144,7 @@ impl Inner {
     ) -> Result<(), Refusal> {
         let Some(terms) = provider.terms.breaker else { return Ok(()) };
         let again = Some(now.plus(ASK_AGAIN));
-        match self.change_guard(provider, Change::Probe(terms), now).await {
+        match self.change_valve(provider, Change::Probe(terms), now).await {
             Ok(Effect { probe: true, .. }) => Ok(()),
             Ok(_) => Err(match provider.ask(1, Slots::Theirs, now) {
                 Answer::Refused(refusal) => refusal,
@@ -163,14 +163,14 @@ impl Inner {
     }
 
     /// Changes what all nodes know of a provider, and returns when the store has it.
-    pub async fn change_guard(
+    pub async fn change_valve(
         self: &Arc<Self>,
         provider: &Arc<Provider>,
         what: Change,
         now: Timestamp,
     ) -> Result<Effect, StoreError> {
-        let step = GuardStep { at: now, what };
-        let made = make(&*self.store, &[(&*provider.guard, Some(step))], now).await;
+        let step = ValveStep { at: now, what };
+        let made = make(&*self.store, &[(&*provider.valve, Some(step))], now).await;
         let made = made.map_err(|error| self.unless_broken(error))?.pop();
         provider.changed.notify_waiters();
         let Some(made) = made else { return Err(StoreError::Unavailable("it did not say".to_owned())) };
@@ -261,20 +261,20 @@ impl Inner {
         let took = now.since(sent_at);
         let news = match told {
             Told::Well => News::Succeeded(took),
-            Told::Failed(failure) => match (failure.blame, failure.class) {
+            Told::Failed(job, failure) => match (failure.blame, failure.class) {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => News::Succeeded(Duration::ZERO),
-                (Blame::Provider, _) => News::Failed(failure.reason.as_str().into()),
+                (Blame::Provider, _) => News::Failed(self.discreet(job, &failure.reason).into()),
                 _ => News::Inconclusive,
             },
             Told::Nothing => News::Inconclusive,
         };
         self.news(provider, news, sent_at, now);
-        if let Told::Failed(failure) = told
+        if let Told::Failed(job, failure) = told
             && failure.class == Class::RateLimit
         {
             let until = now.plus(failure.retry_after.unwrap_or(QUIET_DEFAULT));
-            let quiet = Spend::Quiet { until, why: failure.reason.as_str().into() };
+            let quiet = Spend::Quiet { until, why: self.discreet(job, &failure.reason).into() };
             match failure.blame {
                 Blame::Provider if failure.retry_after.is_some() => {
                     self.owe_limit(&provider.limit, quiet, now);
@@ -293,19 +293,19 @@ impl Inner {
         // The hot path: a provider that is well and answers in time.
         if let News::Succeeded(took) = news
             && terms.slow.is_none_or(|slow| took < slow)
-            && provider.guard.read(|guard| guard.breaker.state != BreakerState::HalfOpen)
+            && provider.valve.read(|valve| valve.breaker.state != BreakerState::HalfOpen)
         {
             return;
         }
-        self.owe_guard(provider, Change::Heard { sent_at, terms, news }, now);
+        self.owe_valve(provider, Change::Heard { sent_at, terms, news }, now);
     }
 
     /// Nobody waits longer because somebody set the clock back.
     fn mind_the_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
         if let Some(terms) = provider.terms.breaker
-            && provider.guard.read(|guard| guard.breaker.is_ahead(&terms, now))
+            && provider.valve.read(|valve| valve.breaker.is_ahead(&terms, now))
         {
-            self.owe_guard(provider, Change::SetBack(terms), now);
+            self.owe_valve(provider, Change::SetBack(terms), now);
         }
         if let Some(rate) = provider.terms.rate
             && provider.limit.read(|limit| limit.is_ahead(rate, now))
@@ -314,10 +314,10 @@ impl Inner {
         }
     }
 
-    fn owe_guard(self: &Arc<Self>, provider: &Arc<Provider>, what: Change, now: Timestamp) {
-        let guarded = provider.clone();
-        let owed = self.owe(&provider.guard, GuardStep { at: now, what }, move |engine, effect: Effect| {
-            engine.swung(&guarded, effect.swing, engine.clock.now());
+    fn owe_valve(self: &Arc<Self>, provider: &Arc<Provider>, what: Change, now: Timestamp) {
+        let about = provider.clone();
+        let owed = self.owe(&provider.valve, ValveStep { at: now, what }, move |engine, effect: Effect| {
+            engine.swung(&about, effect.swing, engine.clock.now());
         });
         if owed {
             provider.changed.notify_waiters();

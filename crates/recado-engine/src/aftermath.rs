@@ -57,7 +57,10 @@ impl Aftermath {
             let fallback =
                 route.map(|route| &route.fallback).filter(|fallback| fallback.fires_on(burial.cause));
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
-            after.follow_ups.extend(notice(engine, channel, last, now));
+            // A channel is for people who look after Recado, not after the job.
+            let mut told = last.clone();
+            told.data.last_error = Some(engine.discreet(job, &burial.failure.reason).into());
+            after.follow_ups.extend(notice(engine, channel, &told, now));
         }
         if let Some(event) = after.foresee(engine, route.map(|route| &**route), job, transition, now) {
             warn_of(&event);
@@ -65,6 +68,7 @@ impl Aftermath {
             after.follow_ups.extend(notice(engine, None, &event, now));
             after.events.push(event);
         }
+        after.follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
         after
     }
 
@@ -85,7 +89,13 @@ impl Aftermath {
         }
         let Transition::Bury(burial) = transition else { return None };
         let failure = Some(&burial.failure).filter(|_| marks(route, burial))?;
-        let (account, event) = engine.accounts.foresee(&route.provider, job, failure, now)?;
+        let (account, event) = engine.accounts.foresee(
+            &route.provider,
+            job,
+            failure,
+            &engine.discreet(job, &failure.reason),
+            now,
+        )?;
         self.mark = Some(account);
         Some(event)
     }
@@ -94,7 +104,8 @@ impl Aftermath {
     pub fn of_act(engine: &Inner, job: &Job, event: Event, now: Timestamp) -> Self {
         let webhook = engine.routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
         let own = webhook || job.company.as_str() == NOTICES_COMPANY;
-        let follow_ups = if own { Vec::new() } else { callbacks(engine, &event, now) };
+        let mut follow_ups = if own { Vec::new() } else { callbacks(engine, &event, now) };
+        follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
         Aftermath { events: vec![event], follow_ups, ..Aftermath::default() }
     }
 
@@ -191,7 +202,8 @@ pub(crate) async fn of_call(
             engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await.map(drop)
         }
         Some(failure) if failure.blame == Blame::Credential && failure.class == Class::Permanent => {
-            match engine.accounts.foresee(&route.provider, job, failure, now) {
+            let words = engine.discreet(job, &failure.reason);
+            match engine.accounts.foresee(&route.provider, job, failure, &words, now) {
                 Some((account, event)) => {
                     tell_all(engine, event, now).await;
                     engine.accounts.mark(&*engine.store, account, now).await

@@ -63,6 +63,29 @@ pub(crate) enum Owed {
     Unattended,
 }
 
+/// What came of telling values what the store has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Heard {
+    /// One of them changed.
+    pub news: bool,
+    /// One of them was being written and did not listen: it has to be told again.
+    pub busy: bool,
+}
+
+impl Heard {
+    const BUSY: Heard = Heard { news: false, busy: true };
+}
+
+impl FromIterator<Heard> for Heard {
+    fn from_iter<I: IntoIterator<Item = Heard>>(all: I) -> Self {
+        all.into_iter().fold(Heard::default(), |one, other| Heard {
+            news: one.news | other.news,
+            busy: one.busy | other.busy,
+        })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Agreed<T: Stepped> {
     shelf: Shelf,
@@ -137,17 +160,17 @@ impl<T: Stepped> Agreed<T> {
         !copy.attended
     }
 
-    /// Takes in what the store was found to have; whether that is any news. What is older than the copy is not,
-    /// and what is being written right now decides for itself.
-    pub fn learn(&self, note: &Note) -> bool {
-        let Ok(_writing) = self.writing.try_lock() else { return false };
+    /// Takes in what the store was found to have. What is older than the copy is no news, and nothing is taken in
+    /// while this value is being written.
+    pub fn learn(&self, note: &Note) -> Heard {
+        let Ok(_writing) = self.writing.try_lock() else { return Heard::BUSY };
         let mut copy = self.copy.lock();
         if note.version <= copy.version {
-            return false;
+            return Heard::default();
         }
         let before = copy.current.clone();
         copy.replace(Some(note));
-        copy.current != before
+        Heard { news: copy.current != before, busy: false }
     }
 
     fn place(&self) -> (Shelf, &str) {
@@ -351,9 +374,20 @@ mod tests {
         make(&store, &[(&there, Some(1))], NOW).await.unwrap();
         let new = note(&store, "a").await;
         here.owe(10);
-        assert!(here.learn(&new));
-        assert!(!here.learn(&old) && !here.learn(&new));
+        assert!(here.learn(&new).news);
+        assert!(!here.learn(&old).news && !here.learn(&new).news);
         assert_eq!(read(&here), 12);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_written_says_that_it_did_not_listen() {
+        let (store, here, there) = (store(), sum("a"), sum("a"));
+        make(&store, &[(&there, Some(1))], NOW).await.unwrap();
+        let note = note(&store, "a").await;
+        let writing = here.writing.lock().await;
+        assert_eq!((here.learn(&note), read(&here)), (Heard { news: false, busy: true }, 0));
+        drop(writing);
+        assert_eq!((here.learn(&note), read(&here)), (Heard { news: true, busy: false }, 1));
     }
 
     #[tokio::test]

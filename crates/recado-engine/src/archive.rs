@@ -4,20 +4,25 @@
 //! between, the entry is archived once more: two equal lines, and an import takes one of them. When the
 //! archive cannot be written, the queue grows, and somebody hears of it.
 //!
+//! The way back is an import. It never pushes others out: what finds no room is refused, and stays where it is.
+//!
 //! Deliberately absent: files. An [`Archive`] is handed in.
 
+mod import;
 mod line;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, Event, EventData, EventKind, JobId, Payload, Status, Timestamp};
+use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, JobId, Timestamp};
 use recado_observe::Left;
-use recado_store::{Adopted, Discard, Discarded, NoteWrite, Shelf, StoreError, Transfer};
+use recado_store::{Discard, Discarded, StoreError, Transfer};
 
 use crate::aftermath;
 use crate::engine::{Engine, EngineError, Inner};
+
+pub use import::{Imported, SHELF};
 
 /// Where dead letters go that are too many.
 pub trait Archive: Send + Sync + std::fmt::Debug {
@@ -35,15 +40,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Moved at a time. They are held in memory, payloads and all.
 const BITE_ENTRIES: usize = 50;
 
-/// Lines that one import takes to the store at a time.
-const IMPORT_ENTRIES: usize = 100;
-
-/// Lines that were imported, by their digest. Each archiving of an entry writes a line of its own, so a line that
-/// came back once has had its chance: what became of it since is for people to know and not for a file.
-pub const SHELF: Shelf = Shelf::new("imports");
-
-/// As long as an audit trail is kept.
-const IMPORTS_KEPT: Duration = Duration::from_secs(5 * 366 * 24 * 60 * 60);
+/// How the trail begins to say where an entry is.
+const MOVED_TO: &str = "Moved to ";
 
 /// Who acts when nobody does.
 pub(crate) const OURSELVES: &str = "recado";
@@ -85,7 +83,7 @@ async fn bite(
         entries.extend(store.transfer(&entry.job_id).await?);
     }
     let (archived, lines): (Vec<_>, Vec<_>) =
-        entries.into_iter().filter_map(|entry| line::write(&entry).map(|line| (entry, line))).unzip();
+        entries.into_iter().filter_map(|entry| line::write(&entry, None).map(|line| (entry, line))).unzip();
     if archived.is_empty() {
         // Every one of them is on its way: what cannot go now may be delivered.
         return Ok(false);
@@ -103,7 +101,7 @@ async fn bite(
     for Transfer { job, dead_letter, .. } in archived {
         let moved_at = dead_letter.map_or(now, |entry| entry.moved_at);
         let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
-            .reason(format!("Moved to {place}"))
+            .reason(format!("{MOVED_TO}{place}"))
             .by(Some(OURSELVES));
         let discard = Discard { id: job.id, audit, follow_ups: Vec::new() };
         if store.discard(discard).await? == Discarded::Done {
@@ -141,96 +139,28 @@ async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Option<i6
     aftermath::tell_all(engine, Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
 }
 
-/// What became of one line of an import.
+/// Where a dead letter is that was one too many.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
-    Done(JobId),
-    /// Its job is here already: nothing was written.
-    Known(JobId),
-    /// What is wrong with the line.
-    Unreadable(String),
+pub struct Archived {
+    pub at: Timestamp,
+    /// In the archive's own words: a file.
+    pub place: Box<str>,
 }
 
 impl Engine {
-    /// Brings archived dead letters back, each for as long again as it was kept. Answers in order, once all
-    /// that is taken is durable. Twice is harmless: a line is taken once, and not over the word of a person who
-    /// discarded its job since.
-    pub async fn import_dead_letters(
-        &self,
-        lines: &[&str],
-        actor: Option<&str>,
-    ) -> Result<Vec<Imported>, EngineError> {
-        let mut answers = Vec::with_capacity(lines.len());
-        for lines in lines.chunks(IMPORT_ENTRIES) {
-            let now = self.now();
-            let (mut wanted, mut taken) = (Vec::new(), Vec::new());
-            for line in lines {
-                match line::read(line) {
-                    Err(what) => answers.push(Imported::Unreadable(what)),
-                    Ok(transfer) => {
-                        let key = digest(line);
-                        answers.push(Imported::Known(transfer.job.id.clone()));
-                        if self.store().note(SHELF, &key, now).await?.is_none()
-                            && let Some(transfer) = self.still_archived(transfer).await?
-                        {
-                            wanted.push((answers.len() - 1, key));
-                            taken.push(self.renewed(transfer, actor));
-                        }
-                    }
-                }
-            }
-            if taken.is_empty() {
-                continue;
-            }
-            let mut notes = Vec::new();
-            for ((at, key), adopted) in wanted.into_iter().zip(self.store().adopt(taken).await?) {
-                if adopted == Adopted::Done
-                    && let Imported::Known(id) = answers[at].clone()
-                {
-                    answers[at] = Imported::Done(id);
-                    notes.push(imported(key, now));
-                }
-            }
-            self.store().write_notes(notes, now).await?;
-        }
-        let imported = answers.iter().filter(|answer| matches!(answer, Imported::Done(_))).count();
-        if imported > 0 {
-            tracing::warn!(imported, actor, "Dead letters came back from an archive");
-        }
-        Ok(answers)
-    }
-
-    /// The entry, if its job is forgotten here or stands where the archiving left it. With its whole trail.
-    async fn still_archived(&self, mut transfer: Transfer) -> Result<Option<Transfer>, EngineError> {
-        let Some(view) = self.store().job(&transfer.job.id, self.now()).await? else {
-            return Ok(Some(transfer));
+    /// Where this job's dead letter is, if it was archived and nothing happened to it since.
+    pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
+        let trail = self.store().audit(id).await?;
+        let Some(last) = trail.last().filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
+            return Ok(None);
         };
-        let trail = self.store().audit(&view.job.id).await?;
-        let archived = trail.last().is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
-        transfer.archived = trail.len();
-        transfer.audit = trail;
-        Ok((view.status == Status::Discarded && archived).then_some(transfer))
+        let place = last.retry_reason.as_deref().and_then(|words| words.strip_prefix(MOVED_TO));
+        Ok(place.map(|place| Archived { at: last.timestamp, place: place.into() }))
     }
 
-    /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
-    fn renewed(&self, mut transfer: Transfer, actor: Option<&str>) -> Transfer {
-        let now = self.now();
-        if let Some(entry) = &mut transfer.dead_letter {
-            entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
-        }
-        let audit = AuditEvent::about(&transfer.job, AuditKind::DeadLetterImported, now)
-            .reason("Brought back from an archive".to_owned())
-            .by(actor);
-        transfer.audit.push(audit);
-        transfer
+    /// A dead letter as a line that an import takes; `None` when it left the queue meanwhile.
+    pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>, EngineError> {
+        let transfer = self.store().transfer(&entry.job_id).await?;
+        Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.now()))))
     }
-}
-
-fn digest(line: &str) -> String {
-    format!("{:032x}", recado_core::payload::digest_of(&[line]))
-}
-
-fn imported(key: String, now: Timestamp) -> NoteWrite {
-    let value = Some(Payload::trusted("{}"));
-    NoteWrite { shelf: SHELF, key: key.into(), value, expect: None, expires_at: Some(now.plus(IMPORTS_KEPT)) }
 }

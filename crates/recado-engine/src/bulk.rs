@@ -3,8 +3,11 @@
 //!
 //! A bulk act is a note. Whoever starts one writes it; whichever process finds it free takes it, writes down
 //! how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
-//! the same path as a new one, and of several nodes one works on it. What was done after the last note before
-//! a crash is found done: a replay on its way is not begun again, and a discarded entry is gone.
+//! the same path as a new one, and of several nodes one works on it.
+//!
+//! Its figures add up at all times: done, skipped, failed and left are the total. Entries are written down as in hand
+//! before they are touched, and the record that a bulk act leaves on a job's trail names it: so whoever takes over
+//! after a crash knows of each whether it was done.
 //!
 //! Only what was in the queue at the start is touched; a replay that fails again comes back too late for that.
 //! Two bulk acts over the same entries are two people at the same entry: the store lets one of them begin.
@@ -157,10 +160,10 @@ pub struct Bulk {
     pub words: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
-    /// Counted at the start.
+    /// Counted at the start; more if some were just being buried.
     pub total: u64,
     pub done: u64,
-    /// On their way already, or gone.
+    /// On their way already, or gone: another was faster.
     pub skipped: u64,
     pub failed: u64,
     pub failures: Vec<BulkFailure>,
@@ -174,6 +177,9 @@ pub struct Bulk {
     /// Where to go on: below this order number, or at this one of the named ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<u64>,
+    /// Chosen, and not counted yet: done or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    in_hand: Vec<JobId>,
     /// Every entry has been looked at.
     #[serde(default)]
     walked: bool,
@@ -182,6 +188,24 @@ pub struct Bulk {
 }
 
 impl Bulk {
+    /// Those of the total that nothing has become of.
+    pub fn left(&self) -> u64 {
+        self.total.saturating_sub(self.counted())
+    }
+
+    fn counted(&self) -> u64 {
+        self.done + self.skipped + self.failed
+    }
+
+    /// What the trail of each entry says: why, and that it was this one.
+    fn words_of_record(&self) -> String {
+        let id = &self.id;
+        match &self.words {
+            Some(words) => format!("{words} (bulk act {id})"),
+            None => format!("bulk act {id}"),
+        }
+    }
+
     fn is_free(&self, now: Timestamp) -> bool {
         self.state == BulkState::Running && self.held_until <= now
     }
@@ -203,10 +227,10 @@ impl Bulk {
     }
 
     fn ended_audit(&self, now: Timestamp) -> AuditEvent {
-        let Bulk { act, total, done, skipped, failed, .. } = self;
+        let (Bulk { act, total, done, skipped, failed, .. }, left) = (self, self.left());
         let because = self.stopped_because.as_deref().map(|why| format!("; {why}")).unwrap_or_default();
         let words = format!(
-            "Bulk {} of {total} dead letters ended: {done} done, {skipped} skipped, {failed} failed{because}",
+            "Bulk {} of {total} dead letters ended: {done} done, {skipped} skipped, {failed} failed, {left} left{because}",
             act.as_str()
         );
         self.audit(AuditKind::BulkEnded, words, now)
@@ -245,7 +269,16 @@ impl Engine {
         chosen: &Chosen,
         sample: usize,
     ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
-        let filter = chosen.filter(self.now());
+        self.choose_at(chosen, sample, self.now()).await
+    }
+
+    async fn choose_at(
+        &self,
+        chosen: &Chosen,
+        sample: usize,
+        now: Timestamp,
+    ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
+        let filter = chosen.filter(now);
         if chosen.job_ids.is_empty() {
             let groups = self.store().dead_letter_groups(GroupBy::Route, filter.clone()).await?;
             let page = PageRequest { before: None, limit: sample };
@@ -271,8 +304,8 @@ impl Engine {
         if all.iter().filter(|bulk| bulk.state == BulkState::Running).count() >= RUNNING_MAX {
             return Ok(Err(TooMany));
         }
-        let (total, _) = self.choose(&order.filter, 0).await?;
         let now = self.now();
+        let (total, _) = self.choose_at(&order.filter, 0, now).await?;
         let canary =
             |wanted| Canary { wanted, job_ids: Vec::new(), state: CanaryState::Starting, waiting_for: None };
         let bulk = Bulk {
@@ -293,6 +326,7 @@ impl Engine {
             ended_at: None,
             stopped_because: None,
             place: None,
+            in_hand: Vec::new(),
             walked: false,
             held_until: now,
         };

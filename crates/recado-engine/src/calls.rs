@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Timestamp, Verdict, decide,
+    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp, TraceParent,
+    Verdict, decide,
 };
 use recado_store::{NoteWrite, Shelf};
 use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
 use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::admission::Way;
 use crate::aftermath;
@@ -23,6 +25,7 @@ use crate::fallback::Act;
 use crate::notices::follow_up;
 use crate::providers::{Held, Refusal, Slots};
 use crate::route::{Carrier, Leg, Route};
+use crate::traces::Went;
 
 pub const SHELF: Shelf = Shelf::new("answers");
 
@@ -47,6 +50,8 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Under which the answer is remembered, within the company and the route.
     pub cache_key: Option<String>,
+    /// The caller's span.
+    pub traceparent: Option<TraceParent>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +73,16 @@ pub enum Called {
     },
 }
 
+impl Called {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Called::Answered { .. } => "answered",
+            Called::Cached { .. } => "cached",
+            Called::Unavailable { .. } => "unavailable",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum CallRefused {
     /// The route is unknown, has nobody to carry it, or is carried by workers: why, in words.
@@ -83,7 +98,7 @@ struct Remembered {
 }
 
 impl Engine {
-    pub async fn call(&self, call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
+    pub async fn call(&self, mut call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
         if self.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -97,18 +112,41 @@ impl Engine {
         }
         let started_at = inner.clock.now();
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
-        let job = ephemeral(&route, &call, started_at, timeout);
-        let delivery = Delivery { job: &job, attempt: 1, now: started_at, timeout, answer: Wanted::Answer };
-        let (leg, way) = match self.way_out(&route, &call.company_id, timeout).await {
+        let mut job = ephemeral(&route, &call, started_at, timeout);
+        let about = (&job.id, &job.route, &job.company);
+        let span = inner.open("call", &mut job.traceparent, about, started_at);
+        call.traceparent = job.traceparent;
+        let mut called = self.ask(&route, &job, call, timeout).await?;
+        if let Called::Unavailable { failure, .. } = &mut called {
+            // The caller hears of it by a problem, and problems end up in logs.
+            failure.reason = Reason::or(&inner.discreet(&job, &failure.reason), format_args!("***"));
+        }
+        inner.close(span, !matches!(called, Called::Answered { .. }), ("result", called.as_str().into()));
+        Ok(Ok(called))
+    }
+
+    async fn ask(
+        &self,
+        route: &Route,
+        job: &Job,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Called, EngineError> {
+        let (inner, started_at) = (&self.inner, job.enqueued_at);
+        let (leg, way) = match self.way_out(route, &call.company_id, timeout).await {
             Ok(way) => way,
-            Err(failure) => return Ok(Ok(self.fall_back(&route, call, failure, inner.clock.now()).await?)),
+            Err(failure) => return self.fall_back(route, call, failure, inner.clock.now()).await,
         };
-        let left = timeout.saturating_sub(inner.clock.now().since(started_at));
-        let outcome = send(&leg.transport, Delivery { timeout: left, ..delivery }).await;
+        let (sent_at, began) = (inner.clock.now(), Instant::now());
+        let left = timeout.saturating_sub(sent_at.since(started_at));
+        let delivery = Delivery { job, attempt: 1, now: started_at, timeout: left, answer: Wanted::Answer };
+        let outcome = send(&leg.transport, delivery).await;
+        let lasted = (sent_at, began.elapsed());
         let now = inner.clock.now();
         let verdict = route.classifier.verdict(outcome);
         let took = now.since(started_at);
-        way.told(&verdict, now);
+        way.told(job, &verdict, now);
+        inner.traced(job, 1, &leg.provider.name, Went::from(&verdict), lasted);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
@@ -116,12 +154,12 @@ impl Engine {
                     let key = key_of(&call.route, &call.company_id, key);
                     remember(inner, &key, answer.clone(), now);
                 }
-                aftermath::of_call(inner, &route, &job, None, now).await;
-                return Ok(Ok(Called::Answered { answer, took }));
+                aftermath::of_call(inner, route, job, None, now).await;
+                return Ok(Called::Answered { answer, took });
             }
             Verdict::Partly { mut refused, .. } => match refused.pop() {
                 Some((_, failure)) => failure,
-                None => return Ok(Ok(Called::Answered { answer: None, took })),
+                None => return Ok(Called::Answered { answer: None, took }),
             },
             Verdict::Failed(failure) => failure,
         };
@@ -130,13 +168,13 @@ impl Engine {
             companyId = %call.company_id,
             tookMs = took.as_millis() as u64,
             errorCode = failure.code.as_deref(),
-            errorReason = failure.reason.as_str(),
+            errorReason = inner.discreet(job, &failure.reason),
             errorClassification = failure.class.as_str(),
             rule = &*failure.rule,
             "Call failed"
         );
-        aftermath::of_call(inner, &route, &job, Some(&failure), now).await;
-        Ok(Ok(self.fall_back(&route, call, failure, now).await?))
+        aftermath::of_call(inner, route, job, Some(&failure), now).await;
+        self.fall_back(route, call, failure, now).await
     }
 
     fn callable(&self, name: &str) -> Result<(Arc<Route>, Arc<dyn Transport>), String> {
@@ -161,7 +199,7 @@ impl Engine {
         timeout: Duration,
     ) -> Result<(Leg, Way), Failure> {
         let inner = &self.inner;
-        let deadline = tokio::time::Instant::now() + timeout;
+        let deadline = Instant::now() + timeout;
         loop {
             let mut held: Option<(Refusal, Leg)> = None;
             for leg in inner.legs(route) {
@@ -172,7 +210,7 @@ impl Engine {
             }
             let now = inner.clock.now();
             match held {
-                Some((Refusal { why: Held::Busy, .. }, leg)) if tokio::time::Instant::now() < deadline => {
+                Some((Refusal { why: Held::Busy, .. }, leg)) if Instant::now() < deadline => {
                     let freed = tokio::time::timeout(BUSY_LOOK, leg.provider.changed.notified());
                     let _ = tokio::time::timeout_at(deadline, freed).await;
                 }
@@ -252,6 +290,7 @@ impl Engine {
         let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
         let draw = self.inner.chance.draw();
         job.correlation_id = call.cache_key.as_deref().map(Into::into);
+        job.traceparent = call.traceparent;
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
         match self.inner.enqueue(vec![job]).await {
@@ -337,6 +376,7 @@ fn ephemeral(route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> J
         data: call.data.clone(),
         user_id: None,
         correlation_id: None,
+        traceparent: call.traceparent,
         priority: Priority::default(),
         enqueued_at: now,
         due_at: now,

@@ -21,9 +21,9 @@ use crate::clock::until;
 use crate::deliver::{deliver, release};
 use crate::engine::Inner;
 use crate::figures::{HeldSince, hold_of};
-use crate::guard::Spend;
 use crate::providers::{Provider, Quotas, Slots};
 use crate::route::{Leg, Route};
+use crate::values::Spend;
 
 /// Leases that one claim asks for at most.
 const CLAIM_JOBS_MAX: usize = 256;

@@ -1,7 +1,8 @@
 //! The stateless rule for process engines, put on record.
 
 use recado_core::claim::{self, ClaimDecision, ClaimError, SubmissionFailure};
-use recado_core::{Event, EventData, EventKind, Policy, Timestamp};
+use recado_core::discreet::{Speaker, discreet};
+use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 
 use crate::engine::{Engine, EngineError};
@@ -27,11 +28,12 @@ impl Engine {
             decided: decided(failure, &decision, &route.terms.policy, now),
         });
         self.tell_of_claim(failure, &decision, route, now).await;
+        let error = discreet(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
                 event = "submission_retry_scheduled",
                 claimId = failure.claim_id,
-                submissionError = failure.submission_error,
+                submissionError = error,
                 retryCount = decision.retry_count,
                 errorClassification = decision.classification.as_str(),
                 backoffMinutes = decision.backoff_minutes,
@@ -42,7 +44,7 @@ impl Engine {
             tracing::warn!(
                 event = "submission_retry_refused",
                 claimId = failure.claim_id,
-                submissionError = failure.submission_error,
+                submissionError = error,
                 retryCount = decision.retry_count,
                 errorClassification = decision.classification.as_str(),
                 errorCode = decision.error_code.map(|code| code.as_str()),

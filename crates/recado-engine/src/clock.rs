@@ -43,4 +43,9 @@ impl Chance {
     pub fn draw(&self) -> Draw {
         Draw::new(self.0.lock().f64())
     }
+
+    /// For names that have to differ, not for secrets.
+    pub fn bits(&self) -> u64 {
+        self.0.lock().u64(..)
+    }
 }

@@ -84,6 +84,6 @@ async fn act_on(engine: &Inner, route: &Route, lease: Lease, why: &str) {
         Act::Reschedule(after) => decide::put_off(&lease.job, after, why, &route.terms, now),
         _ => decide::given_up(&lease.job, why, &route.terms, now),
     };
-    log::attempt(&lease, &route.terms.policy, &transition);
+    log::attempt(engine, &lease, &route.terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
 }

@@ -25,6 +25,7 @@ use recado_core::decide;
 use recado_core::{AttemptResult, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
+use tokio::time::Instant;
 
 use crate::admission::Way;
 use crate::aftermath::Aftermath;
@@ -68,12 +69,14 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         timeout: route.timeout,
         answer: if refreshes.is_some() { Wanted::Answer } else { Wanted::Receipt },
     };
+    let began = Instant::now();
     let outcome = send(&leg.transport, delivery).await;
+    let took = began.elapsed();
 
     let verdict = route.classifier.verdict(outcome);
 
     let now = engine.clock.now();
-    way.told(&verdict, now);
+    way.told(&lease.job, &verdict, now);
     if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
         calls::remember(engine, key, answer.clone(), now);
     }
@@ -85,7 +88,8 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         transition.served_by(&leg.provider.name);
     }
 
-    log::attempt(&lease, &route.terms.policy, &transition);
+    log::attempt(engine, &lease, &route.terms.policy, &transition);
+    engine.traced_attempt(&lease, &leg.provider.name, &transition, (started_at, took));
     settle_with(engine, &lease, transition, Some(audit), wait_by).await;
 }
 

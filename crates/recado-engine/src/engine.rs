@@ -26,14 +26,15 @@ use crate::entries::Entries;
 use crate::events::Events;
 use crate::figures::StoreWatcher;
 use crate::gauges::Standing;
-use crate::guard::{Door, ROUTES};
 use crate::heartbeat::{self, Beats};
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
+use crate::traces::Tracer;
 use crate::trail::{self, Keeper, TrailError, TrailTerms};
+use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
 /// How an engine runs, apart from its routes.
@@ -111,6 +112,8 @@ pub(crate) struct Inner {
     pub standing: Standing,
     pub ringing: Ringing,
     pub keeper: Keeper,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub deliveries: TaskTracker,
     duties: TaskTracker,
     heartbeat: TaskTracker,
@@ -204,6 +207,8 @@ pub struct Parts {
     pub alerts: AlertTerms,
     /// Where the audit trail is kept in files, if it is.
     pub trail: Option<TrailTerms>,
+    /// Takes spans; absent where no traces are recorded.
+    pub tracer: Option<Arc<dyn Tracer>>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
 }
@@ -231,6 +236,7 @@ impl Parts {
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
             trail: None,
+            tracer: None,
             clock,
             chance,
         }
@@ -262,6 +268,7 @@ impl Engine {
             dead_letters,
             alerts,
             trail: trail_terms,
+            tracer,
             webhook,
             clock,
             chance,
@@ -298,6 +305,7 @@ impl Engine {
             standing: Standing::default(),
             ringing: Ringing::new(alerts),
             keeper: Keeper::new(trail_terms.clone()),
+            tracer,
             deliveries: TaskTracker::new(),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
@@ -307,7 +315,8 @@ impl Engine {
             broken_why: parking_lot::Mutex::new(None),
         });
         for (shelf, notes) in &found {
-            inner.learn(*shelf, notes);
+            // Nobody writes yet who could be too busy to listen.
+            let _ = inner.learn(*shelf, notes);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
@@ -403,7 +412,7 @@ impl Engine {
     }
 }
 
-/// One guard for each provider that a route names, however many do.
+/// One of each provider that a route names, however many do.
 fn providers_of(
     routes: &Routes,
     terms: &BTreeMap<Box<str>, ProviderTerms>,
@@ -415,7 +424,7 @@ fn providers_of(
             *known = (*known).max(route.concurrency);
         }
     }
-    // Some guard only calls that the product makes by itself.
+    // Some are for calls alone that the product makes by itself.
     for (name, known) in terms {
         concurrency.entry(name).or_insert(known.concurrency);
     }

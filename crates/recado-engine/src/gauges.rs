@@ -1,4 +1,4 @@
-//! How things stand, put together from what the store and the guards know.
+//! How things stand, put together from what the store and the providers' valves know.
 //!
 //! It costs a few questions to the store, so it is done when somebody wants to know and the last answer is too
 //! old: the alerts, every few seconds, and whoever scrapes. Where a question takes long because there is much to
@@ -72,6 +72,7 @@ impl Inner {
             store: told(self.store.report().await)
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
+            spans: self.tracer.as_ref().map(|tracer| tracer.spans()),
         }
     }
 

@@ -3,9 +3,9 @@
 use recado_core::{CompanyId, RouteName, Timestamp};
 
 use crate::engine::{Engine, Inner};
-use crate::guard::Pause;
 use crate::providers::{Held, Provider, ProviderView};
 use crate::route::Route;
+use crate::values::Pause;
 
 /// What keeps jobs that are due from going out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
 //! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
 //! | [`admission`] | asking to send and telling how it went, across all nodes |
-//! | [`agreed`] [`guard`] | small values that all nodes agree on, and the steps that change them |
+//! | [`agreed`] [`values`] | small values that all nodes agree on, and the steps that change them |
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
 //! | [`closed_off`] | a route's fallback while every provider of it is closed off |
 //! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
@@ -33,6 +33,7 @@
 //! | [`events`] | the live stream |
 //! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
 //! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
+//! | [`traces`] | the spans that jobs and attempts leave |
 //! | [`figures`] [`gauges`] [`alerts`] | what is counted, how things stand, and when it rings |
 //! | [`clock`] | the one place that reads the time |
 //! | [`log`] | the lines an attempt leaves in the log |
@@ -63,7 +64,6 @@ pub mod events;
 pub mod fallback;
 mod figures;
 mod gauges;
-mod guard;
 mod heartbeat;
 mod holds;
 mod janitor;
@@ -79,7 +79,9 @@ pub mod route;
 mod shelves;
 mod sweeper;
 pub mod tenants;
+pub mod traces;
 pub mod trail;
+mod values;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};

@@ -1,10 +1,24 @@
-//! What an attempt leaves in the log: the seeds' lines, by the seeds' names. Never a payload.
+//! What an attempt leaves in the log: the seeds' lines, by the seeds' names. Never a payload, not even where a
+//! provider repeats it.
 
 use recado_core::audit::whole_minutes;
-use recado_core::{Lease, Policy, Transition};
+use recado_core::discreet::{Speaker, discreet};
+use recado_core::{Job, Lease, Policy, Reason, Transition};
 use std::time::Duration;
 
-pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
+use crate::engine::Inner;
+
+impl Inner {
+    /// A provider's words about a job, for eyes that its payload is not meant for.
+    pub fn discreet(&self, job: &Job, words: &Reason) -> String {
+        let route = self.routes.get(job.route.as_str());
+        let scripted = route.is_some_and(|route| route.transport_name() == "sandbox");
+        let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
+        discreet(words.as_str(), &job.data, speaker)
+    }
+}
+
+pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition: &Transition) {
     let job = &lease.job;
     let (job_id, company, route) = (job.id.as_str(), job.company.as_str(), job.route.as_str());
     match transition {
@@ -21,6 +35,7 @@ pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
+            let reason = attempt.error_reason.as_ref().map(|reason| engine.discreet(job, reason));
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -29,7 +44,7 @@ pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
                 attempt = attempt.number,
                 maxAttempts = policy.max_attempts,
                 errorCode = attempt.error_code.as_deref(),
-                errorReason = attempt.error_reason.as_ref().map(|reason| reason.as_str()),
+                errorReason = reason,
                 errorClassification = attempt.error_classification.map(|class| class.as_str()),
                 rule = attempt.rule.as_deref(),
                 nextRetryDelay = delay_ms,
@@ -39,7 +54,7 @@ pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
             tracing::info!(
                 event = "submission_retry_scheduled",
                 claimId = job_id,
-                submissionError = attempt.error_reason.as_ref().map(|reason| reason.as_str()),
+                submissionError = reason,
                 retryCount = job.progress.attempts_spent + 1,
                 errorClassification = attempt.error_classification.map(|class| class.as_str()),
                 backoffMinutes = whole_minutes(Duration::from_millis(delay_ms)),
@@ -57,7 +72,7 @@ pub(crate) fn attempt(lease: &Lease, policy: &Policy, transition: &Transition) {
                 attempt = lease.attempt,
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
-                errorReason = burial.failure.reason.as_str(),
+                errorReason = engine.discreet(job, &burial.failure.reason),
                 errorClassification = burial.failure.class.as_str(),
                 rule = &*burial.failure.rule,
                 cause = burial.cause.as_str(),

@@ -100,6 +100,7 @@ pub(crate) fn follow_up(
         data,
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: now,
         due_at: now,

@@ -68,7 +68,8 @@ impl Engine {
         Ok(cancelled)
     }
 
-    /// Puts a dead letter back in line with a fresh budget, corrected if `data` is given.
+    /// Puts a dead letter back in line with a fresh budget, corrected if `data` is given. What it was corrected to before
+    /// goes out again otherwise.
     pub async fn replay(
         &self,
         id: &JobId,
@@ -78,6 +79,22 @@ impl Engine {
     ) -> Result<Replay, EngineError> {
         match self.store().dead_letter(id).await? {
             Some(entry) => self.replay_entry(&entry, data, note, actor).await,
+            None => Ok(Replay::Unknown),
+        }
+    }
+
+    /// The same with what was accepted, whatever it was corrected to.
+    pub async fn replay_original(
+        &self,
+        id: &JobId,
+        note: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Replay, EngineError> {
+        match self.store().dead_letter(id).await? {
+            Some(entry) => {
+                let data = Some(entry.original_data.clone());
+                self.replay_entry(&entry, data, note, actor).await
+            }
             None => Ok(Replay::Unknown),
         }
     }
@@ -103,10 +120,14 @@ impl Engine {
         let Some((job, mut audit)) = self.act(id, AuditKind::Replayed, actor).await? else {
             return Ok(Replay::Unknown);
         };
-        let corrected = if data.is_some() { " with corrected data" } else { "" };
+        let with = match &data {
+            Some(data) if *data == entry.original_data => " with its original data",
+            Some(_) => " with corrected data",
+            None => "",
+        };
         audit = audit.reason(match note {
-            Some(note) => format!("Replayed{corrected}: {note}"),
-            None => format!("Replayed{corrected}"),
+            Some(note) => format!("Replayed{with}: {note}"),
+            None => format!("Replayed{with}"),
         });
         let now = self.now();
         let mut aftermath = self.aftermath(&job, EventKind::JobReplayed, &audit);

@@ -14,10 +14,10 @@ use recado_observe::Fact;
 use crate::aftermath;
 use crate::agreed::make;
 use crate::engine::{Engine, EngineError, Inner};
-use crate::guard::{Change, News, Pause};
 use crate::holds::words;
 use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
 use crate::tenants::{TenantTerms, TermsChange};
+use crate::values::{Change, News, Pause};
 
 /// Answer to whoever wants to ask a provider by code of its own.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Engine {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
         let now = self.now();
         let why = actor.map_or_else(|| reason.to_owned(), |actor| format!("{reason} ({actor})"));
-        self.inner.change_guard(provider, Change::Turn { open, why: why.into() }, now).await?;
+        self.inner.change_valve(provider, Change::Turn { open, why: why.into() }, now).await?;
         tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
         let kind = if open { AuditKind::BreakerOpened } else { AuditKind::BreakerClosed };
         let by = By { actor, reason: Some(reason) };
@@ -134,7 +134,7 @@ impl Engine {
     ) -> Result<Option<ProviderView>, EngineError> {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
         let (now, by) = (self.now(), By { actor, reason });
-        self.inner.change_guard(provider, Change::Pause(by.pause(paused, now)), now).await?;
+        self.inner.change_valve(provider, Change::Pause(by.pause(paused, now)), now).await?;
         self.inner.said.notify_waiters();
         tracing::warn!(provider = name, paused, reason, actor, "Provider paused or resumed by hand");
         let kind = if paused { AuditKind::ProviderPaused } else { AuditKind::ProviderResumed };
@@ -211,7 +211,7 @@ impl Engine {
     pub async fn permit(&self, name: &str) -> Option<Permit> {
         let provider = self.inner.providers.get(name)?;
         let admitted = self.admit_elsewhere(provider).await;
-        let state = provider.guard.read(|guard| guard.breaker.state);
+        let state = provider.valve.read(|valve| valve.breaker.state);
         let now = self.now();
         Some(match admitted {
             Ok(()) => Permit { permitted: true, state, reason: None, retry_after: None },

@@ -14,14 +14,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
 use recado_core::limit::{Limit, Rate};
-use recado_core::{Blame, Class, CompanyId, Failure, Timestamp, Verdict};
+use recado_core::{Blame, Class, CompanyId, Failure, Job, Timestamp, Verdict};
 use tokio::sync::Notify;
 
 use crate::agreed::Agreed;
-use crate::guard::{Guard, LIMITS, PROVIDERS};
 use crate::retries::RetryBudget;
+use crate::values::{LIMITS, PROVIDERS, Valve};
 
-pub use crate::guard::Pause;
+pub use crate::values::Pause;
 
 /// How a provider is protected, and others from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,7 +100,7 @@ pub(crate) enum Slots {
 pub struct Provider {
     pub name: Box<str>,
     pub terms: ProviderTerms,
-    pub(crate) guard: Arc<Agreed<Guard>>,
+    pub(crate) valve: Arc<Agreed<Valve>>,
     pub(crate) limit: Arc<Agreed<Limit>>,
     here: Mutex<Here>,
     /// Rung when something changed that a held claimer waits for.
@@ -128,6 +128,13 @@ struct Company {
     running: usize,
 }
 
+impl Company {
+    /// Nothing would be lost by forgetting it: the next to ask about it finds the same.
+    fn is_at_rest(&self, now: Timestamp) -> bool {
+        self.running == 0 && !self.limit.owes() && self.limit.read(|limit| limit.over_at() <= now)
+    }
+}
+
 /// While the ramp or a company's slots hold a lane back it looks again after this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -140,7 +147,7 @@ impl Provider {
         Provider {
             name: name.into(),
             terms,
-            guard: Arc::new(Agreed::new(PROVIDERS, name)),
+            valve: Arc::new(Agreed::new(PROVIDERS, name)),
             limit: Arc::new(Agreed::new(LIMITS, format!("{name}/"))),
             here: Mutex::new(Here { pace, ..Here::default() }),
             changed: Notify::new(),
@@ -152,11 +159,11 @@ impl Provider {
     pub(crate) fn ask(&self, wanted: usize, slots: Slots, now: Timestamp) -> Answer {
         let refused = |why, until| Answer::Refused(Refusal { why, until });
         let mut here = self.here.lock();
-        let admission = self.guard.read(|guard| match (&guard.paused, &self.terms.breaker) {
+        let admission = self.valve.read(|valve| match (&valve.paused, &self.terms.breaker) {
             (Some(pause), _) => Err((Held::Paused(pause.reason.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
-            (None, Some(terms)) => match guard.breaker.look(terms, now) {
-                Admission::Refused { until } => Err((closed_off(&guard.breaker), until)),
+            (None, Some(terms)) => match valve.breaker.look(terms, now) {
+                Admission::Refused { until } => Err((closed_off(&valve.breaker), until)),
                 admission => Ok(admission),
             },
         });
@@ -224,15 +231,16 @@ impl Provider {
         ((pace * strength).ceil() as usize).max(1)
     }
 
-    /// Bounds what may be claimed of each company here.
+    /// Bounds what may be claimed of each company here. Those that are at rest are forgotten on the way: whoever
+    /// claims walks past companies that do something, however many there are.
     pub(crate) fn bound_companies(&self, quotas: &mut Quotas, now: Timestamp) {
-        let here = self.here.lock();
-        for (name, company) in &here.companies {
+        self.here.lock().companies.retain(|name, company| {
             let slots = self.slots_of(company);
             // Freed by a delivery that ends; looked at again soon in case its news is missed.
             quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
             quotas.limit(name, &company.limit, self.terms.company_rate, now);
-        }
+            !company.is_at_rest(now)
+        });
     }
 
     /// Slots that a company has left.
@@ -279,7 +287,7 @@ impl Provider {
     /// Whether a retry may go out now; while the provider is well they all may.
     pub(crate) fn admits_retry(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return true };
-        let in_trouble = self.guard.read(|guard| guard.breaker.failures_in_window(terms, now) > 0);
+        let in_trouble = self.valve.read(|valve| valve.breaker.failures_in_window(terms, now) > 0);
         !in_trouble || self.here.lock().retries.retry(now)
     }
 
@@ -304,7 +312,7 @@ impl Provider {
             Told::Well => {
                 here.pace = (here.pace + 1.0 / here.pace.max(1.0)).min(self.terms.concurrency as f64);
             }
-            Told::Failed(failure) if failure.class == Class::RateLimit => {
+            Told::Failed(_, failure) if failure.class == Class::RateLimit => {
                 here.pace = (here.pace / 2.0).max(1.0);
             }
             _ => {}
@@ -362,21 +370,22 @@ fn quiet(limit: &Limit, now: Timestamp) -> Option<(Held, Timestamp)> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told<'a> {
     Well,
-    Failed(&'a Failure),
+    /// How, and which job it was about.
+    Failed(&'a Job, &'a Failure),
     /// It was never asked.
     Nothing,
 }
 
 impl<'a> Told<'a> {
-    pub fn by(verdict: &'a Verdict) -> Self {
+    pub fn by(job: &'a Job, verdict: &'a Verdict) -> Self {
         match verdict {
             Verdict::Delivered { .. } => Told::Well,
             // The one to blame the provider for, if there is one.
             Verdict::Partly { refused, .. } => {
                 let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
-                blamed.map_or(Told::Well, |(_, failure)| Told::Failed(failure))
+                blamed.map_or(Told::Well, |(_, failure)| Told::Failed(job, failure))
             }
-            Verdict::Failed(failure) => Told::Failed(failure),
+            Verdict::Failed(failure) => Told::Failed(job, failure),
         }
     }
 }
@@ -399,7 +408,7 @@ pub struct ProviderView {
 
 impl Provider {
     pub fn view(&self, now: Timestamp) -> ProviderView {
-        let Guard { breaker, paused } = self.guard.read(Guard::clone);
+        let Valve { breaker, paused } = self.valve.read(Valve::clone);
         let terms = self.terms.breaker.as_ref();
         let strength = terms.map_or(1.0, |terms| breaker.strength(terms, now));
         let here = self.here.lock();
@@ -443,9 +452,9 @@ impl Provider {
     /// Closed off, and nobody may even probe.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
-        self.guard.read(|guard| {
-            let refused = matches!(guard.breaker.look(terms, now), Admission::Refused { .. });
-            refused && guard.breaker.state == BreakerState::Open
+        self.valve.read(|valve| {
+            let refused = matches!(valve.breaker.look(terms, now), Admission::Refused { .. });
+            refused && valve.breaker.state == BreakerState::Open
         })
     }
 }

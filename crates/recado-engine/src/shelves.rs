@@ -2,7 +2,7 @@
 
 use recado_store::Shelf;
 
-use crate::guard::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
+use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, alerts, archive, bulk, calls, endpoints, entries, tenants};
 
 /// All but [`crate::nodes::SHELF`] and [`crate::trail::SHELF`]: who shared one store does not share the next, and its

@@ -70,6 +70,6 @@ async fn take_over(engine: &Inner, lease: Lease) {
         }
         None => decide::expired(&lease.job, &terms, now),
     };
-    log::attempt(&lease, &terms.policy, &transition);
+    log::attempt(engine, &lease, &terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
 }

@@ -10,9 +10,9 @@ use recado_core::{CompanyId, Timestamp};
 use recado_store::{Note, Shelf};
 use serde::{Deserialize, Serialize};
 
-use crate::agreed::{Agreed, Stepped};
-use crate::guard::TENANT_LIMITS;
+use crate::agreed::{Agreed, Heard, Stepped};
 use crate::providers::{Held, Quotas};
+use crate::values::TENANT_LIMITS;
 
 pub const SHELF: Shelf = Shelf::new("tenants");
 
@@ -112,20 +112,20 @@ impl State {
 }
 
 impl Tenants {
-    /// Takes in what the store was found to have of companies' terms; whether that is any news.
-    pub(crate) fn learn(&self, notes: &[Note]) -> bool {
-        let learn = |note: &Note| CompanyId::new(&*note.key).is_ok_and(|one| self.agreed(&one).learn(note));
-        let news = notes.iter().filter(|note| learn(note)).count() > 0;
-        if news {
+    /// Takes in what the store was found to have of companies' terms.
+    pub(crate) fn learn(&self, notes: &[Note]) -> Heard {
+        let learn = |note: &Note| CompanyId::new(&*note.key).ok().map(|one| self.agreed(&one).learn(note));
+        let heard: Heard = notes.iter().filter_map(learn).collect();
+        if heard.news {
             self.said();
         }
-        news
+        heard
     }
 
     /// The same of what they have spent.
-    pub(crate) fn learn_limits(&self, notes: &[Note]) -> bool {
+    pub(crate) fn learn_limits(&self, notes: &[Note]) -> Heard {
         let limit = |note: &Note| Some(self.state.lock().known.get(&*note.key)?.limit.clone());
-        notes.iter().filter(|note| limit(note).is_some_and(|limit| limit.learn(note))).count() > 0
+        notes.iter().filter_map(|note| Some(limit(note)?.learn(note))).collect()
     }
 
     /// A company's terms, shared with all nodes.

@@ -217,7 +217,7 @@ impl Engine {
     async fn give_up_expired(&self, lease: Lease, now: Timestamp) -> Result<(), EngineError> {
         let terms = self.inner.terms_of(&lease.job.route);
         let (transition, audit) = decide::expired(&lease.job, &terms, now);
-        log::attempt(&lease, &terms.policy, &transition);
+        log::attempt(&self.inner, &lease, &terms.policy, &transition);
         let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, WaitBy::Policy, now);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
         let settlement = Settlement {
@@ -252,12 +252,21 @@ impl Engine {
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
             if let Some(provider) = self.provider_of(&lease.job.route) {
-                inner.heard(provider, &lease.job.company, Told::by(&verdict), lease.claimed_at, now);
+                inner.heard(
+                    provider,
+                    &lease.job.company,
+                    Told::by(&lease.job, &verdict),
+                    lease.claimed_at,
+                    now,
+                );
             }
             let wait_by = WaitBy::of(&verdict);
             let (transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
-            log::attempt(&lease, &terms.policy, &transition);
+            log::attempt(inner, &lease, &terms.policy, &transition);
+            let provider = self.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
+            let lasted = (lease.claimed_at, now.since(lease.claimed_at));
+            inner.traced_attempt(&lease, provider, &transition, lasted);
             let mut aftermath = Aftermath::of(inner, &lease.job, &transition, wait_by, now);
             aftermath.leaves_queue = inner.leaves_queue(&lease.job, &transition).await;
             let follow_ups = std::mem::take(&mut aftermath.follow_ups);

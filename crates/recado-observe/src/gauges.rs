@@ -24,6 +24,15 @@ pub struct Gauges {
     pub tenants: Vec<Tenant>,
     pub breakers: Option<Vec<(Box<str>, BreakerState)>>,
     pub store: Option<StoreUse>,
+    /// Absent where no traces are recorded.
+    pub spans: Option<Spans>,
+}
+
+/// What became of the spans of traces so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    pub exported: u64,
+    pub dropped: u64,
 }
 
 /// Jobs of a route that stand alike.

@@ -108,6 +108,7 @@ fn job(number: usize) -> Done<NewJob> {
         data: Payload::new(&format!("\"{}\"", "x".repeat(PAYLOAD_BYTES)))?,
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

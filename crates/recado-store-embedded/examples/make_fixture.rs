@@ -2,7 +2,7 @@
 //! is supported:
 //!
 //! ```text
-//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v2.db
+//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v3.db
 //! ```
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
@@ -42,7 +42,14 @@ impl Maker {
         self.0
             .enqueue(vec![NewJob { due_at: T0.plus(HOUR), priority: level(1)?, ..job("scheduled")? }])
             .await?;
-        self.0.enqueue(vec![NewJob { user_id: None, correlation_id: None, ..job("queued")? }]).await?;
+        self.0
+            .enqueue(vec![NewJob {
+                user_id: None,
+                correlation_id: None,
+                traceparent: None,
+                ..job("queued")?
+            }])
+            .await?;
         self.0.enqueue(vec![job("cancelled")?]).await?;
         let mut cancel =
             AuditEvent::claim("cancelled", "to-cancelled", AuditKind::Cancelled, T0).by(Some("ana"));
@@ -152,6 +159,7 @@ fn job(name: &str) -> Done<NewJob> {
         data: Payload::new(&format!(r#"{{"for":"{name}"}}"#))?,
         user_id: Some("user-7".into()),
         correlation_id: Some("corr-9".into()),
+        traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse()?),
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

@@ -5,7 +5,7 @@
 
 use recado_core::{
     AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob,
-    Progress, Status, Timestamp, Transition,
+    Payload, Progress, Status, Timestamp, Transition,
 };
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
@@ -70,8 +70,8 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 bodyHash, userId, correlationId, data) \
-                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 bodyHash, userId, correlationId, data, traceparent) \
+                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
                 seq,
@@ -86,6 +86,7 @@ impl Apply<'_> {
                 new.user_id.as_deref(),
                 new.correlation_id.as_deref(),
                 new.data.as_str(),
+                new.traceparent.map(|parent| parent.to_string()),
             ])?;
         let entry = Entry {
             id,
@@ -314,25 +315,35 @@ impl Apply<'_> {
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let mut job = select.query_row([seq], rows::job)?;
         job.progress = progress;
-        let entry = DeadLetter::new(job, burial);
+        let accepted = if progress.replays > 0 { self.accepted_data(seq)? } else { None };
+        let entry = DeadLetter::new(job, accepted, burial);
         let attempts = rows::json(&entry.attempts)?;
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 attempts = ?5, data = NULL WHERE seq = ?1",
+                 attempts = ?5, data = ?6 WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
                 progress.attempts_started,
                 progress.attempts_spent,
                 progress.crashes,
-                attempts
+                attempts,
+                entry.corrected_data.as_ref().map(Payload::as_str),
             ])?;
         self.index.dead_count -=
             self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
         self.write_dead_letter(seq, &entry)?;
         self.index.retire(held.slot);
         Ok(())
+    }
+
+    /// What a replayed job was accepted with; a person may have corrected it since.
+    fn accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
+        self.file
+            .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
+            .query_row([seq], |row| Ok(Payload::trusted(row.get_ref(0)?.as_str()?)))
+            .optional()
     }
 
     /// Ends a job that nobody holds.
@@ -374,7 +385,10 @@ impl Apply<'_> {
             .execute([seq])?;
         if replaying > 0 {
             self.file
-                .prepare_cached("UPDATE jobs SET status = 'failed', data = NULL WHERE seq = ?1")?
+                .prepare_cached(
+                    "UPDATE jobs SET status = 'failed', \
+                     data = nullif(data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) WHERE seq = ?1",
+                )?
                 .execute([seq])?;
         } else {
             self.end(seq, Status::Cancelled, now)?;
@@ -407,7 +421,7 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
-                 replays = replays + 1, data = coalesce(?4, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
+                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
                  WHERE seq = ?1",
             )?
             .execute(params![
@@ -492,6 +506,7 @@ impl Apply<'_> {
                 break;
             }
             self.index.ended.pop_front();
+            self.index.owners.forget(seq);
             let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
             if let Some(id) = id {
                 self.index.forget_row(self.index.digest(&id));

@@ -4,16 +4,18 @@
 //! no I/O. A waiting job costs one [`Slot`], one entry in its lane, one in the expiry queue and a few
 //! bytes in the id table.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::{HashMap, HashTable};
 use recado_core::{CompanyId, Progress, RouteName, Timestamp};
-use recado_store::{TenantFilter, TenantView, Turns};
+use recado_store::{JobFilter, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::heap::LazyHeap;
 use crate::lane::{Due, Lane, Left, Terms};
+use crate::owners::{Owners, Whose};
 
 pub type CompanyKey = u32;
 pub type LaneKey = u16;
@@ -130,6 +132,7 @@ pub struct Index {
     lease_ends: LazyHeap<(i64, u64, u64)>,
     /// Ended jobs, oldest ending first: when and which row.
     pub ended: VecDeque<(i64, u64)>,
+    pub owners: Owners,
     pub next_seq: u64,
     waiting_count: usize,
     pub dead_count: u64,
@@ -151,6 +154,7 @@ impl Index {
             leases: HashMap::new(),
             lease_ends: LazyHeap::default(),
             ended: VecDeque::new(),
+            owners: Owners::default(),
             next_seq: 1,
             waiting_count: 0,
             dead_count: 0,
@@ -238,8 +242,36 @@ impl Index {
         let slots = &self.slots;
         self.live.insert_unique(id.0[0], slot, |&slot| slots.get(slot).id.0[0]);
         self.next_seq = self.next_seq.max(seq + 1);
+        self.owners.note(seq, company, lane);
         self.wait(slot, due);
         slot
+    }
+
+    /// Whose jobs are asked for; `None` when there is no job of theirs.
+    pub fn whose(&self, filter: &JobFilter) -> Option<Whose> {
+        let mut whose = Whose::default();
+        if let Some(company) = &filter.company {
+            whose.company = Some(*self.company_keys.get(company)?);
+        }
+        if let Some(route) = &filter.route {
+            whose.lane = Some(*self.lane_keys.get(route)?);
+        }
+        Some(whose)
+    }
+
+    /// The numbers of jobs in line from `top` down, `max` at most: those that are due, or those that are not.
+    pub fn in_line(&self, whose: Whose, are_due: bool, now: i64, top: u64, max: usize) -> Vec<u64> {
+        let mut newest = BinaryHeap::with_capacity(max + 1);
+        for slot in &self.slots.slots {
+            let waits = matches!(slot.phase, Phase::Delayed | Phase::Ready) && (slot.due <= now) == are_due;
+            if waits && slot.seq <= top && whose.is(slot.company, slot.lane) {
+                newest.push(Reverse(slot.seq));
+                if newest.len() > max {
+                    newest.pop();
+                }
+            }
+        }
+        newest.into_sorted_vec().into_iter().map(|Reverse(seq)| seq).collect()
     }
 
     /// Puts a slot in line for `due`.

@@ -18,7 +18,7 @@ use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS};
 const IDLE_READERS_MAX: usize = 4;
 
 /// Rows that one page of a filtered list looks through before it answers with what it has.
-const SCAN_ROWS_MAX: i64 = 200_000;
+const SCAN_ROWS_MAX: i64 = 20_000;
 
 #[derive(Debug)]
 pub struct Readers {
@@ -80,6 +80,45 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 const VIEW: &str = "jobs.status, jobs.endedAt, jobs.answer, leases.worker, leases.expiresAt";
 const VIEW_FROM: &str = "FROM jobs LEFT JOIN leases ON leases.seq = jobs.seq";
 
+/// Where jobs are looked for.
+#[derive(Debug)]
+pub enum Among {
+    All,
+    /// These numbers, newest first; more may be below the last.
+    These {
+        seqs: Vec<u64>,
+        more: bool,
+    },
+}
+
+/// The smallest table or index that has all jobs of a status, and what orders it; the table of jobs is last.
+fn from_where(filter: &JobFilter, among: &Among) -> (&'static str, &'static str) {
+    let by_seq = "ORDER BY jobs.seq DESC";
+    match (among, filter.status) {
+        (Among::All, _) if filter.correlation_id.is_some() => (VIEW_FROM, by_seq),
+        // In the order of the list, which is the one that is wanted.
+        (Among::These { .. }, _) => (
+            "FROM json_each(?1) AS chosen CROSS JOIN jobs ON jobs.seq = chosen.value \
+             LEFT JOIN leases ON leases.seq = jobs.seq",
+            "",
+        ),
+        (_, Some(Status::Failed)) => (
+            "FROM dlq CROSS JOIN jobs ON jobs.seq = dlq.seq LEFT JOIN leases ON leases.seq = jobs.seq",
+            "ORDER BY dlq.seq DESC",
+        ),
+        (_, Some(Status::Delivering)) => {
+            ("FROM leases CROSS JOIN jobs ON jobs.seq = leases.seq", "ORDER BY leases.seq DESC")
+        }
+        (_, Some(Status::Cancelled | Status::Discarded)) => {
+            ("FROM jobs INDEXED BY jobs_given_up LEFT JOIN leases ON leases.seq = jobs.seq", by_seq)
+        }
+        (_, Some(Status::Retrying)) => {
+            ("FROM jobs INDEXED BY jobs_retrying LEFT JOIN leases ON leases.seq = jobs.seq", by_seq)
+        }
+        _ => (VIEW_FROM, by_seq),
+    }
+}
+
 fn view(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<JobView> {
     let job = rows::job(row)?;
     let at = JOB_COLUMN_COUNT;
@@ -132,14 +171,19 @@ impl Wanted {
 pub fn jobs(
     file: &Connection,
     filter: &JobFilter,
+    among: &Among,
     page: PageRequest,
     now: Timestamp,
 ) -> rusqlite::Result<Page<JobView>> {
     let newest: i64 = file.query_row("SELECT coalesce(max(seq), 0) FROM jobs", [], |row| row.get(0))?;
     let top = page.before.map_or(newest, |before| newest.min(below(before) - 1));
-    let indexed = filter.correlation_id.is_some();
-    let bottom = if indexed { 0 } else { (top - SCAN_ROWS_MAX).max(0) };
+    let (from, order) = from_where(filter, among);
+    let scans = from == VIEW_FROM && filter.correlation_id.is_none();
+    let bottom = if scans { (top - SCAN_ROWS_MAX).max(0) } else { 0 };
     let mut wanted = Wanted::default();
+    if let Among::These { seqs, .. } = among {
+        wanted.values.push(Box::new(rows::json(seqs)?));
+    }
     wanted.and("jobs.seq <= ?", top);
     wanted.and("jobs.seq > ?", bottom);
     wanted.and_if("jobs.correlationId = ?", filter.correlation_id.as_deref().map(str::to_owned));
@@ -149,8 +193,9 @@ pub fn jobs(
     match filter.status {
         None => {}
         Some(Status::Delivering) => wanted.sql.push_str(" AND leases.seq IS NOT NULL"),
-        Some(status @ (Status::Sent | Status::Failed | Status::Cancelled | Status::Discarded)) => {
-            wanted.and("jobs.status = ?", status.as_str());
+        Some(status @ (Status::Sent | Status::Failed)) => wanted.and("jobs.status = ?", status.as_str()),
+        Some(status @ (Status::Cancelled | Status::Discarded)) => {
+            wanted.and("jobs.status IN ('cancelled', 'discarded') AND jobs.status = ?", status.as_str());
         }
         Some(status) => {
             wanted.sql.push_str(" AND jobs.status = 'waiting' AND leases.seq IS NULL");
@@ -163,7 +208,7 @@ pub fn jobs(
         }
     }
     let sql = format!(
-        "SELECT {JOB_COLUMNS}, {VIEW}, jobs.seq {VIEW_FROM} WHERE 1 {} ORDER BY jobs.seq DESC LIMIT {}",
+        "SELECT {JOB_COLUMNS}, {VIEW}, jobs.seq {from} WHERE 1 {} {order} LIMIT {}",
         wanted.sql,
         page.limit + 1
     );
@@ -175,10 +220,10 @@ pub fn jobs(
         .collect::<rusqlite::Result<_>>()?;
     let more = found.len() > page.limit;
     found.truncate(page.limit);
-    let next = if more {
-        found.last().map(|(seq, _)| *seq)
-    } else {
-        (bottom > 0).then(|| bottom.cast_unsigned() + 1)
+    let next = match among {
+        _ if more => found.last().map(|(seq, _)| *seq),
+        Among::These { seqs, more } => seqs.last().copied().filter(|_| *more),
+        Among::All => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
     };
     Ok(Page { items: found.into_iter().map(|(_, view)| view).collect(), next })
 }

@@ -28,6 +28,7 @@ mod lane;
 mod load;
 mod moving;
 mod notes;
+mod owners;
 mod rows;
 mod schema;
 mod store;

@@ -30,6 +30,9 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     while let Some(row) = found.next()? {
         let seq: u64 = row.get(0)?;
         let id = index.digest(row.get_ref(1)?.as_str()?);
+        let company = index.company_key(row.get_ref(3)?.as_str()?);
+        let lane = index.lane_key(row.get_ref(2)?.as_str()?);
+        index.owners.note(seq, company, lane);
         match row.get_ref(4)?.as_str()? {
             "waiting" => {
                 let entry = Entry {
@@ -37,8 +40,8 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
                     seq,
                     due: row.get(6)?,
                     expires: row.get(7)?,
-                    company: index.company_key(row.get_ref(3)?.as_str()?),
-                    lane: index.lane_key(row.get_ref(2)?.as_str()?),
+                    company,
+                    lane,
                     priority: row.get(5)?,
                 };
                 index.insert(entry);

@@ -1,8 +1,8 @@
 //! Jobs given and taken whole: to another store, or back from an archive.
 
-use recado_core::{BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
+use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
 use recado_store::{Adopted, Page, Standing, Transfer};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::Apply;
 use crate::index::{Entry, Place};
@@ -18,13 +18,17 @@ impl Apply<'_> {
 
     fn adopt_one(&mut self, transfer: &Transfer) -> Result<Adopted> {
         let id = self.index.digest(transfer.job.id.as_str());
+        let mut replaced = None;
         if let Some(place) = self.index.find(id) {
-            let Some(seq) = self.given_up(place)?.filter(|_| transfer.standing == Standing::Dead) else {
-                return Ok(Adopted::Known);
-            };
+            let given_up = self.given_up(place)?.filter(|_| transfer.standing == Standing::Dead);
+            let Some((ended_at, seq)) = given_up else { return Ok(Adopted::Known) };
             self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
             self.index.forget_row(id);
-            self.index.ended.retain(|(_, ended)| *ended != seq);
+            self.index.owners.forget(seq);
+            if let Ok(at) = self.index.ended.binary_search(&(ended_at, seq)) {
+                self.index.ended.remove(at);
+            }
+            replaced = Some(seq);
         }
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
@@ -32,6 +36,8 @@ impl Apply<'_> {
             self.write_dead_letter(seq, entry)?;
         }
         let job = &transfer.job;
+        let company = self.index.company_key(job.company.as_str());
+        let lane = self.index.lane_key(job.route.as_str());
         match &transfer.standing {
             Standing::Waiting => {
                 let entry = Entry {
@@ -39,8 +45,8 @@ impl Apply<'_> {
                     seq,
                     due: job.due_at.as_millis(),
                     expires: job.expires_at.as_millis(),
-                    company: self.index.company_key(job.company.as_str()),
-                    lane: self.index.lane_key(job.route.as_str()),
+                    company,
+                    lane,
                     priority: job.priority.level(),
                 };
                 self.index.insert(entry);
@@ -52,21 +58,36 @@ impl Apply<'_> {
                 self.index.note_ended(at.as_millis(), seq);
             }
         }
-        let (archived, fresh) = transfer.audit.split_at(transfer.archived.min(transfer.audit.len()));
-        archived.iter().try_for_each(|event| self.write_archived(seq, event))?;
-        fresh.iter().try_for_each(|event| self.write_audit(Some(seq), event))?;
+        self.index.owners.note(seq, company, lane);
+        let known = replaced.map_or(Ok(Vec::new()), |old| self.take_trail_over(old, seq))?;
+        for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            match nth < transfer.archived {
+                true => self.write_archived(seq, event)?,
+                false => self.write_audit(Some(seq), event)?,
+            }
+        }
         Ok(Adopted::Done)
     }
 
-    /// The row of a job that was discarded, if that is what is there.
-    fn given_up(&self, place: Place) -> Result<Option<u64>> {
+    /// The trail of a job that came back is its own from now on: what is on it.
+    fn take_trail_over(&self, from: u64, to: u64) -> Result<Vec<AuditEvent>> {
+        let trail = inspect::audit(self.file, from)?;
+        self.file.prepare_cached("UPDATE audit SET seq = ?2 WHERE seq = ?1")?.execute([from, to])?;
+        Ok(trail)
+    }
+
+    /// When a job was discarded, and its row, if that is what is there.
+    fn given_up(&self, place: Place) -> Result<Option<(i64, u64)>> {
         let Place::Row(seq) = place else { return Ok(None) };
-        let mut select = self.file.prepare_cached("SELECT status = 'discarded' FROM jobs WHERE seq = ?1")?;
-        select.query_row([seq], |row| row.get(0)).map(|given_up: bool| given_up.then_some(seq))
+        self.file
+            .prepare_cached("SELECT endedAt FROM jobs WHERE seq = ?1 AND status = 'discarded'")?
+            .query_row([seq], |row| row.get(0))
+            .optional()
+            .map(|ended_at| ended_at.map(|at| (at, seq)))
     }
 
     fn write_job(&self, seq: u64, transfer: &Transfer) -> Result<()> {
-        let Transfer { job, body_hash, standing, .. } = transfer;
+        let Transfer { job, body_hash, standing, dead_letter, .. } = transfer;
         let (status, ended_at, answer) = match standing {
             Standing::Waiting => ("waiting", None, None),
             Standing::Dead => (Status::Failed.as_str(), None, None),
@@ -75,13 +96,18 @@ impl Apply<'_> {
             }
         };
         let attempts = (!job.attempts.is_empty()).then(|| rows::json(&job.attempts)).transpose()?;
-        let data = (*standing == Standing::Waiting).then(|| job.data.as_str());
+        let data = match standing {
+            Standing::Waiting => Some(&job.data),
+            Standing::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
+            Standing::Ended { .. } => None,
+        };
         self.file
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
                  endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, userId, \
-                 correlationId, attempts, answer, data) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+                 correlationId, attempts, answer, data, traceparent) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+                 ?22)",
             )?
             .execute(params![
                 seq,
@@ -104,7 +130,8 @@ impl Apply<'_> {
                 job.correlation_id.as_deref(),
                 attempts,
                 answer.map(Payload::as_str),
-                data,
+                data.map(Payload::as_str),
+                job.traceparent.map(|parent| parent.to_string()),
             ])?;
         Ok(())
     }

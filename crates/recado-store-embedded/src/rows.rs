@@ -7,14 +7,14 @@ use recado_core::{
 use rusqlite::Row;
 
 /// The columns of `jobs` that [`job`] reads, in its order. While a job is dead its payload is with its dead
-/// letter alone.
+/// letter, and `jobs.data` is what a person corrected it to, if one did.
 pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.priority, jobs.enqueuedAt, jobs.dueAt, \
     jobs.expiresAt, jobs.attemptsStarted, jobs.attemptsSpent, jobs.crashes, jobs.deferrals, jobs.replays, \
     jobs.userId, jobs.correlationId, jobs.attempts, \
-    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq))";
+    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), jobs.traceparent";
 
 /// How many columns [`JOB_COLUMNS`] names.
-pub const JOB_COLUMN_COUNT: usize = 16;
+pub const JOB_COLUMN_COUNT: usize = 17;
 
 pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
@@ -30,6 +30,8 @@ pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         correlation_id: row.get(13)?,
         attempts: attempts(row.get_ref(14)?.as_str_or_null()?)?,
         data: Payload::trusted(row.get_ref(15)?.as_str_or_null()?.unwrap_or("null")),
+        // What cannot be read costs a trace, not a job.
+        traceparent: row.get_ref(16)?.as_str_or_null()?.and_then(|text| text.parse().ok()),
     })
 }
 
@@ -58,7 +60,8 @@ fn written_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
 /// The columns of `dlq` that [`dead_letter`] reads; the first is its order number.
 pub const DEAD_LETTER_COLUMNS: &str = "entry, jobId, companyId, route, originalData, failedAttempts, lastFailureReason, \
     lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, userId, correlationId, errorClassification, \
-    stackTrace, attempts, fingerprint, cause, state";
+    stackTrace, attempts, fingerprint, cause, state, \
+    (SELECT nullif(jobs.data, dlq.originalData) FROM jobs WHERE jobs.seq = dlq.seq)";
 
 pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     let class: String = row.get(14)?;
@@ -68,6 +71,7 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
         company: CompanyId::trusted(row.get_ref(2)?.as_str()?),
         route: RouteName::trusted(row.get_ref(3)?.as_str()?),
         original_data: Payload::trusted(row.get_ref(4)?.as_str()?),
+        corrected_data: row.get_ref(20)?.as_str_or_null()?.map(Payload::trusted),
         failed_attempts: row.get(5)?,
         last_failure_reason: Reason::new(row.get_ref(6)?.as_str()?).map_err(unreadable)?,
         last_failure_code: row.get(7)?,

@@ -5,13 +5,13 @@ use rusqlite::Connection;
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
-pub const FORMAT_VERSION: i32 = 2;
+pub const FORMAT_VERSION: i32 = 3;
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
 /// What makes a file of each version one of the next; the first starts from nothing.
-const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2];
+const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3];
 
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
 /// the file are in the memory index, which is what keeps them unique.
@@ -99,11 +99,19 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
 ";
 
-/// All that dead letters are filtered and counted by, so that neither looks into payloads. An index is no part
-/// of the format: programs that do not know of it keep it up, and whoever opens a file without it makes it.
+/// Whose trace a job belongs to, as W3C Trace Context writes it.
+const VERSION_3: &str = "
+ALTER TABLE jobs ADD COLUMN traceparent TEXT;
+";
+
+/// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few
+/// among many, by their status. An index is no part of the format: programs that do not know of it keep it up, and
+/// whoever opens a file without it makes it.
 const INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS dlq_facets
   ON dlq (movedToDLQAt, companyId, route, lastFailureCode, fingerprint, lastFailureReason);
+CREATE INDEX IF NOT EXISTS jobs_given_up ON jobs (status) WHERE status IN ('cancelled', 'discarded');
+CREATE INDEX IF NOT EXISTS jobs_retrying ON jobs (status) WHERE status = 'waiting' AND attemptsSpent > 0;
 ";
 
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Status, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
@@ -19,10 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::disk::{self, LockError, RoomGuard};
 use crate::forcer::{Forcer, Watched};
 use crate::index::Index;
-use crate::inspect::Readers;
+use crate::inspect::{Among, Readers};
 use crate::load::{load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
+
+/// Jobs that memory names for one page of a list.
+const CANDIDATES_MAX: usize = 2_000;
 
 /// Where the store lives and how much room it may take.
 #[derive(Debug, Clone)]
@@ -79,14 +82,14 @@ impl EmbeddedStore {
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
-        let log = disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
         let watcher = Watched::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
-            dir: dir.clone(),
-            forcer: Forcer::start(log, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
+            log: open_log()?,
+            forcer: Forcer::start(open_log()?, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             lock,
@@ -121,6 +124,23 @@ impl EmbeddedStore {
     fn row_of(&self, id: &JobId) -> Option<u64> {
         let index = self.index.lock();
         index.row_of(index.digest(id.as_str()))
+    }
+
+    /// Where a list has to look, as far as memory knows: in all jobs it would look for long.
+    fn among(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Among {
+        let max = CANDIDATES_MAX.max(page.limit + 1);
+        let top = page.before.map_or(u64::MAX, |before| before.saturating_sub(1));
+        let index = self.index.lock();
+        let Some(whose) = index.whose(filter) else { return Among::These { seqs: Vec::new(), more: false } };
+        let is_asked_for = filter.company.is_some() || filter.route.is_some();
+        let seqs = match filter.status {
+            _ if filter.correlation_id.is_some() => return Among::All,
+            Some(Status::Queued) => index.in_line(whose, true, now.as_millis(), top, max),
+            Some(Status::Scheduled) => index.in_line(whose, false, now.as_millis(), top, max),
+            None | Some(Status::Sent) if is_asked_for => index.owners.newest(whose, top, max),
+            _ => return Among::All,
+        };
+        Among::These { more: seqs.len() == max, seqs }
     }
 }
 
@@ -214,7 +234,8 @@ impl Store for EmbeddedStore {
         page: PageRequest,
         now: Timestamp,
     ) -> Result<Page<JobView>, StoreError> {
-        self.readers.ask(move |file| crate::inspect::jobs(file, &filter, page, now)).await
+        let among = self.among(&filter, page, now);
+        self.readers.ask(move |file| crate::inspect::jobs(file, &filter, &among, page, now)).await
     }
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {

@@ -10,7 +10,7 @@
 //! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
-use std::path::PathBuf;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
@@ -26,7 +26,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
-use crate::disk::{DirLock, RoomGuard, log_bytes};
+use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
@@ -38,11 +38,11 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 const GROUP_REQUESTS_MAX: usize = 4_096;
 
 /// The log is folded back into the file in the background from this size on.
-const WAL_FOLD_BYTES: u64 = 16 << 20;
+const WAL_FOLD_BYTES: u64 = 64 << 20;
 
 /// A log that was folded back is cut to this size, or its old size would ask for folding at every commit.
 /// Not by more than that: a log that is written in place syncs much faster than one that grows.
-pub const WAL_KEPT_BYTES: u64 = 15 << 20;
+pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
@@ -75,7 +75,8 @@ pub struct Writer {
     pub file: Connection,
     pub index: Arc<Mutex<Index>>,
     pub room: Arc<Mutex<RoomGuard>>,
-    pub dir: PathBuf,
+    /// Only looked at: the forcer has one of its own.
+    pub log: File,
     pub forcer: Forcer,
     pub watcher: Watched,
     pub folder: Folder,
@@ -139,7 +140,7 @@ impl Writer {
         rung: &mut Vec<recado_core::RouteName>,
         replies: &mut Vec<Reply>,
     ) -> Result<(), StoreError> {
-        if let Err(error) = self.file.execute_batch("BEGIN IMMEDIATE") {
+        if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
             group.into_iter().for_each(|request| refuse_later(request, replies));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
@@ -223,12 +224,17 @@ impl Writer {
         drop(index);
         match failed {
             Some(error) => Err(error),
-            None => self.file.execute_batch("COMMIT"),
+            None => self.run_statement("COMMIT"),
         }
     }
 
+    /// Prepared once: there is one of these for every few jobs.
+    fn run_statement(&self, statement: &str) -> rusqlite::Result<()> {
+        self.file.prepare_cached(statement)?.execute([]).map(drop)
+    }
+
     fn fold_log(&self) {
-        let size = log_bytes(&self.dir);
+        let size = self.log.metadata().map_or(0, |log| log.len());
         let max = looked(&self.room, &self.file)
             .log_max_bytes()
             .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
@@ -347,7 +353,7 @@ mod tests {
             file: open(),
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
-            dir: dir.to_owned(),
+            log: crate::disk::open_log(dir).unwrap(),
             forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default(), Arc::default())
                 .unwrap(),
             watcher: Arc::default(),

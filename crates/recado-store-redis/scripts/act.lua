@@ -14,7 +14,7 @@ local job = header(head)
 if verb == 'cancel' then
   leave(seq, header(before))
   forget_end(seq)
-  finish(seq)
+  finish({ seq })
   call('SET', K .. 'job:' .. seq, head)
   call('ZADD', K .. 'ended', now, padded(seq))
 elseif verb == 'recall' then
@@ -22,7 +22,6 @@ elseif verb == 'recall' then
   leave(seq, header(before))
   forget_end(seq)
   call('SET', K .. 'job:' .. seq, head)
-  call('DEL', K .. 'corrected:' .. seq)
   call('ZADD', K .. 'deadlines', (parts(call('GET', K .. 'letter:' .. seq))), padded(seq))
 elseif verb == 'redrive' then
   call('SET', K .. 'job:' .. seq, head)
@@ -33,7 +32,7 @@ elseif verb == 'redrive' then
   call('ZADD', K .. 'ends', job.expires, padded(seq))
   wait(seq, job, false)
 else
-  finish(seq)
+  finish({ seq })
   call('SET', K .. 'job:' .. seq, head)
   call('ZADD', K .. 'ended', now, padded(seq))
 end

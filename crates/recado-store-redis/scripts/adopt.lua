@@ -12,15 +12,24 @@ local function argument()
   return ARGV[at]
 end
 
+-- The trail of the job that the last dead letter took the place of, and the records that are on it.
+local trail, known
+
 -- Whether the id is free, or made free: a dead letter that comes back takes the place of its discarded job.
 local function is_free(bucket, id, standing)
-  local known = call('HGET', K .. 'ids:' .. bucket, id)
-  if not known then
+  trail, known = nil, {}
+  local taken = call('HGET', K .. 'ids:' .. bucket, id)
+  if not taken then
     return true
   end
-  local head = tonumber(known) and head_of(known)
+  local seq = tonumber(taken)
+  local head = seq and head_of(seq)
   if standing == 'dead' and head and header(head).phase == DISCARDED then
-    forget(tonumber(known))
+    trail = call('HGET', K .. 'trail:' .. block_of(seq), seq)
+    for _, event in ipairs(trail_of(seq)) do
+      known[event] = true
+    end
+    forget(seq)
     return true
   end
   return false
@@ -33,6 +42,9 @@ while at < #ARGV do
   local seq, job = free and numbers('seq', 1, floor) + 1, header(head)
   if free then
     call('HSET', K .. 'ids:' .. bucket, id, seq)
+    if trail then
+      call('HSET', K .. 'trail:' .. block_of(seq), seq, trail)
+    end
     call('SET', K .. 'job:' .. seq, head)
     call('ZADD', K .. 'blocks', block_of(seq), block_of(seq))
     if standing == 'end' then
@@ -43,10 +55,10 @@ while at < #ARGV do
     if letter ~= '' then
       file(seq, letter, numbers('letter', 1, floor) + 1)
     end
+    if is_corrected then
+      call('SET', K .. 'corrected:' .. seq, corrected)
+    end
     if standing == 'wait' then
-      if is_corrected then
-        call('SET', K .. 'corrected:' .. seq, corrected)
-      end
       call('ZREM', K .. 'deadlines', padded(seq))
       call('ZADD', K .. 'ends', job.expires, padded(seq))
       wait(seq, job, false)
@@ -54,7 +66,7 @@ while at < #ARGV do
   end
   for _ = 1, tonumber(argument()) do
     local event = argument()
-    if free then
+    if free and not known[event] then
       record(seq, event)
     end
   end

@@ -1,14 +1,17 @@
 -- Leases jobs.
 -- ARGV: fence, which try, pick, most jobs, now, end of the leases, holder, route, jobs of a turn, then for each tenant with
 -- terms of its own: company, jobs of its turn, most jobs of it in this claim.
--- Answers: when time alone brings more (or false), the leases, each with number, head, data, and for one that is taken
--- over since when and by whom it was held, and how many tenants have a job that is due.
+-- Answers: when time alone brings more (or false), how many tenants have a job that is due, number, head and data of
+-- each lease, and of each that is taken over, in the same order, since when and by whom it was held.
 --
 -- The fence is the request's own number: whoever asks again with the same one, because the answer was lost, gets
 -- the same leases.
 
 -- How long a claim can be asked for again.
 local REMEMBERED_MS = 10000
+
+-- Tenants of the ring that are read at a time.
+local RING_PAGE = 64
 
 -- Blocks of new jobs at most that are looked through for those whose time is over, and for the next such time.
 local OVERDUE_BLOCKS_MAX = 64
@@ -21,8 +24,34 @@ for at = 10, #ARGV, 3 do
   terms[ARGV[at]] = { turn = tonumber(ARGV[at + 1]), quota = tonumber(ARGV[at + 2]) }
 end
 
+-- Of jobs that are taken over: since when and by whom each was held.
+local lost = {}
+
 local function turn_of(company)
   return terms[company] and terms[company].turn or turn_jobs
+end
+
+-- The tenants of the ring in order, read a page at a time. Whoever goes to the back stands there once more: what is
+-- read is not changed until the end, so a place that is not the tenant's any more is passed over.
+local ring = { key = K .. 'ring:' .. route, read = {}, more = true, back = {} }
+
+local function ring_at(at)
+  if ring.more and at > #ring.read / 2 then
+    local from = #ring.read / 2
+    local page = call('ZRANGE', ring.key, from, from + RING_PAGE - 1, 'WITHSCORES')
+    for _, value in ipairs(page) do
+      ring.read[#ring.read + 1] = value
+    end
+    ring.more = #page == 2 * RING_PAGE
+  end
+  local read = #ring.read / 2
+  if at <= read then
+    return ring.read[2 * at - 1], tonumber(ring.read[2 * at])
+  end
+  local behind = ring.back[at - read]
+  if behind then
+    return behind.company, behind.place
+  end
 end
 
 -- Sends a tenant whose turn is over to the back. Not as soon as it is over: whoever arrived since then was served
@@ -32,30 +61,31 @@ local function end_turn(company)
   if one.place > 0 and one.taken >= turn_of(company) then
     one.taken, one.place = 0, kept.place
     kept.place = kept.place + 1
-    call('ZADD', K .. 'ring:' .. route, one.place, company)
+    ring.back[#ring.back + 1] = { company = company, place = one.place }
   end
 end
 
 -- Takes up to `max` jobs of the lane, tenant after tenant.
 local function take_ready()
   local of, picked, had = lane(route), {}, {}
-  -- Whoever stands before this place is held back: what is left of a quota only shrinks while a claim lasts.
-  local passed = 0
+  -- What each gets of whole turns if all have enough.
+  local fair = math.floor(max / math.max(call('ZCARD', ring.key), 1) / turn_jobs) * turn_jobs
+  -- Whoever stands before this is held back: what is left of a quota only shrinks while a claim lasts.
+  local at = 1
   while #picked < max do
     if of.kept.last ~= '' then
       end_turn(of.kept.last)
     end
-    local next_in = call('ZRANGEBYSCORE', K .. 'ring:' .. route, passed, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if #next_in == 0 then
+    local company, place = ring_at(at)
+    if not company then
       break
     end
-    local company = next_in[1]
     local one, left = tenant(route, company), max - #picked
     if terms[company] then
       left = math.min(left, terms[company].quota - (had[company] or 0))
     end
-    if left <= 0 then
-      passed = tonumber(next_in[2]) + 1
+    if one.place ~= place or left <= 0 then
+      at = at + 1
     elseif one.taken >= turn_of(company) then
       end_turn(company)
     else
@@ -66,26 +96,29 @@ local function take_ready()
       end
       local enough = #picked + run
       while #picked < enough do
-        pop(route, company, one, enough - #picked, picked)
+        pop(route, company, one, enough - #picked, math.min(left, fair), picked)
       end
       one.taken, one.leased = one.taken + run, one.leased + run
       one.since, one.at = of.kept.turns, now
       had[company] = (had[company] or 0) + run
     end
   end
+  put_back()
   return picked
 end
 
 -- The new jobs of a block that wait, each with the end of its life, and the earliest of those ends.
 local function waiting_in(block)
-  local from = string.format('%.0f-0', block * BLOCK_JOBS)
-  local to = string.format('%.0f-0', block * BLOCK_JOBS + BLOCK_JOBS - 1)
+  local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
+  local entries, seqs = call('XRANGE', K .. 'new', place_of(from), place_of(to)), {}
+  for nth, entry in ipairs(entries) do
+    seqs[nth] = seq_at(entry[1])
+  end
   local found, earliest = {}, nil
-  for _, entry in ipairs(call('XRANGE', K .. 'new', from, to)) do
-    local seq = tonumber(string.match(entry[1], '^%d+'))
-    local expires = header(entry[2][2]).expires
-    if call('HEXISTS', K .. 'held', seq) == 0 then
-      found[#found + 1] = { seq = seq, expires = expires }
+  for nth, held in ipairs(#seqs > 0 and call('HMGET', K .. 'held', unpack(seqs)) or {}) do
+    if not held then
+      local expires = header(entries[nth][2][2]).expires
+      found[#found + 1] = { seq = tonumber(seqs[nth]), expires = expires }
       earliest = math.min(earliest or expires, expires)
     end
   end
@@ -126,7 +159,7 @@ local function take_overdue()
     if #picked == max or one.expires > limit then
       break
     end
-    picked[#picked + 1] = { seq = one.seq }
+    picked[#picked + 1] = tostring(one.seq)
     local job = header(head_of(one.seq))
     leave(one.seq, job)
     local whose = tenant(job.route, job.company)
@@ -135,11 +168,13 @@ local function take_overdue()
   return picked
 end
 
+-- Takes leases over that ran out, and puts down what they were.
 local function take_orphaned()
   local picked = {}
-  for _, seq in ipairs(call('ZRANGEBYSCORE', K .. 'leases', '-inf', now, 'LIMIT', 0, max)) do
-    local _, since, _, by = holder(tonumber(seq))
-    picked[#picked + 1] = { seq = tonumber(seq), since = since, by = by }
+  for nth, member in ipairs(call('ZRANGEBYSCORE', K .. 'leases', '-inf', now, 'LIMIT', 0, max)) do
+    picked[nth] = tostring(tonumber(member))
+    local _, since, _, by = holder(picked[nth])
+    lost[picked[nth]] = { since, by }
   end
   return picked
 end
@@ -147,13 +182,13 @@ end
 -- Entries of new jobs by number, read at once where those that were picked lie close together.
 local function new_entries(picked)
   local least, most, entries = math.huge, 0, {}
-  for _, one in ipairs(picked) do
-    least, most = math.min(least, one.seq), math.max(most, one.seq)
+  for _, seq in ipairs(picked) do
+    seq = tonumber(seq)
+    least, most = math.min(least, seq), math.max(most, seq)
   end
   if #picked > 0 and most - least < 2 * #picked then
-    local from, to = string.format('%.0f-0', least), string.format('%.0f-0', most)
-    for _, entry in ipairs(call('XRANGE', K .. 'new', from, to)) do
-      entries[tonumber(string.match(entry[1], '^%d+'))] = entry[2]
+    for _, entry in ipairs(call('XRANGE', K .. 'new', place_of(least), place_of(most))) do
+      entries[seq_at(entry[1])] = entry[2]
     end
   end
   return entries
@@ -161,31 +196,32 @@ end
 
 -- Puts down who holds them, and answers with what their holder needs.
 local function lease(picked)
-  local held, leases, waited, answer = {}, {}, {}, {}
+  local held, leases, waited, jobs, taken_over = {}, {}, {}, {}, {}
   local mark, entries = fence .. struct.pack('>I6', now) .. worker, new_entries(picked)
-  for nth, one in ipairs(picked) do
-    local member = padded(one.seq)
-    local head, data, is_new
-    if entries[one.seq] then
-      head, data, is_new = entries[one.seq][2], entries[one.seq][4], true
-    else
-      head, data, is_new = find(one.seq)
-    end
-    held[2 * nth - 1], held[2 * nth] = one.seq, mark
+  for nth, seq in ipairs(picked) do
+    local member, entry = padded(seq), entries[seq]
+    held[2 * nth - 1], held[2 * nth] = seq, mark
     leases[2 * nth - 1], leases[2 * nth] = lease_until, member
+    local head, data, is_new
+    if entry then
+      head, data, is_new = entry[2], entry[4], true
+    else
+      head, data, is_new = find(seq)
+    end
     if not is_new then
       waited[#waited + 1] = member
     end
-    answer[nth] = { one.seq, head, data, one.since or false, one.by or false }
+    jobs[3 * nth - 2], jobs[3 * nth - 1], jobs[3 * nth] = seq, head, data
+    taken_over[nth] = lost[seq]
   end
   each_of('HSET', K .. 'held', held)
   each_of('ZADD', K .. 'leases', leases)
   each_of('ZREM', K .. 'ends', waited)
   if #picked > 0 then
-    local kept = cmsgpack.pack({ tries = tries, picked = picked })
+    local kept = cmsgpack.pack({ tries = tries, picked = picked, lost = lost })
     call('SET', K .. 'claim:' .. fence, kept, 'PX', REMEMBERED_MS)
   end
-  return answer
+  return jobs, taken_over
 end
 
 local function first_after(key)
@@ -234,13 +270,14 @@ local function taken_before()
     return nil
   end
   kept = cmsgpack.unpack(kept)
+  lost = kept.lost
   local again = {}
-  for _, one in ipairs(tries > kept.tries and kept.picked or {}) do
-    local is_held = fence_of(one.seq) == fence
+  for _, seq in ipairs(tries > kept.tries and kept.picked or {}) do
+    local is_held = fence_of(seq) == fence
     if is_held and #again < max then
-      again[#again + 1] = one
-    elseif is_held and not one.by then
-      give_back(one.seq)
+      again[#again + 1] = seq
+    elseif is_held and not lost[seq] then
+      give_back(seq)
     end
   end
   return again
@@ -266,7 +303,7 @@ if not picked then
     picked = take_ready()
   end
 end
-local leases = lease(picked)
+local jobs, taken_over = lease(picked)
 local at = more and now or next_at()
 save()
-return { at or false, leases, pick == 'ready' and call('ZCARD', K .. 'ring:' .. route) or 0 }
+return { at or false, pick == 'ready' and call('ZCARD', ring.key) or 0, jobs, taken_over }

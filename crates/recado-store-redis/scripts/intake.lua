@@ -10,20 +10,19 @@ end
 -- When the earliest new job of each block that this call adds to expires.
 local block_ends = {}
 
--- Takes a job in under `seq`, unless its id is taken: then the id's number, as it is written, comes back.
-local function take_in(seq, bucket, id, head, data, is_new)
-  local ids = K .. 'ids:' .. bucket
+-- Takes a job in under `number`, unless its id is taken: then the id's number, as it is written, comes back.
+local function take_in(number, bucket, id, head, data, is_new)
+  local ids, seq = K .. 'ids:' .. bucket, tostring(number)
   if call('HSETNX', ids, id, seq) == 0 then
     return call('HGET', ids, id)
   end
   local job = header(head)
-  local block = block_of(seq)
+  local block = block_of(number)
   if is_new then
-    call('XADD', K .. 'new', string.format('%.0f-0', seq), 'h', head, 'd', data)
+    call('XADD', K .. 'new', place_of(seq), 'h', head, 'd', data)
     block_ends[block] = math.min(block_ends[block] or job.expires, job.expires)
   else
-    call('SET', K .. 'job:' .. seq, head)
-    call('SET', K .. 'data:' .. seq, data)
+    call('MSET', K .. 'job:' .. seq, head, K .. 'data:' .. seq, data)
     call('ZADD', K .. 'ends', job.expires, padded(seq))
     block_ends[block] = block_ends[block] or false
   end

@@ -1,11 +1,12 @@
 -- One line per route: tenants take turns in a ring, each with its own jobs by priority, and the jobs that are
 -- not due yet. Put after jobs.lua, before every script that changes who waits.
 --
--- A tenant's jobs of one priority are in order of due time and arrival. Those that came in that order are in a
--- list, a few bytes each; the others lie aside in a sorted set, and whichever is first of the two is next. Who
--- leaves the list by another door is put down as having left, and is passed over when it comes up.
+-- A tenant's jobs of one priority are in order of due time and arrival. Those that were due when they came are in a
+-- list as they came, a few bytes each; the others lie aside in a sorted set, and whichever is first of the two is
+-- next. Who leaves the list by another door is put down as having left, and is passed over when it comes up.
 --
--- Lanes and tenants are read once in a call and written back by `save`.
+-- Lanes and tenants are read once in a call, and written back by `save` with all that was put into lists and moved
+-- in the ring.
 
 -- Jobs at most that one look at a lane puts in line.
 local LOOK_JOBS_MAX = 1000
@@ -16,7 +17,13 @@ local IDLE_TENANTS_MAX = 10000
 -- Every so many jobs that a tenant gets it is the one due longest, whatever its priority.
 local OLDEST_EVERY_JOBS = 10
 
+-- Levels by priority, most urgent first.
+local LEVELS = { '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+
 local lanes = {}
+
+-- By level, what this call adds to its list, and what it took off the list and has not given to anybody.
+local added, drawn = {}, {}
 
 local function lane(route)
   local found = lanes[route]
@@ -25,6 +32,8 @@ local function lane(route)
     found = {
       route = route,
       tenants = {},
+      -- Where each of them stands in the ring as it is written.
+      places = {},
       kept = kept and cmsgpack.unpack(kept) or { place = 1, turns = 0, last = '', ready = 0, idles = 0 },
     }
     lanes[route] = found
@@ -39,14 +48,34 @@ local function tenant(route, company)
     local kept = call('HGET', K .. 'tenants:' .. route, company)
     found = kept and cmsgpack.unpack(kept)
       or { taken = 0, since = 0, done = 0, at = 0, ready = 0, waiting = 0, leased = 0, place = 0, idle = 0, levels = {} }
-    of.tenants[company] = found
+    of.tenants[company], of.places[company] = found, found.place
   end
   return found
 end
 
+local function save_ring(route, of)
+  local moved, left = {}, {}
+  for company, one in pairs(of.tenants) do
+    if one.place == 0 and of.places[company] > 0 then
+      left[#left + 1] = company
+    elseif one.place ~= of.places[company] then
+      moved[#moved + 1] = one.place
+      moved[#moved + 1] = company
+    end
+    of.places[company] = one.place
+  end
+  each_of('ZADD', K .. 'ring:' .. route, moved)
+  each_of('ZREM', K .. 'ring:' .. route, left)
+end
+
 local function save()
+  for _, add in pairs(added) do
+    each_of('RPUSH', add.line, add.seqs)
+  end
   for route, of in pairs(lanes) do
     local tenants, idle = K .. 'tenants:' .. route, K .. 'idle:' .. route
+    local kept = {}
+    save_ring(route, of)
     for company, one in pairs(of.tenants) do
       local is_idle = one.waiting == 0 and one.leased == 0
       if is_idle and one.done == 0 then
@@ -60,9 +89,11 @@ local function save()
           one.idle = 0
           call('ZREM', idle, company)
         end
-        call('HSET', tenants, company, cmsgpack.pack(one))
+        kept[#kept + 1] = company
+        kept[#kept + 1] = cmsgpack.pack(one)
       end
     end
+    each_of('HSET', tenants, kept)
     local too_many = call('ZCARD', idle) - IDLE_TENANTS_MAX
     if too_many > 0 then
       local forgotten = call('ZPOPMIN', idle, too_many)
@@ -84,17 +115,19 @@ local function later_as(seq, job)
   return padded(seq) .. '/' .. job.company .. '/' .. job.priority
 end
 
--- A job is due. A new one goes into the list, unless it is due before the last one there.
+-- A job is due. A new one was when it came: it goes to the end of the list, though one that was there before it may
+-- have been asked for a moment later.
 local function ready(seq, job, is_new)
   local of, one = lane(job.route), tenant(job.route, job.company)
-  local level = one.levels[tostring(job.priority)]
+  local level = one.levels[LEVELS[job.priority]]
   if not level then
-    level = { live = 0, aside = 0, gone = 0, tail = 0 }
-    one.levels[tostring(job.priority)] = level
+    level = { live = 0, aside = 0, gone = 0 }
+    one.levels[LEVELS[job.priority]] = level
   end
-  if is_new and job.due >= level.tail then
-    call('RPUSH', K .. 'line:' .. line_of(job), seq)
-    level.tail = job.due
+  if is_new then
+    local add = added[level] or { line = K .. 'line:' .. line_of(job), seqs = {} }
+    added[level] = add
+    add.seqs[#add.seqs + 1] = seq
   else
     call('ZADD', K .. 'aside:' .. line_of(job), job.due, padded(seq))
     level.aside = level.aside + 1
@@ -126,13 +159,14 @@ local function unready(job, level, count)
     if level.gone > 0 then
       call('DEL', K .. 'line:' .. line_of(job), K .. 'left:' .. line_of(job))
     end
-    one.levels[tostring(job.priority)] = nil
+    one.levels[LEVELS[job.priority]] = nil
   end
   one.ready = one.ready - count
   of.kept.ready = of.kept.ready - count
   if one.ready == 0 then
-    call('ZREM', K .. 'ring:' .. job.route, job.company)
-    call('SREM', K .. 'joining:' .. job.route, job.company)
+    if one.place == 0 then
+      call('SREM', K .. 'joining:' .. job.route, job.company)
+    end
     one.place = 0
   end
 end
@@ -144,7 +178,7 @@ local function leave(seq, job)
   if call('ZREM', K .. 'later:' .. job.route, later_as(seq, job)) == 1 then
     return
   end
-  local level = one.levels[tostring(job.priority)]
+  local level = one.levels[LEVELS[job.priority]]
   if call('ZREM', K .. 'aside:' .. line_of(job), padded(seq)) == 1 then
     level.aside = level.aside - 1
   else
@@ -154,6 +188,34 @@ local function leave(seq, job)
   unready(job, level, 1)
 end
 
+-- Takes `count` jobs off a level's list. In the first go it is `ahead`, if that is more: a call costs more than the
+-- jobs that nobody gets and that `put_back` returns.
+local function draw(job, level, count, ahead, picked)
+  local hand = drawn[level]
+  if not hand then
+    hand = { line = K .. 'line:' .. line_of(job), at = 1 }
+    hand.seqs = call('LPOP', hand.line, math.max(count, ahead))
+    drawn[level] = hand
+  end
+  for nth = 1, count do
+    if hand.at > #hand.seqs then
+      hand.seqs, hand.at = call('LPOP', hand.line, count - nth + 1), 1
+    end
+    picked[#picked + 1] = hand.seqs[hand.at]
+    hand.at = hand.at + 1
+  end
+end
+
+local function put_back()
+  for _, hand in pairs(drawn) do
+    local left = {}
+    for at = #hand.seqs, hand.at, -1 do
+      left[#left + 1] = hand.seqs[at]
+    end
+    each_of('LPUSH', hand.line, left)
+  end
+end
+
 -- The first job of a level, its due time, and whether it lies aside.
 local function first(job, level, needs_due)
   local aside, seq
@@ -161,7 +223,8 @@ local function first(job, level, needs_due)
     aside = call('ZRANGE', K .. 'aside:' .. line_of(job), 0, 0, 'WITHSCORES')
   end
   if level.live > level.aside then
-    seq = call('LINDEX', K .. 'line:' .. line_of(job), 0)
+    local hand = drawn[level]
+    seq = hand and hand.seqs[hand.at] or call('LINDEX', K .. 'line:' .. line_of(job), 0)
     while level.gone > 0 and call('SREM', K .. 'left:' .. line_of(job), seq) == 1 do
       call('LPOP', K .. 'line:' .. line_of(job))
       level.gone = level.gone - 1
@@ -185,8 +248,8 @@ end
 -- The job that a tenant has had due longest: number, due time, whether aside, and its priority.
 local function oldest(route, company, one)
   local found
-  for priority = 1, 9 do
-    local level = one.levels[tostring(priority)]
+  for priority, name in ipairs(LEVELS) do
+    local level = one.levels[name]
     if level then
       local seq, due, aside = first({ route = route, company = company, priority = priority }, level, true)
       if not found or due < found.due or (due == found.due and seq < found.seq) then
@@ -197,34 +260,39 @@ local function oldest(route, company, one)
   return found
 end
 
--- Takes the tenant's next jobs out of line, at least one and up to `max`, and puts them at the end of `picked`.
-local function pop(route, company, one, max, picked)
+-- Takes the tenant's next jobs out of line, at least one and up to `max`, and puts their numbers at the end of
+-- `picked`. It may get up to `ahead` before this call is over.
+local function pop(route, company, one, max, ahead, picked)
   local job, nth = { route = route, company = company, priority = 1 }, one.done % OLDEST_EVERY_JOBS
+  local has_one_level = not next(one.levels, (next(one.levels)))
   local next_in, count = nil, 1
-  if nth == OLDEST_EVERY_JOBS - 1 then
+  if nth == OLDEST_EVERY_JOBS - 1 and not has_one_level then
     next_in = oldest(route, company, one)
     job.priority = next_in.priority
   else
-    while not one.levels[tostring(job.priority)] do
+    while not one.levels[LEVELS[job.priority]] do
       job.priority = job.priority + 1
     end
   end
-  local level = one.levels[tostring(job.priority)]
+  local level = one.levels[LEVELS[job.priority]]
   if not next_in and (level.aside > 0 or level.gone > 0) then
     local seq, _, aside = first(job, level, false)
     next_in = { seq = seq, aside = aside }
   end
   if not next_in then
-    count = math.min(max, level.live, OLDEST_EVERY_JOBS - 1 - nth)
+    count = math.min(max, level.live)
+    if not has_one_level then
+      count = math.min(count, OLDEST_EVERY_JOBS - 1 - nth)
+    end
   end
-  if next_in and next_in.aside then
+  if not next_in then
+    draw(job, level, count, ahead, picked)
+  elseif next_in.aside then
     call('ZREM', K .. 'aside:' .. line_of(job), padded(next_in.seq))
     level.aside = level.aside - 1
-    picked[#picked + 1] = { seq = next_in.seq }
+    picked[#picked + 1] = tostring(next_in.seq)
   else
-    for _, seq in ipairs(call('LPOP', K .. 'line:' .. line_of(job), count)) do
-      picked[#picked + 1] = { seq = tonumber(seq) }
-    end
+    draw(job, level, 1, 1, picked)
   end
   unready(job, level, count)
   one.waiting, one.done = one.waiting - count, one.done + count
@@ -255,9 +323,9 @@ local function look(route, now)
     for _, next_in in ipairs(joining) do
       local one = tenant(route, next_in.company)
       one.place, one.taken, one.since = kept.place, 0, kept.turns
-      call('ZADD', K .. 'ring:' .. route, one.place, next_in.company)
       kept.place = kept.place + 1
     end
+    save_ring(route, lane(route))
     call('DEL', K .. 'joining:' .. route)
   end
   return #due == 2 * LOOK_JOBS_MAX

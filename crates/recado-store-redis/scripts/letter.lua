@@ -1,8 +1,8 @@
--- Dead letters of jobs. ARGV: their numbers. Answers for each: letter, head and original data, or false.
+-- Dead letters of jobs. ARGV: their numbers. Answers for each: letter, head, original data, and the corrected data or false; or false.
 
 local answers = {}
 for nth, seq in ipairs(ARGV) do
   local letter = call('GET', K .. 'letter:' .. seq)
-  answers[nth] = letter and { letter, call('GET', K .. 'job:' .. seq), call('GET', K .. 'data:' .. seq) or 'null' }
+  answers[nth] = letter and { letter, call('GET', K .. 'job:' .. seq), call('GET', K .. 'data:' .. seq) or 'null', call('GET', K .. 'corrected:' .. seq) }
 end
 return answers

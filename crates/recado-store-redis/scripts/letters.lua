@@ -37,20 +37,27 @@ local function file(seq, letter, order)
   call('ZADD', K .. 'deadlines', expires, padded(seq))
 end
 
-local function unfile(seq)
-  local letter = call('GET', K .. 'letter:' .. seq)
-  if letter then
-    uncount(letter)
-    call('DEL', K .. 'letter:' .. seq)
-    call('ZREM', K .. 'dead', padded(seq))
-    call('ZREM', K .. 'deadlines', padded(seq))
-  end
+local function unfile(seq, letter)
+  uncount(letter)
+  call('DEL', K .. 'letter:' .. seq)
+  call('ZREM', K .. 'dead', padded(seq))
+  call('ZREM', K .. 'deadlines', padded(seq))
 end
 
--- A job has ended: its data goes. Its head stays until it is pruned; the caller writes it.
-local function finish(seq)
-  if not drop_new(seq) then
-    call('DEL', K .. 'data:' .. seq, K .. 'corrected:' .. seq)
-    unfile(seq)
+-- Jobs have ended: their data goes. Their heads stay until they are pruned; the caller writes them.
+local function finish(seqs)
+  if #seqs == 0 or drop_new(seqs) then
+    return
+  end
+  local data, letters = {}, {}
+  for nth, seq in ipairs(seqs) do
+    data[2 * nth - 1], data[2 * nth] = K .. 'data:' .. seq, K .. 'corrected:' .. seq
+    letters[nth] = K .. 'letter:' .. seq
+  end
+  call('DEL', unpack(data))
+  for nth, letter in ipairs(call('MGET', unpack(letters))) do
+    if letter then
+      unfile(seqs[nth], letter)
+    end
   end
 end

@@ -5,6 +5,7 @@ local over = call('ZRANGEBYSCORE', K .. 'ends', '-inf', ARGV[1], 'LIMIT', 0, ARG
 for _, name in ipairs(over) do
   local shelf, key = string.match(name, '^([^/]+)/(.*)$')
   call('HDEL', K .. 'shelf:' .. shelf, key)
+  call('HSET', K .. 'shelves', shelf, call('INCR', K .. 'version'))
   call('ZREM', K .. 'ends', name)
 end
 return #over

@@ -2,7 +2,13 @@
 -- event.
 
 for at = 1, #ARGV, 3 do
-  record(ARGV[at] ~= '' and seq_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2])
+  local seq = ARGV[at] ~= '' and seq_of(ARGV[at], ARGV[at + 1])
+  local entry = seq and new_entry(seq)
+  if entry then
+    make_own(seq, entry[2][2])
+  end
+  record(seq, ARGV[at + 2])
 end
 save_trails()
+settle_blocks()
 return 1

@@ -189,30 +189,36 @@ impl RedisStore {
             Arg::from(route),
         ];
         terms(claim, &mut args);
-        let [next_at, leases, tenants] = self.run(&self.scripts.claim, partition, &args).await?.parts()?;
-        let lease = |answer| self.lease_of(answer, claim, partition, fence);
-        let claimed = Claimed {
-            next_at: next_at.there().map(Answer::time).transpose()?,
-            leases: leases.list()?.into_iter().map(lease).collect::<Result<_, _>>()?,
-        };
-        Ok(Given { claimed, tenants: tenants.count()? })
+        let [next_at, tenants, jobs, taken_over] =
+            self.run(&self.scripts.claim, partition, &args).await?.parts()?;
+        let (mut jobs, mut taken_over) = (jobs.list()?.into_iter(), taken_over.list()?.into_iter());
+        let mut leases = Vec::with_capacity(jobs.len() / 3);
+        while let (Some(seq), Some(head), Some(data)) = (jobs.next(), jobs.next(), jobs.next()) {
+            let token = Token { partition, seq: seq.count()?, fence };
+            leases.push(self.lease_of(token, head, data, taken_over.next(), claim)?);
+        }
+        let next_at = next_at.there().map(Answer::time).transpose()?;
+        Ok(Given { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
     }
 
     fn lease_of(
         &self,
-        answer: Answer,
+        token: Token,
+        head: Answer,
+        data: Answer,
+        taken_over: Option<Answer>,
         claim: &Claim,
-        partition: u16,
-        fence: u64,
     ) -> Result<Lease, StoreError> {
-        let [seq, head, data, since, by] = answer.parts()?;
-        let token = Token { partition, seq: seq.count()?, fence }.into();
-        let record = Record::decode(&head.bytes()?)?;
-        self.heads.keep(token, &record);
+        let (token, head) = (token.into(), head.bytes()?);
+        let job = Record::decode(&head)?.job;
+        self.heads.keep(token, head);
         // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
-        let attempt = record.job.progress.attempts_started + 1;
-        let lost = match by.there() {
-            Some(by) => Some(LostLease { attempt, claimed_at: since.time()?, worker: by.text()?.into() }),
+        let attempt = job.progress.attempts_started + 1;
+        let lost = match taken_over {
+            Some(before) => {
+                let [since, by] = before.parts()?;
+                Some(LostLease { attempt, claimed_at: since.time()?, worker: by.text()?.into() })
+            }
             None => None,
         };
         Ok(Lease {
@@ -220,7 +226,7 @@ impl RedisStore {
             attempt,
             claimed_at: claim.now,
             expires_at: claim.lease_until,
-            job: Job { data: data.payload()?, ..record.job },
+            job: Job { data: data.payload()?, ..job },
             lost,
         })
     }

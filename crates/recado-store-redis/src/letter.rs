@@ -1,6 +1,7 @@
 //! A dead letter's value. The first fields are for the scripts (`letters.lua`, `parts`).
 //!
-//! The data is the job's own and is kept beside it. Whether the letter is being replayed is told by the job's head.
+//! The data is the job's own and is kept beside it, and so is what a person corrected it to. Whether the letter is
+//! being replayed is told by the job's head.
 
 use std::time::Duration;
 
@@ -69,10 +70,19 @@ pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
 }
 
 /// The letter of this job.
-pub fn decode(letter: &[u8], record: Record, data: Payload) -> Result<DeadLetter, StoreError> {
-    read(Reader(letter), record, data).ok_or_else(|| {
+pub fn decode(
+    letter: &[u8],
+    record: Record,
+    data: Payload,
+    corrected: Option<Payload>,
+) -> Result<DeadLetter, StoreError> {
+    let mut read = read(Reader(letter), record, data).ok_or_else(|| {
         StoreError::Broken("a dead letter cannot be read; was it written by something else?".to_owned())
-    })
+    })?;
+    if let Some(data) = corrected {
+        read.correct(data);
+    }
+    Ok(read)
 }
 
 fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLetter> {
@@ -90,6 +100,7 @@ fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLet
         company,
         route,
         original_data: data,
+        corrected_data: None,
         failed_attempts: rest.failed_attempts,
         last_failure_reason: reason,
         last_failure_code: code,

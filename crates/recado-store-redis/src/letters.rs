@@ -31,8 +31,10 @@ impl RedisStore {
         let answers = self.run(&self.scripts.letter, partition, &args).await?.list()?;
         let read = |answer: Answer| -> Result<Option<DeadLetter>, StoreError> {
             let Some(answer) = answer.there() else { return Ok(None) };
-            let [letter, head, data] = answer.parts()?;
-            letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, data.payload()?).map(Some)
+            let [letter, head, data, corrected] = answer.parts()?;
+            let corrected = corrected.there().map(Answer::payload).transpose()?;
+            let record = Record::decode(&head.bytes()?)?;
+            letter::decode(&letter.bytes()?, record, data.payload()?, corrected).map(Some)
         };
         answers.into_iter().map(read).collect()
     }
@@ -47,7 +49,7 @@ impl RedisStore {
         let answers = self.run(&self.scripts.dead, partition, &args).await?.list()?;
         let read = |answer: Answer| {
             let [order, seq, letter, head] = answer.parts()?;
-            let letter = letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, no_data())?;
+            let letter = letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, no_data(), None)?;
             Ok((order.count()?, seq.count()?, letter))
         };
         answers.into_iter().map(read).collect()

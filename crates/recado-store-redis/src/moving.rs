@@ -132,8 +132,10 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
     let [seq, head, data, letter, original, events] = row.parts()?;
     let record = Record::decode(&head.bytes()?)?;
     let mut dead_letter: Option<DeadLetter> = None;
+    let data = data.payload()?;
     if let (Some(letter), Some(original)) = (letter.there(), original.there()) {
-        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original.payload()?)?);
+        let (original, corrected) = (original.payload()?, Some(data.clone()));
+        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original, corrected)?);
     }
     let mut audit = Vec::new();
     for event in events.list()? {
@@ -147,6 +149,6 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
         (Phase::Dead, _) => Standing::Dead,
         _ => Standing::Waiting,
     };
-    let (job, body_hash) = (Job { data: data.payload()?, ..record.job }, record.body_hash);
+    let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
     Ok((seq.count()?, Transfer { job, body_hash, standing, dead_letter, audit, archived: 0 }))
 }

@@ -69,6 +69,18 @@ impl RedisStore {
         Ok(notes)
     }
 
+    pub(crate) async fn versions_of(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        let key = self.notes_root.key("shelves");
+        let mut command = redis::cmd("HMGET");
+        command.arg(&key);
+        for shelf in shelves {
+            command.arg(shelf.as_str());
+        }
+        let found = Answer(self.link.command(&command, &key).await?).list()?;
+        // A shelf that nobody has written to yet has none.
+        found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
+    }
+
     pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
         let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
         self.notes_root.run(&self.link, &self.scripts.notes_prune, &args).await?.count()

@@ -5,6 +5,7 @@
 
 use recado_core::{
     Attempt, BodyHash, CompanyId, Job, NewJob, Payload, Priority, Progress, RouteName, Status, Timestamp,
+    TraceParent,
 };
 use recado_store::{JobView, StoreError};
 
@@ -53,6 +54,7 @@ mod has {
     pub const ENDED_AT: u8 = 16;
     pub const ANSWER: u8 = 32;
     pub const RECEIPT: u8 = 64;
+    pub const TRACE: u8 = 128;
 }
 
 impl Record {
@@ -64,6 +66,7 @@ impl Record {
             data: no_data(),
             user_id: new.user_id.clone(),
             correlation_id: new.correlation_id.clone(),
+            traceparent: new.traceparent,
             priority: new.priority,
             enqueued_at: new.enqueued_at,
             due_at: new.due_at,
@@ -141,6 +144,9 @@ impl Record {
             head.fixed(&fence.to_be_bytes());
             head.fixed(&digest.to_be_bytes());
         }
+        if let Some(parent) = job.traceparent {
+            head.fixed(&parent.to_bytes());
+        }
         Ok(head.0)
     }
 
@@ -154,6 +160,7 @@ impl Record {
             | mark(self.ended_at.is_some(), has::ENDED_AT)
             | mark(self.answer.is_some(), has::ANSWER)
             | mark(self.receipt.is_some(), has::RECEIPT)
+            | mark(job.traceparent.is_some(), has::TRACE)
     }
 
     pub fn decode(head: &[u8]) -> Result<Record, StoreError> {
@@ -204,6 +211,10 @@ fn read(mut head: Reader<'_>) -> Option<Record> {
         0 => None,
         _ => Some(Receipt { fence: eight()?, digest: eight()? }),
     };
+    let traceparent = match marks & has::TRACE {
+        0 => None,
+        _ => Some(TraceParent::from_bytes(head.fixed(25)?)?),
+    };
     let data = no_data();
     let job = Job {
         id,
@@ -212,6 +223,7 @@ fn read(mut head: Reader<'_>) -> Option<Record> {
         data,
         user_id,
         correlation_id,
+        traceparent,
         priority,
         enqueued_at,
         due_at,

@@ -4,16 +4,16 @@
 //! the lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of
 //! jobs that were claimed here are at hand; others are read first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hasher;
 
 use parking_lot::Mutex;
 use recado_core::job::remember;
-use recado_core::{DeadLetter, JobId, LeaseToken, NewJob, Transition};
+use recado_core::{DeadLetter, LeaseToken, NewJob, Transition};
 use recado_store::{Settled, Settlement, StoreError};
 use siphasher::sip::SipHasher13;
 
-use crate::answer::unexpected;
+use crate::answer::{Answer, unexpected};
 use crate::enqueue::intake;
 use crate::letter;
 use crate::link::Arg;
@@ -28,24 +28,29 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
+/// What becomes of a job, as `settle.lua` reads it.
+const END: char = 'e';
+const WAIT: char = 'w';
+const BURY: char = 'b';
+
 /// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
 /// and read again where they are needed.
 const HEADS_MAX: usize = 100_000;
 
-/// Heads of jobs that this process has leased.
+/// Heads of jobs that this process has leased, as they are written.
 #[derive(Debug, Default)]
-pub struct Heads(Mutex<HashMap<LeaseToken, Record>>);
+pub struct Heads(Mutex<HashMap<LeaseToken, Vec<u8>>>);
 
 impl Heads {
-    pub fn keep(&self, token: LeaseToken, record: &Record) {
+    pub fn keep(&self, token: LeaseToken, head: Vec<u8>) {
         let mut heads = self.0.lock();
         if heads.len() >= HEADS_MAX {
             heads.clear();
         }
-        heads.insert(token, record.clone());
+        heads.insert(token, head);
     }
 
-    fn get(&self, token: LeaseToken) -> Option<Record> {
+    fn get(&self, token: LeaseToken) -> Option<Vec<u8>> {
         self.0.lock().get(&token).cloned()
     }
 
@@ -115,7 +120,8 @@ impl RedisStore {
         let mut before = Vec::new();
         for ((at, token), found) in stale.into_iter().zip(found) {
             let Some(found) = found else { continue };
-            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at])?) {
+            let audit = settlements[at].audit.as_ref().map(json).transpose()?.unwrap_or_default();
+            if Record::decode(&found.head)?.receipt == Some(receipt(token, &settlements[at], &audit)) {
                 before.push(at);
             }
         }
@@ -129,25 +135,26 @@ impl RedisStore {
         known: &[(usize, Token)],
         settlements: &'a [Settlement],
     ) -> Result<Vec<Step<'a>>, StoreError> {
-        let mut records: Vec<Option<Record>> =
+        let mut heads: Vec<Option<Vec<u8>>> =
             known.iter().map(|(at, _)| self.heads.get(settlements[*at].token)).collect();
-        let absent: Vec<usize> = (0..known.len()).filter(|nth| records[*nth].is_none()).collect();
+        let absent: Vec<usize> = (0..known.len()).filter(|nth| heads[*nth].is_none()).collect();
         if !absent.is_empty() {
             let mut args = Vec::with_capacity(absent.len() * 2);
             for nth in &absent {
                 known[*nth].1.push(&mut args);
             }
-            let heads = self.run(&self.scripts.heads, partition, &args).await?.list()?;
-            for (nth, head) in absent.into_iter().zip(heads) {
-                if let Some(head) = head.there() {
-                    records[nth] = Some(Record::decode(&head.bytes()?)?);
-                }
+            let found = self.run(&self.scripts.heads, partition, &args).await?.list()?;
+            for (nth, head) in absent.into_iter().zip(found) {
+                heads[nth] = head.there().map(Answer::bytes).transpose()?;
             }
         }
-        let step = |((at, token), record): (&(usize, Token), Option<Record>)| {
-            Some(Step { at: *at, token: *token, settlement: &settlements[*at], record: record? })
-        };
-        Ok(known.iter().zip(records).filter_map(step).collect())
+        let mut steps = Vec::with_capacity(known.len());
+        for ((at, token), head) in known.iter().zip(heads) {
+            let Some(head) = head else { continue };
+            let record = Record::decode(&head)?;
+            steps.push(Step { at: *at, token: *token, settlement: &settlements[*at], record });
+        }
+        Ok(steps)
     }
 
     async fn settle_some(
@@ -158,9 +165,16 @@ impl RedisStore {
         let Some(first) = steps.first() else { return Ok(Vec::new()) };
         let follow_ups = steps.iter().flat_map(|step| &step.settlement.follow_ups);
         let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = vec![Arg::Int(self.floor(first.settlement.now, 0))];
+        let mut args = Vec::with_capacity(2 + steps.len() * 4);
+        args.extend([Arg::Int(self.floor(first.settlement.now, 0)), Arg::Int(steps.len() as i64)]);
         for step in steps {
-            push(step, &refused, &mut args)?;
+            push(step, &mut args)?;
+        }
+        for (nth, step) in (1..).zip(steps) {
+            for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
+                args.push(Arg::Int(nth));
+                intake(new, &mut args)?;
+            }
         }
         let answers = self.run(&self.scripts.settle, partition, &args).await?.list()?;
         if answers.len() != steps.len() {
@@ -184,34 +198,30 @@ impl RedisStore {
 }
 
 /// What the script needs to settle one lease, see `settle.lua`.
-fn push<'a>(step: &Step<'a>, refused: &HashSet<JobId>, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let settlement = step.settlement;
+fn push(step: &Step<'_>, args: &mut Vec<Arg<'_>>) -> Result<(), StoreError> {
+    let Step { token, settlement, .. } = step;
     let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
     let mut record = step.record.clone();
     let (ending, letter) = execute(&mut record, settlement)?;
-    record.receipt = Some(receipt(step.token, settlement)?);
-    step.token.push(args);
-    args.push(Arg::from(ending));
+    record.receipt = Some(receipt(*token, settlement, &audit));
+    args.push(Arg::from(format!("{:016x}{}", token.fence, token.seq).into_bytes()));
+    args.push(Arg::from(format!("{ending}{}", settlement.now.as_millis()).into_bytes()));
     args.push(Arg::from(record.encode()?));
-    args.push(Arg::Int(settlement.now.as_millis()));
     args.push(Arg::from(audit));
-    args.push(Arg::from(letter));
-    let follow_ups: Vec<&NewJob> =
-        settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)).collect();
-    args.push(Arg::Int(follow_ups.len() as i64));
-    follow_ups.into_iter().try_for_each(|new| intake(new, args))
+    args.extend(letter.map(Arg::from));
+    Ok(())
 }
 
 /// Carries a transition out on the head. Answers where the job goes, and its dead letter, if it is one.
-fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str, Vec<u8>), StoreError> {
+fn execute(record: &mut Record, settlement: &Settlement) -> Result<(char, Option<Vec<u8>>), StoreError> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
-        let entry = DeadLetter::new(record.job.clone(), burial.clone());
+        let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
         let letter = letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;
-        return Ok(("bury", letter));
+        return Ok((BURY, Some(letter)));
     }
     if let Some(attempt) = transition.attempt() {
         remember(&mut record.job.attempts, attempt.clone());
@@ -219,33 +229,31 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(&'static str
     let ending = match transition {
         Transition::Deliver { answer, .. } => {
             record.end(Ending::Sent, settlement.now, answer.clone());
-            "end"
+            END
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
             record.reschedule(*due);
-            "wait"
+            WAIT
         }
-        Transition::Bury(_) => "bury",
+        Transition::Bury(_) => BURY,
     };
-    Ok((ending, Vec::new()))
+    Ok((ending, None))
 }
 
-/// Tells a settlement from every other one of the same lease.
-fn receipt(token: Token, settlement: &Settlement) -> Result<Receipt, StoreError> {
+/// Tells a settlement from every other one of the same lease. `audit` is its record, as it is written.
+fn receipt(token: Token, settlement: &Settlement, audit: &[u8]) -> Receipt {
     let mut hasher = SipHasher13::new();
     hasher.write(format!("{:?}", settlement.transition).as_bytes());
     if let Transition::Deliver { answer: Some(answer), .. } = &settlement.transition {
         hasher.write(answer.as_str().as_bytes());
     }
-    if let Some(audit) = &settlement.audit {
-        hasher.write(&json(audit)?);
-    }
+    hasher.write(audit);
     hasher.write_i64(settlement.now.as_millis());
     for NewJob { id, body_hash, .. } in &settlement.follow_ups {
         hasher.write(id.as_str().as_bytes());
         hasher.write_u128(body_hash.0);
     }
-    Ok(Receipt { fence: token.fence, digest: hasher.finish() })
+    Receipt { fence: token.fence, digest: hasher.finish() }
 }

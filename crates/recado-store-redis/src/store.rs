@@ -286,6 +286,10 @@ impl Store for RedisStore {
         self.read_shelf(shelf, now).await
     }
 
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.versions_of(shelves).await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }

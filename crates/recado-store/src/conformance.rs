@@ -60,7 +60,7 @@ mod snapshot;
 mod waking;
 
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
-pub use model::{Restarts, agrees_with_the_reference};
+pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
 
 /// Where one store lives, for the length of one test.
 #[async_trait]
@@ -99,7 +99,7 @@ macro_rules! suite {
 suite! { $ conformance_tests in checks {
     enqueueing {
         a_new_job_is_found_as_it_was_given
-        a_job_without_user_and_correlation_is_found_without_them
+        a_job_without_user_correlation_and_trace_is_found_without_them
         a_job_is_queued_when_due_and_scheduled_before
         the_same_job_again_is_a_duplicate_with_its_status_in_every_phase
         the_same_id_with_another_body_is_a_conflict_in_every_phase
@@ -173,6 +173,7 @@ suite! { $ conformance_tests in checks {
     replaying {
         a_replay_has_a_fresh_budget_and_the_whole_history
         a_replay_may_carry_corrected_data
+        a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next
         the_entry_stays_through_retries_and_leaves_only_on_delivery
         a_replay_that_fails_is_the_newest_entry_under_the_same_id
         two_replays_at_once_are_one
@@ -323,5 +324,6 @@ suite! { $ shared_tests in shared_checks {
         what_one_node_does_the_others_see
         one_nodes_work_wakes_another
         one_nodes_notes_wake_another
+        a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others
     }
 } }

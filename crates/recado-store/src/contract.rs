@@ -118,7 +118,7 @@ pub enum Cancelled {
 #[derive(Debug, Clone)]
 pub struct Redrive {
     pub id: JobId,
-    /// Corrected data; the original when absent.
+    /// Corrected data; when absent what it was corrected to last, or else the original.
     pub data: Option<Payload>,
     pub due_at: Timestamp,
     pub expires_at: Timestamp,
@@ -263,7 +263,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Stops a job that nobody is delivering.
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
 
-    /// Puts a dead letter back in line. The entry stays until the job is delivered.
+    /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
+    /// what it was corrected to, whether the replay fails again or is called off.
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
 
     /// Gives a dead letter up for good.
@@ -277,7 +278,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
 
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
-    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place.
+    /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
+    /// stays, and goes on with what it does not have yet.
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError>;
 
     /// Appends to the audit trail.
@@ -375,6 +377,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// A whole shelf, by key.
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError>;
+
+    /// A number for each of these shelves that becomes another one when a note there is written, removed or pruned,
+    /// so that whoever keeps copies reads only what has changed. `None`: the store does not tell.
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; shelves.len()])
+    }
 
     /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}

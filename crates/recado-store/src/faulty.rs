@@ -272,6 +272,10 @@ impl Store for FaultyStore {
         self.inner.notes(shelf, now).await
     }
 
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.inner.shelf_versions(shelves).await
+    }
+
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.close().await
     }

@@ -121,6 +121,17 @@ impl State {
         waiting
     }
 
+    /// What waits on a route, earliest due first.
+    fn waiting_for(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
+        let waits = |record: &Record| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
+        let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
+            .filter(|&at| waits(&self.records[at]))
+            .map(|at| (at, self.records[at].job.due_at))
+            .collect();
+        waiting.sort_by_key(|&(at, due)| (due, self.records[at].seq));
+        waiting
+    }
+
     /// What is leased, earliest end of the lease first.
     fn held(&self) -> Vec<(usize, Timestamp)> {
         let mut held: Vec<(usize, Timestamp)> = Vec::new();
@@ -136,10 +147,7 @@ impl State {
     /// When time alone will bring more of what this picks.
     fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
         let times: Vec<Timestamp> = match pick {
-            Pick::Ready(route) => {
-                let waiting = self.records.iter().filter(|record| matches!(record.phase, Phase::Waiting));
-                waiting.filter(|record| record.job.route == *route).map(|record| record.job.due_at).collect()
-            }
+            Pick::Ready(route) => self.waiting_for(route).into_iter().map(|(_, due)| due).collect(),
             Pick::Overdue => self.overdue().into_iter().map(|(_, expires)| expires).collect(),
             Pick::Orphaned => self.held().into_iter().map(|(_, expires)| expires).collect(),
         };
@@ -188,7 +196,9 @@ impl State {
 
     fn bury(&mut self, at: usize, burial: recado_core::Burial) {
         let record = &mut self.records[at];
-        let entry = DeadLetter::new(record.job.clone(), burial);
+        let before = self.dead.iter().find(|(_, entry)| entry.job_id == record.job.id);
+        let accepted = before.map(|(_, entry)| entry.original_data.clone());
+        let entry = DeadLetter::new(record.job.clone(), accepted, burial);
         record.job.attempts = entry.attempts.clone();
         record.phase = Phase::Dead;
         self.dead.retain(|(_, old)| old.job_id != entry.job_id);
@@ -350,9 +360,7 @@ impl Store for ReferenceStore {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.state = DeadLetterState::Dead;
-                let data = entry.original_data.clone();
                 state.records[at].phase = Phase::Dead;
-                state.records[at].job.data = data;
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
         }
@@ -369,7 +377,8 @@ impl Store for ReferenceStore {
             return Ok(Redriven::AlreadyReplaying);
         }
         entry.state = DeadLetterState::Replaying;
-        let data = redrive.data.unwrap_or_else(|| entry.original_data.clone());
+        let data = redrive.data.unwrap_or_else(|| entry.data().clone());
+        entry.correct(data.clone());
         if let Some(record) = state.find(&redrive.id) {
             let job = &mut record.job;
             job.data = data;
@@ -651,6 +660,11 @@ impl Store for ReferenceStore {
 
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
         Ok(self.state.lock().shelves.notes(shelf, now))
+    }
+
+    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
+        let state = self.state.lock();
+        Ok(shelves.iter().map(|shelf| Some(state.shelves.version(*shelf))).collect())
     }
 
     async fn close(&self) -> Result<(), StoreError> {

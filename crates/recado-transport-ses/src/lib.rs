@@ -31,6 +31,7 @@ use async_trait::async_trait;
 use aws_sdk_sesv2::Client;
 use aws_sdk_sesv2::error::SdkError;
 use aws_sdk_sesv2::operation::send_email::{SendEmailError, SendEmailOutput};
+use recado_core::trace::TRACEPARENT;
 use recado_core::{Fault, Outcome, Payload, Timestamp};
 use recado_transport::{DataFault, Delivery, Transport, data};
 use serde_json::json;
@@ -63,7 +64,13 @@ impl Ses {
         let (listener, heard) = answer::listener();
         let request = request::build(client, &self.config, &email, delivery.job)
             .map_err(|_| Fault::invalid_payload("no request can be made of this data"))?;
-        let sending = request.customize().interceptor(listener).send();
+        let traceparent = delivery.traceparent().map(|parent| parent.to_string());
+        let sending = request.customize().interceptor(listener).mutate_request(move |request| {
+            if let Some(parent) = &traceparent {
+                request.headers_mut().insert(TRACEPARENT, parent.clone());
+            }
+        });
+        let sending = sending.send();
         let head_only = async {
             let head = heard.head().await;
             // The status has settled it: a body that dawdles must not turn a yes into a timeout.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp};
+use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
 use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request};
 use recado_transport::{DataFault, Delivery, Transport, Wanted, data};
 use reqwest::header::HeaderValue;
@@ -95,6 +95,7 @@ struct Post<'a> {
     id: &'a str,
     event: &'a str,
     body: &'a str,
+    traceparent: Option<TraceParent>,
 }
 
 impl Webhook {
@@ -134,7 +135,7 @@ impl Webhook {
         timeout: Duration,
     ) -> Result<TestResult, Fault> {
         let body = json!({ "type": TEST_EVENT, "timestamp": now, "data": {} }).to_string();
-        let post = Post { id, event: TEST_EVENT, body: &body };
+        let post = Post { id, event: TEST_EVENT, body: &body, traceparent: None };
         let started = Instant::now();
         let posting = self.post(target, post, Bounds { now, timeout, answer: Wanted::Receipt });
         match tokio::time::timeout(timeout, posting).await {
@@ -154,7 +155,8 @@ impl Webhook {
             To::Url(target) => target,
             To::Endpoint(id) => self.endpoint(&job.company, &id)?,
         };
-        let post = Post { id: job.id.as_str(), event: &message.event, body: message.body };
+        let traceparent = delivery.traceparent();
+        let post = Post { id: job.id.as_str(), event: &message.event, body: message.body, traceparent };
         self.post(&target, post, delivery.into()).await
     }
 
@@ -195,7 +197,7 @@ impl Transport for Webhook {
 }
 
 fn request(target: &Target, post: Post<'_>, now: Timestamp) -> Result<Request, Fault> {
-    let Post { id, event, body } = post;
+    let Post { id, event, body, traceparent } = post;
     let timestamp = now.as_millis().div_euclid(1_000).to_string();
     let signature = signatures(&target.secrets, id, &timestamp, body.as_bytes());
     if signature.is_empty() {
@@ -214,5 +216,6 @@ fn request(target: &Target, post: Post<'_>, now: Timestamp) -> Result<Request, F
             .map_err(|_| Fault::invalid_payload("the job's id or event cannot be sent as a header"))?;
         request.headers.insert(name, value);
     }
+    request.trace(traceparent);
     Ok(request)
 }

@@ -86,6 +86,7 @@ mod webhook {
             data,
             user_id: None,
             correlation_id: None,
+            traceparent: None,
             priority: Default::default(),
             enqueued_at: NOW,
             due_at: NOW,

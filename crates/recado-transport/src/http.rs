@@ -66,6 +66,7 @@ impl Http {
         let key = HeaderValue::from_str(delivery.idempotency_key())
             .map_err(|_| Fault::invalid_payload("the job's id cannot be sent as a header"))?;
         request.headers.insert(IDEMPOTENCY_KEY, key);
+        request.trace(delivery.traceparent());
         let mut answer = self.client.exchange(request, delivery.into()).await;
         match &mut answer {
             Ok(answer) => answer.json = answer.json.take().map(|json| self.secrets.redact_json(json)),

@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{Job, Outcome, Payload, Timestamp};
+use recado_core::{Job, Outcome, Payload, Timestamp, TraceParent};
 
 pub use http::{ConfigError, Http, HttpConfig};
 pub use reqwest::Url;
@@ -47,6 +47,11 @@ impl Delivery<'_> {
     /// The same on every attempt, so that the provider can tell a repetition from a new message.
     pub fn idempotency_key(&self) -> &str {
         self.job.id.as_str()
+    }
+
+    /// The span that whatever the provider does for this attempt stands below, if the job belongs to a trace.
+    pub fn traceparent(&self) -> Option<TraceParent> {
+        Some(self.job.traceparent?.attempt(self.job.id.as_str(), self.attempt))
     }
 }
 

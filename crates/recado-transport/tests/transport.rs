@@ -36,6 +36,7 @@ mod transport {
             data,
             user_id: None,
             correlation_id: None,
+            traceparent: None,
             priority: Default::default(),
             enqueued_at: NOW,
             due_at: NOW,

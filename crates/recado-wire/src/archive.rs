@@ -1,8 +1,9 @@
 //! Dead letters on their way out and back: exports, and lines of an archive.
 
-use recado_core::{CompanyId, JobId, RouteName, Timestamp};
+use recado_core::JobId;
 use serde::{Deserialize, Serialize};
 
+use crate::dlq::DeadLetterFilter;
 use crate::problem::Problem;
 use crate::read::{Params, Query};
 
@@ -16,7 +17,7 @@ pub const CSV: &str = "text/csv";
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExportFormat {
-    /// An entry a line, as `GET /v1/dlq/{jobId}` shows it.
+    /// An entry a line: what `GET /v1/dlq/{jobId}` shows, and what an import needs to bring it back.
     #[default]
     Ndjson,
     /// A row an entry, for spreadsheets.
@@ -31,20 +32,9 @@ pub struct ExportQuery {
     /// `ndjson` when absent.
     #[cfg_attr(feature = "openapi", param(inline))]
     pub format: Option<ExportFormat>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
-    pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
-    pub route: Option<RouteName>,
-    pub last_failure_code: Option<String>,
-    /// The reason contains this, without regard to case.
-    pub reason: Option<String>,
-    pub fingerprint: Option<String>,
-    /// Moved to the queue at or after this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
-    pub since: Option<Timestamp>,
-    /// Moved to the queue before this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
-    pub until: Option<Timestamp>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", param(ignore))]
+    pub filter: DeadLetterFilter,
 }
 
 impl Query for ExportQuery {
@@ -54,13 +44,7 @@ impl Query for ExportQuery {
     fn from_params(params: &mut Params<'_>) -> Self {
         ExportQuery {
             format: params.choice("format", &[("ndjson", ExportFormat::Ndjson), ("csv", ExportFormat::Csv)]),
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            last_failure_code: params.text("lastFailureCode"),
-            reason: params.text("reason"),
-            fingerprint: params.text("fingerprint"),
-            since: params.time("since"),
-            until: params.time("until"),
+            filter: DeadLetterFilter::from_params(params),
         }
     }
 }
@@ -71,8 +55,9 @@ impl Query for ExportQuery {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportAnswer {
     pub imported: u64,
-    /// Here already; nothing was written.
+    /// Here already, or the line came back before; nothing was written.
     pub known: u64,
+    /// Cannot be read, or the queue is full; nothing was written.
     pub refused: u64,
     pub items: Vec<ImportItem>,
 }

@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, JobId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::dlq::WORDS_LEN_MAX;
+use crate::dlq::{DeadLetterFilter, WORDS_LEN_MAX};
 use crate::read::{Body, Faults, Fields};
 
 /// Entries a second at most, and when nobody says.
@@ -20,27 +20,8 @@ pub const JOB_IDS_MAX: usize = 1_000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFilter {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub company_id: Option<CompanyId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
-    pub route: Option<RouteName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_failure_code: Option<String>,
-    /// The reason contains this, without regard to case.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fingerprint: Option<String>,
-    /// Moved to the queue at or after this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub since: Option<Timestamp>,
-    /// Moved to the queue before this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub until: Option<Timestamp>,
+    #[serde(flatten)]
+    pub entries: DeadLetterFilter,
     /// Only these, up to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
@@ -53,22 +34,16 @@ impl Body for BulkFilter {
 
     fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
         BulkFilter {
-            company_id: fields.parsed("companyId", CompanyId::new),
-            route: fields.parsed("route", RouteName::new),
-            last_failure_code: fields.text("lastFailureCode"),
-            reason: fields.text("reason"),
-            fingerprint: fields.text("fingerprint"),
-            since: fields.time("since"),
-            until: fields.time("until"),
+            entries: DeadLetterFilter::from_fields(fields),
             job_ids: fields.parsed_texts("jobIds", JobId::new),
         }
     }
 
     fn check(&self, faults: &mut Faults) {
         let texts = [
-            ("lastFailureCode", &self.last_failure_code),
-            ("reason", &self.reason),
-            ("fingerprint", &self.fingerprint),
+            ("lastFailureCode", &self.entries.last_failure_code),
+            ("reason", &self.entries.reason),
+            ("fingerprint", &self.entries.fingerprint),
         ];
         for (name, _) in texts.iter().filter(|(_, text)| text.as_deref() == Some("")) {
             faults.note(name, "is empty; give a value or leave it out");
@@ -244,12 +219,15 @@ pub struct Bulk {
     pub act: BulkAct,
     pub state: BulkState,
     pub filter: BulkFilter,
-    /// Counted at the start. What entered the queue after that is not touched.
+    /// Counted at the start, and always `done`, `skipped`, `failed` and `left` together. What entered the queue after
+    /// that is not touched.
     pub total: u64,
     pub done: u64,
-    /// On their way already, or gone.
+    /// On their way already, or gone: another was faster.
     pub skipped: u64,
     pub failed: u64,
+    /// Nothing has become of them: not yet, or not at all when it was stopped.
+    pub left: u64,
     /// Up to 20 of those that failed.
     pub failures: Vec<BulkFailure>,
     pub rate_per_second: u32,

@@ -1,6 +1,6 @@
 //! Calls: a provider asked while the caller waits.
 
-use recado_core::{Class, JobId, Payload};
+use recado_core::{Class, JobId, Payload, TraceParent};
 use serde::{Deserialize, Serialize};
 
 use crate::read::{Body, Faults, Fields};
@@ -34,6 +34,10 @@ pub struct CallRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 256))]
     pub cache_key: Option<String>,
+    /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub traceparent: Option<TraceParent>,
 }
 
 impl CallRequest {
@@ -44,12 +48,14 @@ impl CallRequest {
             data,
             timeout_ms: None,
             cache_key: None,
+            traceparent: None,
         }
     }
 }
 
 impl Body for CallRequest {
-    const FIELDS: &'static [&'static str] = &["route", "companyId", "data", "timeoutMs", "cacheKey"];
+    const FIELDS: &'static [&'static str] =
+        &["route", "companyId", "data", "timeoutMs", "cacheKey", "traceparent"];
 
     fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
         CallRequest {
@@ -58,6 +64,7 @@ impl Body for CallRequest {
             data: fields.required_json("data"),
             timeout_ms: fields.integer("timeoutMs", TIMEOUT_BOUNDS),
             cache_key: fields.text("cacheKey"),
+            traceparent: fields.parsed("traceparent", |text| text.parse::<TraceParent>()),
         }
     }
 

@@ -18,8 +18,13 @@ pub struct DeadLetter {
     pub outbox_id: JobId,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
+    /// What was accepted.
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub original_data: Payload,
+    /// What a person corrected it to last, if one did: what a replay sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
     /// Never empty.
     pub last_failure_reason: String,
@@ -65,6 +70,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
             job_id: entry.job_id,
             company_id: entry.company,
             original_data: entry.original_data,
+            corrected_data: entry.corrected_data,
             failed_attempts: entry.failed_attempts,
             last_failure_reason: entry.last_failure_reason.as_str().to_owned(),
             last_failure_code: entry.last_failure_code,
@@ -96,25 +102,68 @@ pub struct DeadLetterList {
     pub next_cursor: Option<String>,
 }
 
+/// Which dead letters. What is given must all hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct DeadLetterFilter {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>), param(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>), param(value_type = Option<String>))]
+    pub route: Option<RouteName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure_code: Option<String>,
+    /// The reason contains this, without regard to case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Moved to the queue at or after this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime), param(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    /// Moved to the queue before this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime), param(value_type = Option<String>, format = DateTime))]
+    pub until: Option<Timestamp>,
+}
+
+impl DeadLetterFilter {
+    pub(crate) fn from_params(params: &mut Params<'_>) -> Self {
+        DeadLetterFilter {
+            company_id: params.parsed("companyId", CompanyId::new),
+            route: params.parsed("route", RouteName::new),
+            last_failure_code: params.text("lastFailureCode"),
+            reason: params.text("reason"),
+            fingerprint: params.text("fingerprint"),
+            since: params.time("since"),
+            until: params.time("until"),
+        }
+    }
+
+    pub(crate) fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
+        DeadLetterFilter {
+            company_id: fields.parsed("companyId", CompanyId::new),
+            route: fields.parsed("route", RouteName::new),
+            last_failure_code: fields.text("lastFailureCode"),
+            reason: fields.text("reason"),
+            fingerprint: fields.text("fingerprint"),
+            since: fields.time("since"),
+            until: fields.time("until"),
+        }
+    }
+}
+
 /// Which dead letters to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
-    pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
-    pub route: Option<RouteName>,
-    pub last_failure_code: Option<String>,
-    /// The reason contains this, without regard to case.
-    pub reason: Option<String>,
-    pub fingerprint: Option<String>,
-    /// Moved to the queue at or after this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
-    pub since: Option<Timestamp>,
-    /// Moved to the queue before this.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
-    pub until: Option<Timestamp>,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", param(ignore))]
+    pub filter: DeadLetterFilter,
     /// Items on a page, up to 1000; 100 when absent.
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
@@ -136,13 +185,7 @@ impl Query for DeadLetterQuery {
 
     fn from_params(params: &mut Params<'_>) -> Self {
         DeadLetterQuery {
-            company_id: params.parsed("companyId", CompanyId::new),
-            route: params.parsed("route", RouteName::new),
-            last_failure_code: params.text("lastFailureCode"),
-            reason: params.text("reason"),
-            fingerprint: params.text("fingerprint"),
-            since: params.time("since"),
-            until: params.time("until"),
+            filter: DeadLetterFilter::from_params(params),
             limit: params.limit(),
             cursor: params.text("cursor"),
         }
@@ -242,23 +285,33 @@ pub const WORDS_LEN_MAX: usize = 1_000;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayRequest {
-    /// Corrected data; the original when absent.
+    /// Corrected data; when absent what it was corrected to last, or else the original.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub data: Option<Payload>,
+    /// With the original data, whatever it was corrected to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original: Option<bool>,
     /// Why, for the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Body for ReplayRequest {
-    const FIELDS: &'static [&'static str] = &["data", "note"];
+    const FIELDS: &'static [&'static str] = &["data", "original", "note"];
 
     fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
-        ReplayRequest { data: fields.json("data"), note: fields.text("note") }
+        ReplayRequest {
+            data: fields.json("data"),
+            original: fields.boolean("original"),
+            note: fields.text("note"),
+        }
     }
 
     fn check(&self, faults: &mut Faults) {
+        if self.data.is_some() && self.original == Some(true) {
+            faults.note("original", "stands beside data; give one of the two");
+        }
         if self.note.as_ref().is_some_and(|note| note.chars().count() > WORDS_LEN_MAX) {
             faults.note("note", format!("is too long; write at most {WORDS_LEN_MAX} characters"));
         }

@@ -1,6 +1,8 @@
 //! Jobs: enqueue, look at, list, cancel.
 
-use recado_core::{AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp};
+use recado_core::{
+    AttemptResult, Blame, Class, CompanyId, JobId, Payload, RouteName, Status, Timestamp, TraceParent,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
@@ -28,6 +30,11 @@ pub struct JobRequest {
     pub user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
+    /// is a child of it. It is no part of the job's identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
+    pub traceparent: Option<TraceParent>,
     /// Not before this. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -53,6 +60,7 @@ impl JobRequest {
             data,
             user_id: None,
             correlation_id: None,
+            traceparent: None,
             run_at: None,
             delay_ms: None,
             ttl_ms: None,
@@ -74,6 +82,7 @@ impl Body for JobRequest {
         "data",
         "userId",
         "correlationId",
+        "traceparent",
         "runAt",
         "delayMs",
         "ttlMs",
@@ -89,6 +98,7 @@ impl Body for JobRequest {
             data: fields.required_json("data"),
             user_id: fields.text("userId"),
             correlation_id: fields.text("correlationId"),
+            traceparent: fields.parsed("traceparent", |text| text.parse::<TraceParent>()),
             run_at: fields.time("runAt"),
             delay_ms: fields.integer("delayMs", "whole milliseconds from 0 on"),
             ttl_ms: fields.integer("ttlMs", "whole milliseconds from 1000 on"),
@@ -166,6 +176,10 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
+    /// The span that every attempt is a child of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub traceparent: Option<TraceParent>,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub enqueued_at: Timestamp,
     /// Not before this: what the caller asked for, and after a failure when the next try was due.
@@ -192,6 +206,9 @@ pub struct JobView {
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
+    /// Where its dead letter is, when the queue was full and it was one too many. Absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
@@ -317,6 +334,20 @@ pub enum WaitingFor {
     Pause { why: String },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
+}
+
+/// A dead letter that is out of the queue, and how it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Archived {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// The file on the server that has its line.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub place: Box<str>,
+    /// The command that brings it back.
+    pub bring_back: String,
 }
 
 /// Who is delivering a job, and until when.

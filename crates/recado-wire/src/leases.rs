@@ -1,6 +1,6 @@
 //! Leases: how a worker outside Recado takes jobs and says how they went.
 
-use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp};
+use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::Attempt;
@@ -135,6 +135,10 @@ pub struct LeasedJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
+    /// The parent of the spans that the worker makes for this job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub traceparent: Option<TraceParent>,
     pub priority: u8,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub enqueued_at: Timestamp,
@@ -158,6 +162,7 @@ impl From<recado_core::Lease> for Lease {
                 data: job.data,
                 user_id: job.user_id,
                 correlation_id: job.correlation_id,
+                traceparent: job.traceparent,
                 priority: job.priority.level(),
                 enqueued_at: job.enqueued_at,
                 expires_at: job.expires_at,

@@ -48,7 +48,7 @@ fn both_ways_of_reading_agree_on_every_field() {
     agrees::<DecisionRequest>(json!({
         "route": "r", "claimId": "c", "submissionError": "e", "retryCount": 4, "lastSubmissionTime": "2026-01-31T08:30:00.000Z"
     }));
-    agrees::<ReplayRequest>(json!({"data": 1, "note": "n"}));
+    agrees::<ReplayRequest>(json!({"data": 1, "original": false, "note": "n"}));
     agrees::<DiscardRequest>(json!({"reason": "r"}));
     agrees::<BulkRequest>(json!({
         "filter": {"companyId": "c"}, "dryRun": false, "ratePerSecond": 1_000, "canary": 1, "reason": "r", "note": "n"
@@ -193,4 +193,18 @@ fn a_bulk_act_says_what_it_is_about_and_every_fault_is_named() {
     ];
     assert_eq!(places(wrong), expected);
     assert_eq!(places(r#"{"filter": {"jobIds": [], "reason": ""}}"#), ["/filter/reason", "/filter/jobIds"]);
+}
+
+/// A filter that is misread chooses every entry.
+#[test]
+fn a_word_that_is_no_filter_is_refused_and_never_left_out() {
+    for wrong in [json!({"compnayId": "c"}), json!({"companyId": "c", "jobIDs": ["a"]})] {
+        let body = json!({"filter": wrong, "reason": "r"}).to_string();
+        let faults = read::body::<BulkRequest>(&body).unwrap().sound().unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(
+            faults[0].pointer.starts_with("/filter/") && faults[0].message.contains("did you mean"),
+            "{faults:?}"
+        );
+    }
 }

@@ -9,6 +9,7 @@ mod enqueues;
 mod lanes;
 mod limits;
 mod load;
+mod pages;
 mod redis;
 mod report;
 mod restart;
@@ -18,6 +19,7 @@ mod trail;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use redis::node::{COMMAND as NODE_COMMAND, run as run_node};
 pub use report::Report;
 
 /// What to measure.
@@ -31,6 +33,8 @@ pub enum Part {
     Redis,
     /// What it costs to write the audit trail's files
     Audit,
+    /// How soon the dashboard's pages have what they show, with a million jobs behind them
+    Pages,
 }
 
 /// How much of it to run.
@@ -71,6 +75,7 @@ pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, F
         Part::Lanes => lanes::measure(&options, progress).await,
         Part::Redis => redis::measure(&options, progress).await,
         Part::Audit => trail::measure(&options, progress).await,
+        Part::Pages => pages::measure(&options, progress).await,
     };
     std::fs::remove_dir_all(&options.dir)?;
     outcome

@@ -13,6 +13,7 @@ mod configure;
 mod confirm;
 mod data;
 mod decide;
+mod demo;
 mod dlq;
 mod doctor;
 mod endpoints;
@@ -56,6 +57,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 EXAMPLES:
   recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado demo                        see it at work: providers that fail, traffic, the dashboard
   recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
   recado jobs list --status failed   what did not arrive
   recado dlq replay order-1042       give a dead letter another chance
@@ -67,6 +69,8 @@ EXIT CODES: 0 done, 1 failed, 2 usage.";
 enum Command {
     /// Start the server.
     Serve(serve::ServeArgs),
+    /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
+    Demo(demo::DemoArgs),
     /// Enqueue one job.
     Send(send::SendArgs),
     /// Look at jobs, cancel them.
@@ -147,6 +151,9 @@ enum Command {
     Top(top::TopArgs),
     /// Measure this build on this machine.
     Bench(bench::BenchArgs),
+    /// A node that `bench redis` measures.
+    #[command(name = crate::bench::NODE_COMMAND, hide = true)]
+    BenchNode,
     /// Write a completion script for a shell.
     #[command(
         after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
@@ -226,9 +233,11 @@ fn run(command: Command) -> Done {
     let screen = &mut screen;
     match command {
         Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args, screen),
         Command::Policy { command } => policy::run(command, screen),
         Command::Config { command } => configure::run(command, screen),
         Command::Bench(args) => bench::run(args, screen),
+        Command::BenchNode => bench::run_node(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "recado", &mut io::stdout());
             Ok(())

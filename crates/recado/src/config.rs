@@ -24,6 +24,7 @@ mod rules;
 pub mod show;
 mod store;
 pub mod template;
+mod traces;
 mod tree;
 pub mod variables;
 
@@ -43,7 +44,7 @@ use recado_engine::{DeadLetterTerms, Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
 use recado_store_redis::link::RedisOptions;
-use recado_transport::Transport;
+use recado_transport::{Transport, Url};
 use recado_transport_webhook::{Guard, Webhook};
 
 use crate::archive::FileArchive;
@@ -79,6 +80,7 @@ pub struct Config {
     pub audit: Audit,
     pub webhooks: Guard,
     pub log: Log,
+    pub traces: Traces,
     pub sandbox_enabled: bool,
     /// Consecutive jobs of one company before the next one's turn.
     pub turn_jobs: u32,
@@ -123,6 +125,16 @@ pub struct EngineTimes {
 pub struct Log {
     pub level: Level,
     pub format: LogFormat,
+}
+
+/// Who collects traces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traces {
+    /// Where spans are posted; nothing is recorded without it.
+    pub endpoint: Option<Url>,
+    pub headers: Vec<(String, Secret)>,
+    /// The share of traces that are recorded, of those that begin here.
+    pub sample: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,9 @@
 //! | [`archive`] | where dead letters go that are too many |
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
+//! | [`traces`] | spans on their way to a collector |
 //! | [`migrate`] | everything from one store into another, checked |
+//! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
 //! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
 //! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
@@ -20,8 +22,10 @@ pub mod bench;
 pub mod catalogue;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod logging;
 pub mod migrate;
 pub mod screen;
 pub mod serve;
+pub mod traces;
 pub mod units;

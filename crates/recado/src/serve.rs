@@ -4,6 +4,7 @@
 //! deliveries, then the store of its files. What an engine could not finish within its grace comes back
 //! after the restart.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, ServerClock, Target};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
-use crate::migrate;
+use crate::{migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -36,7 +38,36 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut hangup =
         signal(SignalKind::hangup()).map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let listener = bind(config).await?;
+    let listener = bind(config.server.listen).await?;
+    let server = start(config, listener).await?;
+    let broken = loop {
+        tokio::select! {
+            signal = signals.next() => {
+                tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
+                break None;
+            }
+            why = server.broken() => break Some(why),
+            _ = hangup.recv() => read_level(&logging, &again),
+        }
+    };
+    if let Some(why) = broken {
+        return Err(why);
+    }
+    tokio::select! {
+        stopped = server.stop() => {
+            stopped?;
+            tracing::info!("Stopped");
+            Ok(())
+        }
+        signal = signals.next() => {
+            tracing::warn!(signal, "Stopping at once; deliveries that were running are repeated after the restart");
+            Err("stopped at once, with deliveries still running; they are repeated after the restart".to_owned())
+        }
+    }
+}
+
+/// Puts a server together; it serves from now on, and whoever holds it decides when it ends.
+pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let (store, clock) = open(config).await?;
     if let Some(to) = migrate::moved_to(&*store, clock.now()).await.map_err(unreadable)? {
@@ -54,6 +85,13 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     parts.dead_letters = config.dead_letters();
     parts.alerts = config.alerts.clone();
     parts.trail = Some(config.audit.terms());
+    let exporting = match traces::start(&config.traces, &parts.settings.node, parts.clock.clone())? {
+        Some((exporter, exporting)) => {
+            parts.tracer = Some(exporter);
+            Some(exporting)
+        }
+        None => None,
+    };
     parts.read_back().await.map_err(unreadable)?;
     let engine = Engine::start(parts);
 
@@ -76,36 +114,35 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
 
     let shutdown = closing.clone().cancelled_owned();
     let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
-    let broken = loop {
-        tokio::select! {
-            signal = signals.next() => {
-                tracing::info!(signal, "Stopping: running deliveries end first; a second signal stops at once");
-                break None;
-            }
-            why = engine.broken() => break Some(why),
-            _ = hangup.recv() => read_level(&logging, &again),
-        }
-    };
-    closing.cancel();
-    if let Some(why) = broken {
-        return Err(format!(
-            "the store has failed: {why}\nStart again: it recovers what it had acknowledged."
-        ));
+    Ok(Server { engine, closing, serving, exporting })
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Server {
+    engine: Engine,
+    closing: CancellationToken,
+    serving: JoinHandle<()>,
+    exporting: Option<traces::Exporting>,
+}
+
+impl Server {
+    /// Resolves when its store has failed, with the reason; there is nothing left to stop then.
+    pub async fn broken(&self) -> String {
+        let why = self.engine.broken().await;
+        self.closing.cancel();
+        format!("the store has failed: {why}\nStart again: it recovers what it had acknowledged.")
     }
-    let ended = async {
-        let _ = serving.await;
-        engine.stop().await
-    };
-    tokio::select! {
-        stopped = ended => {
-            stopped.map_err(|error| format!("the stop was not clean: {error}"))?;
-            tracing::info!("Stopped");
-            Ok(())
+
+    /// Lets requests and deliveries that run end first, and what is left of the traces go.
+    pub async fn stop(self) -> Result<(), String> {
+        self.closing.cancel();
+        let _ = self.serving.await;
+        let stopped = self.engine.stop().await;
+        if let Some(exporting) = self.exporting {
+            exporting.stop().await;
         }
-        signal = signals.next() => {
-            tracing::warn!(signal, "Stopping at once; deliveries that were running are repeated after the restart");
-            Err("stopped at once, with deliveries still running; they are repeated after the restart".to_owned())
-        }
+        stopped.map_err(|error| format!("the stop was not clean: {error}"))
     }
 }
 
@@ -117,8 +154,7 @@ fn read_level(logging: &Logging, again: &impl Fn() -> Result<Log, String>) {
     }
 }
 
-async fn bind(config: &Config) -> Result<TcpListener, String> {
-    let address = config.server.listen;
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => format!(
             "cannot listen on {address}: another process does; stop it, or choose another address with --listen"
@@ -218,20 +254,21 @@ fn announce(config: &Config, address: &str, engine: &Engine) {
 }
 
 /// The two ways to ask a process to end.
-struct Signals {
+#[derive(Debug)]
+pub struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub fn new() -> std::io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

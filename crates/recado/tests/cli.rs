@@ -10,6 +10,7 @@ mod cli {
     mod dead_letters;
     mod deciding;
     mod delivering;
+    mod demo;
     mod failing;
     mod given;
     mod logging;

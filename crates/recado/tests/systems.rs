@@ -10,6 +10,7 @@ mod systems {
     #[expect(dead_code, reason = "the tests of the command line need more of it")]
     mod given;
 
+    mod asking;
     mod far_ends;
     mod scene;
 
@@ -23,8 +24,10 @@ mod systems {
     mod observing;
     mod operating;
     mod retry_after;
+    mod secrecy;
     mod social;
     mod tiss;
+    mod traces;
     mod webhooks;
     mod whatsapp;
 }

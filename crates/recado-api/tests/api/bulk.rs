@@ -69,7 +69,7 @@ async fn w3_chosen_entries_are_replayed_and_the_others_stay() {
         let bulk = ended(server, begun.body["id"].as_str().unwrap()).await;
         assert_eq!((&bulk["state"], &bulk["done"], &bulk["failed"]), (&json!("done"), &json!(2), &json!(0)), "{bulk}");
         assert_eq!((&bulk["actor"], &bulk["canary"]["state"]), (&json!("ana"), &json!("delivered")));
-        assert_eq!(bulk["reason"], "address book repaired");
+        assert_eq!((&bulk["reason"], &bulk["left"]), (&json!("address book repaired"), &json!(0)));
         assert!(bulk["endedAt"].is_string() && bulk["startedAt"].is_string());
         server.until("1", "sent").await;
         server.until("2", "sent").await;
@@ -77,7 +77,8 @@ async fn w3_chosen_entries_are_replayed_and_the_others_stay() {
         assert_eq!(server.get("/v1/replays").await.body["items"], json!([bulk]));
         let trail = server.get("/v1/jobs/1/audit").await.body;
         let replayed = trail["items"].as_array().unwrap().iter().find(|item| item["event"] == "REPLAYED").unwrap();
-        assert_eq!((&replayed["actor"], &replayed["retryReason"]), (&json!("ana"), &json!("Replayed: address book repaired")));
+        let words = format!("Replayed: address book repaired (bulk act {})", bulk["id"].as_str().unwrap());
+        assert_eq!((&replayed["actor"], &replayed["retryReason"]), (&json!("ana"), &json!(words)));
     })
     .await;
 }

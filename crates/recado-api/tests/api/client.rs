@@ -6,7 +6,9 @@ use recado_client::wire::Code;
 use recado_client::wire::accounts::AccountQuery;
 use recado_client::wire::calls::CallRequest;
 use recado_client::wire::decisions::{DecisionErrorCode, DecisionRequest};
-use recado_client::wire::dlq::{DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest};
+use recado_client::wire::dlq::{
+    DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy, ReplayRequest,
+};
 use recado_client::wire::endpoints::{Endpoint, EndpointChange, EndpointQuery, EndpointRequest};
 use recado_client::wire::events::EventKind;
 use recado_client::wire::health::Ready;
@@ -169,9 +171,8 @@ async fn dead_letters_are_found_counted_replayed_and_discarded() {
             client.enqueue(job("sandbox", r#"{"script": ["550 no such user"]}"#).with_id(id)).await.unwrap();
             until(&client, id, Status::Failed).await;
         }
-        let found = client
-            .dead_letters(&DeadLetterQuery { reason: Some("SUCH".to_owned()), ..Default::default() })
-            .await;
+        let filter = DeadLetterFilter { reason: Some("SUCH".to_owned()), ..Default::default() };
+        let found = client.dead_letters(&DeadLetterQuery { filter, ..Default::default() }).await;
         assert_eq!(found.unwrap().items.len(), 2);
         assert_eq!(client.dead_letter("a").await.unwrap().last_failure_reason, "no such user");
         let query = DeadLetterStatsQuery { by: Some(GroupBy::CompanyId), ..Default::default() };
@@ -181,7 +182,7 @@ async fn dead_letters_are_found_counted_replayed_and_discarded() {
             (GroupBy::CompanyId, 2, Some("acme"))
         );
         let data = Some(Payload::new(r#"{"script": ["ok"]}"#).unwrap());
-        let replayed = client.replay("a", &ReplayRequest { data, note: None }).await.unwrap();
+        let replayed = client.replay("a", &ReplayRequest { data, ..Default::default() }).await.unwrap();
         assert_eq!(replayed.state, DeadLetterState::Replaying);
         until(&client, "a", Status::Sent).await;
         assert_eq!(client.discard("b", "test").await.unwrap().status, Status::Discarded);

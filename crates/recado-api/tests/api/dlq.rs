@@ -242,3 +242,36 @@ async fn g5_a_discard_needs_a_reason_and_leaves_it_on_the_trail() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn g7_a_correction_stands_beside_the_original_and_goes_out_until_it_is_taken_back() {
+    on_each_store(async |server: &Server| {
+        bury(server, "1", "acme", "550 no such user").await;
+        let original = server.get("/v1/dlq/1").await.body["originalData"].clone();
+        let corrected = json!({"script": ["550 no", "550 still not"], "text": "corrected"});
+        let replayed = async |body: Value, attempts: usize| {
+            assert_eq!(server.post("/v1/dlq/1/replay", body.to_string()).await.status, 202);
+            loop {
+                let entry = server.get("/v1/dlq/1").await.body;
+                if entry["state"] == "dead" && entry["attempts"].as_array().unwrap().len() == attempts {
+                    assert_eq!(entry["originalData"], original);
+                    return entry.get("correctedData").cloned();
+                }
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        assert_eq!(replayed(json!({"data": corrected}), 2).await, Some(corrected.clone()));
+        assert_eq!(server.get("/v1/jobs/1").await.body["data"], corrected, "what failed last");
+        assert_eq!(replayed(json!({}), 3).await, Some(corrected.clone()), "once is enough");
+        server
+            .post("/v1/dlq/1/replay", json!({"data": 1, "original": true}).to_string())
+            .await
+            .faults_at(&["/original"]);
+        assert_eq!(replayed(json!({"original": true}), 4).await, None);
+        let trail = server.get("/v1/jobs/1/audit").await.body;
+        let said =
+            trail["items"].as_array().unwrap().iter().rev().find(|item| item["event"] == "REPLAYED").unwrap();
+        assert_eq!(said["retryReason"], "Replayed with its original data");
+    })
+    .await;
+}

@@ -31,4 +31,5 @@ mod providers;
 mod routes;
 mod stopping;
 mod tenants;
+mod traces;
 mod webhooks;

@@ -16,7 +16,7 @@ use crate::given::{
 
 /// The entry of a job that ends here, written as every store writes it.
 fn entry_of(job: Job, transition: Transition) -> DeadLetter {
-    DeadLetter::new(stepped(job, &transition), buried(transition))
+    DeadLetter::new(stepped(job, &transition), None, buried(transition))
 }
 
 /// A job that failed with 421 and then for good.

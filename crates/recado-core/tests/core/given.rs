@@ -37,6 +37,7 @@ pub fn job() -> Job {
         data: Payload::new(r#"{"to":["ana@example.com"]}"#).unwrap(),
         user_id: Some("user-7".into()),
         correlation_id: Some("corr-9".into()),
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: NOW,
         due_at: NOW,

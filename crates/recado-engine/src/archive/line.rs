@@ -1,17 +1,20 @@
-//! A dead letter as one line of an archive: JSON that people can read with `less` and `jq`.
+//! A dead letter as one line of an archive or of an export: JSON that people can read with `less` and `jq`.
 //!
-//! The names are the entry's own, so that what finds something in an export finds it here. Beside them stands
+//! The names are the entry's own, so that what finds something in one finds it in the other. Beside them stands
 //! what the job needs to go on with its history: its progress, its body's hash, its trail. A message about a
-//! line that cannot be read never repeats a piece of it: values are personal data.
+//! line that cannot be read names the field and never repeats what is in it: values are personal data.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload,
-    Priority, Progress, Reason, RouteName, Timestamp,
+    Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
 };
 use recado_store::{Standing, Transfer};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// What every line says it is.
 const KIND: &str = "dead-letter";
@@ -30,10 +33,18 @@ struct Label {
 struct Line {
     recado: Box<str>,
     version: u32,
+    /// When it was exported; it is an archive's otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exported_at: Option<Timestamp>,
     job_id: JobId,
+    /// In exports, as whoever reads entries expects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outbox_id: Option<JobId>,
     company_id: CompanyId,
     route: RouteName,
     original_data: Payload,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    corrected_data: Option<Payload>,
     failed_attempts: u32,
     last_failure_reason: Reason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,12 +58,17 @@ struct Line {
     user_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     correlation_id: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceparent: Option<TraceParent>,
     error_classification: Class,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stack_trace: Option<Box<str>>,
     attempts: Vec<Attempt>,
     fingerprint: Box<str>,
     cause: Cause,
+    /// In exports; what comes back is dead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<DeadLetterState>,
     priority: u8,
     due_at: Timestamp,
     expires_at: Timestamp,
@@ -66,16 +82,19 @@ struct Line {
     audit: Vec<AuditEvent>,
 }
 
-/// The line of a dead letter, without its end; `None` when the job is not one.
-pub fn write(transfer: &Transfer) -> Option<String> {
+/// The line of a dead letter, without its end; `None` when the job is not one. Exported at this time, or archived.
+pub fn write(transfer: &Transfer, exported_at: Option<Timestamp>) -> Option<String> {
     let Transfer { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
     let line = Line {
         recado: KIND.into(),
         version: VERSION,
+        exported_at,
         job_id: job.id.clone(),
+        outbox_id: exported_at.map(|_| job.id.clone()),
         company_id: job.company.clone(),
         route: job.route.clone(),
         original_data: entry.original_data.clone(),
+        corrected_data: entry.corrected_data.clone(),
         failed_attempts: entry.failed_attempts,
         last_failure_reason: entry.last_failure_reason.clone(),
         last_failure_code: entry.last_failure_code.clone(),
@@ -85,11 +104,13 @@ pub fn write(transfer: &Transfer) -> Option<String> {
         ttl: u64::try_from(entry.ttl.as_millis()).unwrap_or(u64::MAX),
         user_id: job.user_id.clone(),
         correlation_id: job.correlation_id.clone(),
+        traceparent: job.traceparent,
         error_classification: entry.class,
         stack_trace: entry.stack_trace.clone(),
         attempts: entry.attempts.clone(),
         fingerprint: entry.fingerprint.clone(),
         cause: entry.cause,
+        state: exported_at.map(|_| entry.state),
         priority: job.priority.level(),
         due_at: job.due_at,
         expires_at: job.expires_at,
@@ -106,13 +127,21 @@ pub fn write(transfer: &Transfer) -> Option<String> {
     Some(written.replace(['\n', '\r'], " "))
 }
 
+/// A line that was read back.
+#[derive(Debug)]
+pub struct Read {
+    pub transfer: Transfer,
+    pub is_export: bool,
+}
+
 /// Reads a line back, or says what is wrong with it.
-pub fn read(line: &str) -> Result<Transfer, String> {
-    let label: Label = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
+pub fn read(line: &str) -> Result<Read, String> {
+    let label: Label = serde_json::from_str(line).map_err(|error| match error.is_data() {
+        true => STRANGER.to_owned(),
+        false => unreadable(line, &error),
+    })?;
     if &*label.recado != KIND {
-        return Err(
-            "is not an archived dead letter; import the files of the dlq-archive directory".to_owned()
-        );
+        return Err(STRANGER.to_owned());
     }
     if label.version != VERSION {
         let version = label.version;
@@ -120,20 +149,37 @@ pub fn read(line: &str) -> Result<Transfer, String> {
             "has version {version}, this program reads {VERSION}; use the recado that wrote it"
         ));
     }
-    let line: Line = serde_json::from_str(line).map_err(|error| unreadable(&error))?;
+    let line: Line = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
     let body_hash = u128::from_str_radix(&line.body_hash, 16)
-        .map_err(|_| "has a bodyHash that is not hexadecimal; take the line as it was archived".to_owned())?;
+        .map_err(|_| "has a bodyHash that is not hexadecimal; take the line as it was written".to_owned())?;
     let priority = Priority::new(line.priority)
-        .ok_or_else(|| "has a priority outside 1 to 9; take the line as it was archived".to_owned())?;
-    Ok(transfer(line, BodyHash(body_hash), priority))
+        .ok_or_else(|| "has a priority outside 1 to 9; take the line as it was written".to_owned())?;
+    let is_export = line.exported_at.is_some();
+    Ok(Read { transfer: transfer(line, BodyHash(body_hash), priority), is_export })
 }
 
-fn unreadable(error: &serde_json::Error) -> String {
+/// What a line hears that does not say what it is.
+const STRANGER: &str = "is neither an archived nor an exported dead letter: it has no `recado` and `version` that say \
+    so; import a file of the dlq-archive directory, or what `recado dlq export` wrote";
+
+fn unreadable(line: &str, error: &serde_json::Error) -> String {
     let column = error.column();
-    match error.is_data() {
-        true => format!("is not an archived dead letter: a field is missing or wrong at column {column}"),
-        false => format!("is not JSON at column {column}"),
+    if !error.is_data() {
+        return format!("is not JSON at column {column}");
     }
+    let said = error.to_string();
+    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+    // A field in the middle of which the reader stopped.
+    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line).unwrap_or_default();
+    let begins = |value: &RawValue| value.get().as_ptr() as usize - line.as_ptr() as usize;
+    let wrong =
+        members.iter().filter(|(_, value)| begins(value) < column).max_by_key(|(_, value)| begins(value));
+    let what = match (missing, wrong) {
+        (Some(name), _) => format!("`{name}` is missing"),
+        (None, Some((name, _))) => format!("`{name}` is wrong, at column {column}"),
+        (None, None) => format!("a field is wrong, at column {column}"),
+    };
+    format!("is no whole dead letter: {what}; take the line as it was written")
 }
 
 fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
@@ -142,6 +188,7 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         company: line.company_id.clone(),
         route: line.route.clone(),
         original_data: line.original_data.clone(),
+        corrected_data: line.corrected_data.clone(),
         failed_attempts: line.failed_attempts,
         last_failure_reason: line.last_failure_reason,
         last_failure_code: line.last_failure_code,
@@ -162,9 +209,10 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         id: line.job_id,
         route: line.route,
         company: line.company_id,
-        data: line.original_data,
+        data: line.corrected_data.unwrap_or(line.original_data),
         user_id: line.user_id,
         correlation_id: line.correlation_id,
+        traceparent: line.traceparent,
         priority,
         enqueued_at: line.enqueued_at,
         due_at: line.due_at,
@@ -203,6 +251,7 @@ mod tests {
             data: Payload::new("{\n  \"to\": [\"a@example.com\"],\n  \"text\": \"line\\nline\"\n}").unwrap(),
             user_id: Some(name("u-1").into()),
             correlation_id: Some(name("c-1").into()),
+            traceparent: None,
             priority: Priority::new(2).unwrap(),
             enqueued_at: AT,
             due_at: AT.plus(Duration::from_secs(1)),
@@ -221,6 +270,7 @@ mod tests {
             company: job.company.clone(),
             route: job.route.clone(),
             original_data: job.data.clone(),
+            corrected_data: None,
             failed_attempts: 3,
             last_failure_reason: Reason::new("no such user").unwrap(),
             last_failure_code: Some("550".into()),
@@ -245,9 +295,9 @@ mod tests {
     #[test]
     fn a_line_holds_all_that_there_is_and_is_one_line() {
         let whole = whole();
-        let line = write(&whole).unwrap();
+        let line = write(&whole, None).unwrap();
         assert!(!line.contains('\n') && line.contains(r#"line\nline"#));
-        let back = read(&line).unwrap();
+        let Read { transfer: back, is_export: false } = read(&line).unwrap() else { panic!("an archive's") };
         assert_eq!(
             (back.dead_letter, back.audit),
             (
@@ -267,16 +317,17 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_told_without_a_piece_of_it() {
-        let line = write(&whole()).unwrap();
+        let line = write(&whole(), None).unwrap();
         let rows = [
             (line[..line.len() / 2].to_owned(), "is not JSON at column"),
-            (line.replace("\"550\"", "77"), "a field is missing or wrong at column"),
-            (line.replace("order-1", "order 1"), "a field is missing or wrong at column"),
-            (line.replace("no such user", " "), "a field is missing or wrong at column"),
+            (line.replace("\"550\"", "77"), "`lastFailureCode` is wrong, at column"),
+            (line.replace("order-1", "order 1"), "`jobId` is wrong, at column"),
+            (line.replace("no such user", " "), "`lastFailureReason` is wrong, at column"),
+            (line.replace("bodyHash", "hash"), "`bodyHash` is missing"),
             (line.replace("\"version\":1", "\"version\":9"), "has version 9, this program reads 1"),
-            (line.replace("dead-letter", "note"), "is not an archived dead letter; import the files"),
+            (line.replace("dead-letter", "note"), "import a file of the dlq-archive directory"),
             (line.replace("\"priority\":2", "\"priority\":0"), "has a priority outside 1 to 9"),
-            ("{}".to_owned(), "a field is missing or wrong"),
+            ("{}".to_owned(), "has no `recado` and `version`"),
         ];
         for (wrong, words) in rows {
             let said = read(&wrong).expect_err(words);
@@ -285,10 +336,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_exported_line_says_so_and_has_the_entrys_own_names_and_the_correction() {
+        let mut whole = whole();
+        let corrected = Payload::new(r#"{"to":["b@example.com"]}"#).unwrap();
+        whole.dead_letter.as_mut().unwrap().correct(corrected.clone());
+        whole.job.data = corrected.clone();
+        let line = write(&whole, Some(AT)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&value["outboxId"], &value["state"]), (&value["jobId"], &serde_json::json!("dead")));
+        let Read { transfer: back, is_export: true } = read(&line).unwrap() else { panic!("an export's") };
+        assert_eq!(
+            (&back.job.data, back.dead_letter.unwrap().corrected_data),
+            (&corrected, Some(corrected.clone()))
+        );
+    }
+
     /// A line of version 1 as it was first written: every later program reads it.
     #[test]
     fn the_first_version_stays_readable() {
         let line = include_str!("line_v1.ndjson");
-        assert_eq!(format!("{:?}", read(line.trim_end()).unwrap().job), format!("{:?}", whole().job));
+        assert_eq!(
+            format!("{:?}", read(line.trim_end()).unwrap().transfer.job),
+            format!("{:?}", whole().job)
+        );
     }
 }

@@ -1,4 +1,7 @@
 //! Works bulk acts off, one chunk after another, as many at a time as their pace allows.
+//!
+//! choose → write down → deal → count. If the process dies before the note is written, nothing was touched; if it dies
+//! after, the next one deals with the same entries, and finds on their trails which of them were done.
 
 use std::time::Duration;
 
@@ -103,18 +106,24 @@ impl Runner {
         if self.canary_is(CanaryState::Waiting) {
             return self.look_at_canary().await;
         }
-        if self.bulk.walked {
+        let hand_is_empty = self.bulk.in_hand.is_empty();
+        if self.bulk.walked && hand_is_empty {
+            // What was counted and is not there any more: another was faster.
+            self.bulk.skipped += self.bulk.left();
             let failed = self.bulk.done == 0 && self.bulk.failed > 0;
             let because = failed.then(|| self.last_failure("every entry failed"));
             return self.end(if failed { BulkState::Failed } else { BulkState::Done }, because).await;
         }
-        if self.bulk.done == 0 && self.bulk.failed >= FAILURES_NAMED_MAX as u64 {
+        if self.bulk.done == 0 && self.bulk.failed >= FAILURES_NAMED_MAX as u64 && hand_is_empty {
             let because = self.last_failure(&format!("the first {} failed", self.bulk.failed));
             return self.end(BulkState::Failed, Some(because)).await;
         }
         let began = Instant::now();
         let (size, time) = self.chunk();
-        let took = self.take_on(size).await?;
+        if hand_is_empty && let Step::Over = self.choose(size).await? {
+            return Ok(Step::Over);
+        }
+        let took = self.deal().await?;
         if self.canary_is(CanaryState::Starting) && (self.canary_left() == 0 || self.bulk.walked) {
             let began = self.bulk.canary.as_ref().is_some_and(|canary| !canary.job_ids.is_empty());
             self.set_canary(if began { CanaryState::Waiting } else { CanaryState::Delivered });
@@ -168,16 +177,42 @@ impl Runner {
         }
     }
 
-    /// Deals with the next entries; how many were begun.
-    async fn take_on(&mut self, size: usize) -> Result<usize, StoreError> {
+    /// Takes the next entries in hand, and writes them down.
+    async fn choose(&mut self, size: usize) -> Result<Step, StoreError> {
         let entries = self.next_entries(size).await?;
+        self.bulk.total = self.bulk.total.max(self.bulk.counted() + entries.len() as u64);
         let (dead, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_dead);
         self.bulk.skipped += others.len() as u64;
-        let acts = join_all(dead.iter().map(|entry| self.act(entry))).await;
-        for (entry, went) in dead.iter().zip(acts) {
-            self.count(&entry.job_id, went?);
+        self.bulk.in_hand = dead.into_iter().map(|entry| entry.job_id).collect();
+        if self.bulk.in_hand.is_empty() { Ok(Step::GoOn) } else { self.keep().await }
+    }
+
+    /// Deals with what is in hand; how many that were. All of them are counted, or none yet.
+    async fn deal(&mut self) -> Result<usize, StoreError> {
+        let fates = join_all(self.bulk.in_hand.iter().map(|id| self.deal_with(id))).await;
+        let fates = fates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let hand = std::mem::take(&mut self.bulk.in_hand);
+        for (id, went) in hand.iter().zip(fates) {
+            self.count(id, went);
         }
-        Ok(dead.len())
+        Ok(hand.len())
+    }
+
+    async fn deal_with(&self, id: &JobId) -> Result<Went, StoreError> {
+        let filter = self.bulk.filter.filter(self.bulk.started_at);
+        let entry = self.engine.store().dead_letter(id).await?;
+        let went = match entry.filter(|entry| is_dead(entry) && filter.matches(entry)) {
+            Some(entry) => self.act(&entry).await?,
+            None => Went::Skipped,
+        };
+        Ok(if matches!(went, Went::Skipped) && self.was_ours(id).await? { Went::Done } else { went })
+    }
+
+    /// Whether this bulk act has done it before: it died after that, or the answer was lost.
+    async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
+        let trail = self.engine.store().audit(id).await?;
+        let names_us = |words: &str| words.contains(&*self.bulk.id);
+        Ok(trail.iter().any(|event| event.retry_reason.as_deref().is_some_and(names_us)))
     }
 
     /// The next entries that are chosen; moves on behind them.
@@ -205,13 +240,13 @@ impl Runner {
 
     /// Tried again for as long as the store cannot take it: an entry must not be passed over for that.
     async fn act(&self, entry: &DeadLetter) -> Result<Went, StoreError> {
-        let (words, actor) = (self.bulk.words.as_deref(), self.bulk.actor.as_deref());
+        let (words, actor) = (self.bulk.words_of_record(), self.bulk.actor.as_deref());
         loop {
             let went = match self.bulk.act {
-                BulkAct::Replay => self.engine.replay_entry(entry, None, words, actor).await.map(Went::from),
-                BulkAct::Discard => {
-                    self.engine.discard(&entry.job_id, words.unwrap_or_default(), actor).await.map(Went::from)
+                BulkAct::Replay => {
+                    self.engine.replay_entry(entry, None, Some(&words), actor).await.map(Went::from)
                 }
+                BulkAct::Discard => self.engine.discard(&entry.job_id, &words, actor).await.map(Went::from),
             };
             match went {
                 Ok(went) => return Ok(went),
@@ -311,9 +346,10 @@ impl Runner {
             return Ok(Step::Over);
         };
         if let Some(stopped) = Bulk::read(&note).filter(|bulk| bulk.state != BulkState::Running) {
-            // How far it came is known here alone.
+            // How far it came is known here alone. What is in hand was not touched yet.
             let Bulk { state, ended_at, stopped_because, .. } = stopped;
-            let bulk = Bulk { state, ended_at, stopped_because, ..self.bulk.clone() };
+            let in_hand = Vec::new();
+            let bulk = Bulk { state, ended_at, stopped_because, in_hand, ..self.bulk.clone() };
             self.engine.inner.keep_bulk(&bulk, note.version, now).await?;
         }
         Ok(Step::Over)

@@ -226,3 +226,79 @@ async fn g6_entries_are_counted_by_the_hour_over_restarts_and_although_they_left
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!(last(&engine).await, [0, 1, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn g1_an_import_into_a_full_queue_is_refused_and_pushes_nobody_out() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 2);
+    bury(&given, &engine, &["a", "b", "c", "d"]).await;
+    until_dead(&given, 2).await;
+    let lines = shelf.lines.lock().clone();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let import = async || engine.import_dead_letters(&lines, Some("ana")).await.unwrap();
+    let [a, b] = ["a", "b"].map(|name| JobId::new(name).unwrap());
+    let no_room = |id: &JobId| Imported::NoRoom { id: id.clone(), max_size: 2 };
+    assert_eq!(import().await, [no_room(&a), no_room(&b)]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((dead_count(&given).await, shelf.ids().len()), (2, 2), "nothing moved");
+
+    engine.discard(&JobId::new("c").unwrap(), "to make room", None).await.unwrap();
+    assert_eq!(import().await, [Imported::Done(a.clone()), no_room(&b)], "as many as fit");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(shelf.ids(), ["a", "b"], "and it stays");
+    engine.discard(&JobId::new("d").unwrap(), "to make room", None).await.unwrap();
+    assert_eq!(import().await, [Imported::Known(a), Imported::Done(b)], "refused is not forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g1_an_archived_entry_tells_where_it_is_until_it_is_back() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 1);
+    bury(&given, &engine, &["a", "b"]).await;
+    until_dead(&given, 1).await;
+    let [a, b] = ["a", "b"].map(|name| JobId::new(name).unwrap());
+    let archived = engine.archived(&a).await.unwrap().expect("it was one too many");
+    assert_eq!((&*archived.place, Some(archived.at)), ("the shelf", given.view("a").await.ended_at));
+    engine.discard(&b, "to make room", None).await.unwrap();
+    assert_eq!(engine.archived(&b).await.unwrap(), None, "a person discarded it");
+    let line = shelf.lines.lock()[0].clone();
+    engine.import_dead_letters(&[&line], None).await.unwrap();
+    assert_eq!(engine.archived(&a).await.unwrap(), None, "it is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g21_an_export_is_a_backup_that_brings_back_what_was_discarded_since() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 100);
+    bury(&given, &engine, &["a", "b"]).await;
+    let [a, b] = ["a", "b"].map(|name| JobId::new(name).unwrap());
+    let line = async |id: &JobId| {
+        let entry = given.store.dead_letter(id).await.unwrap().unwrap();
+        engine.exported(&entry).await.unwrap().unwrap()
+    };
+    let (line_of_a, line_of_b) = (line(&a).await, line(&b).await);
+    let before = given.store.dead_letter(&a).await.unwrap().unwrap();
+    engine.discard(&a, "by mistake", Some("rui")).await.unwrap();
+    engine.replay(&b, None, None, None).await.unwrap();
+    given.until("b", Status::Sent).await;
+
+    let import = async || engine.import_dead_letters(&[&line_of_a, &line_of_b], Some("ana")).await.unwrap();
+    assert_eq!(
+        import().await,
+        [Imported::Done(a.clone()), Imported::Known(b.clone())],
+        "what was sent is sent"
+    );
+    let entry = given.store.dead_letter(&a).await.unwrap().unwrap();
+    assert_eq!((&entry.original_data, &entry.attempts), (&before.original_data, &before.attempts));
+    assert_eq!(
+        kinds(&given, "a").await,
+        [AuditKind::Buried, AuditKind::Discarded, AuditKind::DeadLetterImported],
+        "its trail goes on"
+    );
+    engine.replay(&a, None, None, None).await.unwrap();
+    given.until("a", Status::Sent).await;
+    assert_eq!(import().await, [Imported::Known(a), Imported::Known(b)], "and not twice");
+}

@@ -50,6 +50,7 @@ fn call(key: Option<&str>) -> Call {
         data: Payload::trusted("{}"),
         timeout: None,
         cache_key: key.map(str::to_owned),
+        traceparent: None,
     }
 }
 

@@ -195,6 +195,7 @@ pub fn submission(id: &str) -> Submission {
         data: Payload::new("{}").unwrap(),
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         run_at: None,
         delay: None,
         ttl: None,

@@ -7,6 +7,7 @@ mod alerts;
 mod archive;
 mod auto_replay;
 mod bulk;
+mod bulk_figures;
 mod calls;
 mod claims;
 mod closed_off;

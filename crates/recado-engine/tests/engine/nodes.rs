@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::Status;
+use recado_core::{RouteName, Status};
 use recado_engine::nodes::{About, Health, Node};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
 use recado_store::faulty::{FaultyStore, Verb};
@@ -110,4 +110,20 @@ async fn a_node_that_cannot_be_heard_is_silent_and_then_forgotten() {
     assert_eq!(health(&hears).await[1], ("node-2".to_owned(), Health::Silent));
     pass(60).await;
     assert_eq!(health(&hears).await, [("node-1".to_owned(), Health::Ok)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
+    let given = Given::new();
+    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (says, _) = node(&given, &bell, "node-1", &far_end);
+    let (hears, store) = node(&given, &bell, "node-2", &far_end);
+    pass(3).await;
+    store.fail(Verb::ReadNotes, 0, 1, StoreError::Unavailable("nobody asked for this".to_owned()));
+    pass(8).await;
+    assert_eq!(store.fired(Verb::ReadNotes), 0, "nothing has changed but the signs of life");
+    says.pause_route("mail", true, None, None).await.unwrap();
+    pass(3).await;
+    assert_eq!(store.fired(Verb::ReadNotes), 1, "it read");
+    assert!(hears.pause_of(&RouteName::new("mail").unwrap()).is_some(), "and once more after it could not");
 }

@@ -151,6 +151,7 @@ async fn whatever_holds_a_companys_jobs_back_holds_its_calls_back() {
         data: recado_core::Payload::new("{}").unwrap(),
         timeout: None,
         cache_key: None,
+        traceparent: None,
     };
     let refused = async || match engine.call(call()).await.unwrap().unwrap() {
         Called::Unavailable { failure, .. } => failure.code.unwrap().to_string(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_core::{DeadLetterState, JobId, Payload, Status};
+use recado_core::{AuditKind, DeadLetterState, JobId, Payload, Status};
 use recado_engine::operate::Replay;
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
@@ -107,4 +107,33 @@ async fn g7_corrected_data_is_checked_and_the_original_stays_until_it_is_deliver
     assert_eq!(engine.cancel(&id("a"), None).await.unwrap(), Cancelled::Done);
     let entry = given.store.dead_letter(&id("a")).await.unwrap().unwrap();
     assert_eq!((entry.state, entry.original_data.as_str()), (DeadLetterState::Dead, "{}"), "called off");
+    assert_eq!(entry.corrected_data, Some(right), "and what a person wrote is kept beside it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g7_a_correction_that_fails_again_goes_out_next_time_unless_the_original_is_asked_for() {
+    let given = Given::new();
+    let engine = given.mail(&Arc::new(Scripted::new(&["550", "550", "550", "550"])));
+    bury(&given, &engine, &["a"]).await;
+    let corrected = Payload::new(r#"{"text":"corrected"}"#).unwrap();
+    let fails_again = async |replay: Replay| {
+        assert_eq!(replay, Replay::Started);
+        given.until("a", Status::Failed).await;
+        let entry = given.store.dead_letter(&id("a")).await.unwrap().unwrap();
+        assert_eq!(entry.original_data.as_str(), "{}", "what was accepted");
+        entry.corrected_data
+    };
+    let said = async || {
+        let trail = given.store.audit(&id("a")).await.unwrap();
+        let last = trail.iter().rev().find(|event| event.kind == AuditKind::Replayed).unwrap().clone();
+        last.retry_reason.unwrap()
+    };
+    let replay = engine.replay(&id("a"), Some(corrected.clone()), None, None).await.unwrap();
+    assert_eq!(fails_again(replay).await, Some(corrected.clone()));
+    assert_eq!(&*said().await, "Replayed with corrected data");
+    let replay = engine.replay(&id("a"), None, None, None).await.unwrap();
+    assert_eq!(fails_again(replay).await, Some(corrected), "as it stands");
+    let replay = engine.replay_original(&id("a"), None, None).await.unwrap();
+    assert_eq!(fails_again(replay).await, None, "taken back");
+    assert_eq!(&*said().await, "Replayed with its original data");
 }

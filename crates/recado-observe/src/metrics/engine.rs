@@ -1,7 +1,7 @@
 //! Figures of the engine itself.
 
+use recado_core::Cause;
 use recado_core::breaker::{BreakerState, Swing};
-use recado_core::{AttemptResult, Cause};
 
 use crate::book::Book;
 use crate::exposition::{Kind, Page};
@@ -21,6 +21,7 @@ pub fn render(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
     breakers(page, book, gauges);
     store(page, book, gauges);
     api(page, book);
+    traces(page, gauges);
 }
 
 fn process(page: &mut Page, gauges: &Gauges) {
@@ -41,7 +42,7 @@ fn jobs(page: &mut Page, book: &Book, routes: &Routes) {
     let mut family = page.family("recado_attempts_total", Kind::Counter, "Attempts that ended, by result.");
     for (route, tally, _) in each_route(book, routes) {
         for (result, count) in RESULTS.into_iter().zip(tally.results) {
-            family.sample(&[("route", route), ("result", result_word(result))], count);
+            family.sample(&[("route", route), ("result", result.as_str())], count);
         }
     }
     let mut family =
@@ -73,16 +74,6 @@ fn jobs(page: &mut Page, book: &Book, routes: &Routes) {
     counter(page, book, routes, "recado_decisions_total", help, |tally| tally.decisions);
     let help = "Leases that ran out before the outcome was known.";
     counter(page, book, routes, "recado_leases_lost_total", help, |tally| tally.lost);
-}
-
-fn result_word(result: AttemptResult) -> &'static str {
-    match result {
-        AttemptResult::Sent => "sent",
-        AttemptResult::Partial => "partial",
-        AttemptResult::Failed => "failed",
-        AttemptResult::Uncertain => "uncertain",
-        AttemptResult::Lost => "lost",
-    }
 }
 
 fn retries(page: &mut Page, book: &Book, routes: &Routes) {
@@ -244,6 +235,14 @@ fn api(page: &mut Page, book: &Book) {
     for (path, tally) in &paths {
         family.spread(&[("path", path)], &tally.talks);
     }
+}
+
+fn traces(page: &mut Page, gauges: &Gauges) {
+    let Some(spans) = gauges.spans else { return };
+    page.family("recado_trace_spans_exported_total", Kind::Counter, "Spans that the collector took.")
+        .sample(&[], spans.exported);
+    page.family("recado_trace_spans_dropped_total", Kind::Counter, "Spans that nobody took in time.")
+        .sample(&[], spans.dropped);
 }
 
 fn counter(

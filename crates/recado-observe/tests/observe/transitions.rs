@@ -39,6 +39,7 @@ fn job(attempts: Vec<Attempt>) -> Job {
         data,
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: at(0),
         due_at: at(100),

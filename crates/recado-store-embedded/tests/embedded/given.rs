@@ -73,6 +73,7 @@ pub fn job(name: &str) -> NewJob {
         data: Payload::new(&format!(r#"{{"for":"{name}"}}"#)).unwrap(),
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

@@ -104,19 +104,19 @@ async fn a_store_at_its_greatest_size_refuses_and_accepts_again_once_it_has_drai
 
 #[tokio::test]
 async fn the_log_is_folded_back_and_does_not_keep_its_greatest_size() {
-    const FOLD_BYTES: u64 = 16 << 20;
+    const FOLD_BYTES: u64 = 64 << 20;
     let home = Directory::in_memory();
     let store = home.store();
     let log = || std::fs::metadata(home.log()).map_or(0, |meta| meta.len());
     let mut greatest = 0;
-    for batch in 0..40 {
+    for batch in 0..100 {
         let jobs = (0..100).map(|n| heavy(&format!("job-{batch}-{n}"), 8_000)).collect();
         assert!(accepted(&store.enqueue(jobs).await));
         greatest = greatest.max(log());
     }
     assert!(
         greatest >= FOLD_BYTES,
-        "32 megabytes were written and the log never grew past {greatest}: nothing was tested"
+        "80 megabytes were written and the log never grew past {greatest}: nothing was tested"
     );
     let asked = Instant::now();
     let mut quiet = 0;

@@ -1,7 +1,7 @@
 //! People open the file with `sqlite3`: what they are told to type works.
 
 use recado_core::{CompanyId, NewJob};
-use recado_store::Store;
+use recado_store::{Discard, Store, Transfer};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::given::{Directory, T0, bury, claim, job, settle};
@@ -119,4 +119,21 @@ async fn g20_neither_question_of_the_runbook_reads_a_payload() {
         assert!(plan.contains("USING COVERING INDEX dlq_facets"), "{plan}");
     }
     drop(store);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_comes_back_brings_no_second_copy_of_its_trail() {
+    let home = Directory::in_memory();
+    let store = with_dead_letters(&home, &[("1", "acme", "550")]).await;
+    let id = recado_core::JobId::new("1").unwrap();
+    let back = store.transfer(&id).await.unwrap().unwrap();
+    let event = |kind| recado_core::AuditEvent::about(&back.job, kind, back.job.enqueued_at);
+    let audit = event(recado_core::AuditKind::DeadLetterArchived);
+    store.discard(Discard { id: id.clone(), audit, follow_ups: Vec::new() }).await.unwrap();
+    let mut trail = store.audit(&id).await.unwrap();
+    let rows_before = rows(&home, "SELECT 'rows', count(*) FROM audit");
+    trail.push(event(recado_core::AuditKind::DeadLetterImported));
+    store.adopt(vec![Transfer { audit: trail.clone(), ..back }]).await.unwrap();
+    assert_eq!(store.audit(&id).await.unwrap(), trail);
+    assert_eq!(rows(&home, "SELECT 'rows', count(*) FROM audit")[0].1, rows_before[0].1 + 1, "one is new");
 }

@@ -18,3 +18,4 @@ mod repeated;
 mod scripts;
 mod server;
 mod together;
+mod valkey;

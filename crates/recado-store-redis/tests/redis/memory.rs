@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recado_core::{JobId, NewJob, Payload};
+use recado_core::{JobId, NewJob, Payload, Timestamp};
 use recado_store::{Retention, Settlement, Store};
 use recado_store_redis::{RedisOptions, RedisStore};
 
@@ -27,8 +27,8 @@ fn uuid(random: &mut fastrand::Rng) -> JobId {
         .unwrap()
 }
 
-#[tokio::test]
-async fn a_pending_job_costs_less_than_the_bound() {
+/// What a job costs of those that callers enqueue, each with a clock that is some milliseconds off.
+async fn cost_of_a_job(clocks_ms: &[i64]) -> u64 {
     let server = Server::start();
     let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
     let text = format!(r#"{{"to":["ana@example.com"],"subject":"Olá","text":"{}"}}"#, "x".repeat(247));
@@ -38,11 +38,29 @@ async fn a_pending_job_costs_less_than_the_bound() {
     // What does not grow with the jobs is there before they are counted.
     store.enqueue(jobs(0..64)).await.unwrap();
     let before = used_bytes(&server);
-    for _ in 0..JOBS / 1_000 {
-        let new = (0..1_000).map(|_| NewJob { id: uuid(&mut random), data: data.clone(), ..job("any") });
+    for (nth, clock_ms) in (0..JOBS as i64 / 1_000).zip(clocks_ms.iter().cycle()) {
+        let at = Timestamp::from_millis(T0.as_millis() + nth + clock_ms);
+        let new = (0..1_000).map(|_| NewJob {
+            id: uuid(&mut random),
+            data: data.clone(),
+            enqueued_at: at,
+            due_at: at,
+            ..job("any")
+        });
         store.enqueue(new.collect()).await.unwrap();
     }
-    let each = (used_bytes(&server) - before) / JOBS as u64;
+    (used_bytes(&server) - before) / JOBS as u64
+}
+
+#[tokio::test]
+async fn a_pending_job_costs_less_than_the_bound() {
+    let each = cost_of_a_job(&[0]).await;
+    assert!(each <= PENDING_JOB_BYTES_MAX, "a pending job costs {each} bytes");
+}
+
+#[tokio::test]
+async fn callers_that_arrive_in_another_order_than_they_asked_cost_no_more() {
+    let each = cost_of_a_job(&[20, 0, 10]).await;
     assert!(each <= PENDING_JOB_BYTES_MAX, "a pending job costs {each} bytes");
 }
 

@@ -29,6 +29,14 @@ impl Place<Server> {
         let url = server.url();
         Place::on(server, url)
     }
+
+    /// On one Valkey.
+    pub fn valkey() -> Self {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        let server = shared(&SHARED, Server::valkey);
+        let url = server.url();
+        Place::on(server, url)
+    }
 }
 
 impl Place<Cluster> {

@@ -154,3 +154,48 @@ async fn a_full_server_refuses_new_jobs_and_lets_everything_else_go_on() {
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(store.enqueue(jobs(3..6)).await.unwrap().len(), 3, "and with room all goes on");
 }
+
+#[tokio::test]
+async fn jobs_that_are_due_when_they_come_stand_where_they_came() {
+    let place = Place::single();
+    let store = place.store().await;
+    let asked = |name: &str, ms: u64| {
+        let at = T0.plus(Duration::from_millis(ms));
+        NewJob { enqueued_at: at, due_at: at, ..job(name) }
+    };
+    for (name, ms) in [("first", 20), ("second", 0), ("third", 10)] {
+        store.enqueue(vec![asked(name, ms)]).await.unwrap();
+    }
+    let aside = format!("{}:{{0}}:aside:email/acme/5", place.options.prefix);
+    assert_eq!(place.server.ask::<usize>(&["EXISTS", &aside]), 0, "nobody was put aside");
+    let now = T0.plus(Duration::from_secs(1));
+    let leases = store.claim(Claim { now, ..claim(9) }).await.unwrap().leases;
+    let names: Vec<_> = leases.iter().map(|lease| lease.job.id.as_str()).collect();
+    assert_eq!(names, ["first", "second", "third"]);
+}
+
+#[tokio::test]
+async fn what_a_claim_took_off_a_list_and_nobody_got_is_back_in_its_place() {
+    let place = Place::single();
+    let store = place.store().await;
+    let of = |tenant: &str, n: usize| NewJob {
+        company: CompanyId::new(tenant).unwrap(),
+        ..job(&format!("{tenant}-{n}"))
+    };
+    const TENANTS: [&str; 3] = ["heavy", "one", "other"];
+    store.enqueue((0..40).flat_map(|n| TENANTS.map(|tenant| of(tenant, n))).collect()).await.unwrap();
+    // Of 24 jobs each would get 8; one that gets 12 in a turn leaves the others less than that.
+    let mut weighted = claim(24);
+    weighted.turns.weights = std::sync::Arc::new([(CompanyId::new("heavy").unwrap(), 4)].into());
+    let mut came: Vec<String> = Vec::new();
+    while came.len() < 120 {
+        let leases = store.claim(weighted.clone()).await.unwrap().leases;
+        assert!(!leases.is_empty(), "{} came, and then none", came.len());
+        came.extend(leases.iter().map(|lease| lease.job.id.to_string()));
+    }
+    for tenant in TENANTS {
+        let own: Vec<_> = came.iter().filter(|name| name.starts_with(tenant)).cloned().collect();
+        let expected: Vec<_> = (0..40).map(|n| format!("{tenant}-{n}")).collect();
+        assert_eq!(own, expected, "each once, in order");
+    }
+}

@@ -25,9 +25,10 @@ pub use sentinel::Sentinels;
 /// Longer than anything takes on the slowest machine: only a test that fails waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A `redis-server`.
+/// A `redis-server`, or a `valkey-server`.
 #[derive(Debug)]
 pub struct Server {
+    program: &'static str,
     port: u16,
     dir: TempDir,
     settings: Vec<String>,
@@ -51,21 +52,30 @@ impl Server {
         Self::with(&["appendonly yes", "appendfsync always"])
     }
 
+    /// Valkey; keeps nothing on disk.
+    pub fn valkey() -> Self {
+        Self::run("valkey-server", &["appendonly no"])
+    }
+
     /// With lines of a configuration file.
     pub fn with(settings: &[&str]) -> Self {
+        Self::run("redis-server", settings)
+    }
+
+    fn run(program: &'static str, settings: &[&str]) -> Self {
         for _ in 0..20 {
-            if let Some(server) = Self::try_start(free_port(), settings) {
+            if let Some(server) = Self::try_start(program, free_port(), settings) {
                 return server;
             }
         }
-        panic!("redis-server does not start; install it with `cargo xtask setup`");
+        panic!("{program} does not start; install it with `cargo xtask setup`");
     }
 
     /// `None` when somebody was faster to take the port.
-    fn try_start(port: u16, settings: &[&str]) -> Option<Self> {
+    fn try_start(program: &'static str, port: u16, settings: &[&str]) -> Option<Self> {
         let settings = settings.iter().map(|line| (*line).to_owned()).collect();
         let dir = tempfile::tempdir().expect("a directory");
-        let mut server = Server { port, dir, settings, running: None };
+        let mut server = Server { program, port, dir, settings, running: None };
         server.spawn();
         server.try_wait_for_log("Ready to accept connections").then_some(server)
     }
@@ -82,7 +92,7 @@ impl Server {
         }
         let path = self.dir.path().join("redis.conf");
         std::fs::write(&path, config).expect("a configuration");
-        self.running = Some(Running::spawn(Command::new("redis-server").arg(path)));
+        self.running = Some(Running::spawn(Command::new(self.program).arg(path)));
     }
 
     pub fn port(&self) -> u16 {
@@ -148,7 +158,7 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("redis-server is not installed; `cargo xtask setup` installs it");
+            .expect("the server is not installed; `cargo xtask setup` installs it");
         let output = process.stdout.take().expect("a pipe");
         let (tell, log) = channel();
         std::thread::spawn(move || {

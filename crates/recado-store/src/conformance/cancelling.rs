@@ -3,7 +3,7 @@
 use recado_core::{AuditKind, DeadLetterState, Status};
 
 use super::Home;
-use super::given::{DAY, Desk, SECOND, Stage, T0, deliver, job, route};
+use super::given::{DAY, Desk, SECOND, Stage, T0, deliver, job, payload, route};
 use super::snapshot::{Seen, Snapshot};
 use crate::{Cancelled, Enqueued, Pick, Redriven};
 
@@ -59,18 +59,24 @@ pub async fn it_is_too_late_for_what_is_being_delivered_or_has_ended(home: &mut 
 pub async fn a_replay_called_off_leaves_the_dead_letter_where_it_was(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.bring("a", Stage::Dead).await;
-    let (entry, job) = (desk.dead_letter("a").await, Seen::from(desk.view("a", T0).await));
-    assert_eq!(desk.redrive("a", Some(r#"{"corrected":true}"#), T0).await, Redriven::Done);
+    let (mut entry, job) = (desk.dead_letter("a").await.unwrap(), Seen::from(desk.view("a", T0).await));
+    assert_eq!(desk.redrive("a", None, T0).await, Redriven::Done);
     assert_eq!(desk.cancel("a", T0).await, Cancelled::Done);
-    assert_eq!(desk.dead_letter("a").await, entry, "state dead, with the original data");
+    assert_eq!(desk.dead_letter("a").await.as_ref(), Some(&entry), "state dead, with the original data");
+    let corrected = r#"{"corrected":true}"#;
+    assert_eq!(desk.redrive("a", Some(corrected), T0).await, Redriven::Done);
+    assert_eq!(desk.cancel("a", T0).await, Cancelled::Done);
+    entry.correct(payload(corrected));
+    assert_eq!(desk.dead_letter("a").await, Some(entry), "and what it was corrected to beside it");
     let now = Seen::from(desk.view("a", T0).await);
-    assert_eq!((now.status, now.ended_at, now.data), (Status::Failed, None, job.data));
+    assert_eq!((now.status, now.ended_at, &*now.data), (Status::Failed, None, corrected));
+    assert_ne!(now.data, job.data);
     assert_eq!(desk.claim(Pick::Ready(route("to-a")), 10, T0.plus(DAY)).await.leases.len(), 0);
     assert_eq!(desk.cancel("a", T0).await, Cancelled::Refused(Status::Failed));
 
     assert_eq!(desk.redrive("a", None, T0).await, Redriven::Done, "it can be replayed again");
     let lease = desk.claim(Pick::Ready(route("to-a")), 1, T0).await.leases.remove(0);
-    assert_eq!(lease.job.progress.replays, 2);
+    assert_eq!(lease.job.progress.replays, 3);
     desk.done(&lease, deliver(&lease, T0), T0).await;
     assert_eq!(desk.dead_letter("a").await.map(|entry| entry.state), None::<DeadLetterState>);
 }

@@ -14,6 +14,7 @@ pub async fn a_new_job_is_found_as_it_was_given(home: &mut dyn Home) {
     let seen = Seen::from(desk.view("a", T0).await);
     let expected = Seen {
         names: ["a", "email", "acme", "user-7", "corr-a"].map(str::to_owned),
+        traceparent: new.traceparent,
         priority: 2,
         enqueued_at: T0,
         due_at: T0.plus(HOUR),
@@ -30,11 +31,11 @@ pub async fn a_new_job_is_found_as_it_was_given(home: &mut dyn Home) {
     assert!(desk.find("b", T0).await.is_none(), "a job that nobody enqueued was found");
 }
 
-pub async fn a_job_without_user_and_correlation_is_found_without_them(home: &mut dyn Home) {
+pub async fn a_job_without_user_correlation_and_trace_is_found_without_them(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
-    desk.accept(vec![NewJob { user_id: None, correlation_id: None, ..job("a") }]).await;
+    desk.accept(vec![NewJob { user_id: None, correlation_id: None, traceparent: None, ..job("a") }]).await;
     let found = desk.view("a", T0).await.job;
-    assert_eq!((found.user_id, found.correlation_id), (None, None));
+    assert_eq!((found.user_id, found.correlation_id, found.traceparent), (None, None, None));
 }
 
 pub async fn a_job_is_queued_when_due_and_scheduled_before(home: &mut dyn Home) {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::payload::digest_of;
 use recado_core::{
     Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId,
     DeadLetter, Failure, JobId, Lease, LeaseToken, NewJob, Payload, Priority, Reason, RouteName, Status,
-    Timestamp, Transition,
+    Timestamp, TraceParent, Transition,
 };
 
 use super::Home;
@@ -59,6 +60,7 @@ pub fn job(name: &str) -> NewJob {
         data: payload(&format!(r#"{{"for":"{name}","olá":"ação"}}"#)),
         user_id: Some("user-7".into()),
         correlation_id: Some(format!("corr-{name}").into()),
+        traceparent: TraceParent::new(digest_of(&[name]), 7, true),
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

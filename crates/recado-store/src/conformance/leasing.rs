@@ -24,6 +24,7 @@ pub async fn a_lease_carries_the_whole_job_and_shows_who_holds_it(home: &mut dyn
     assert_eq!((lease.attempt, lease.claimed_at, lease.expires_at, &lease.lost), (1, T0, END, &None));
     assert_eq!((&lease.job.id, &lease.job.data, &lease.job.company), (&new.id, &new.data, &new.company));
     assert_eq!((&lease.job.user_id, &lease.job.correlation_id), (&new.user_id, &new.correlation_id));
+    assert_eq!(lease.job.traceparent, new.traceparent);
     let view = desk.view("a", T0).await;
     assert_eq!((view.status, view.held_by), (Status::Delivering, Some(("worker-1".into(), END))));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use recado_core::{DeadLetterState, JobId, LeaseToken, Status};
+use recado_core::{AuditKind, DeadLetterState, JobId, LeaseToken, Status};
 
 use super::Home;
 use super::given::{DAY, Desk, HOUR, Stage, T0, bury, deliver, id, job, jobs_of, route};
@@ -147,6 +147,8 @@ pub async fn a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
     assert_eq!(desk.0.adopt(archived.clone()).await.unwrap(), [Adopted::Done]);
     assert_eq!(desk.dead_letter("a").await, entry);
     assert_eq!(desk.view("a", T0).await.status, Status::Failed);
+    let trail = desk.audit_kinds("a").await;
+    assert_eq!(trail, [AuditKind::Buried, AuditKind::Discarded], "all of its trail, and none of it twice");
     assert_eq!(
         Snapshot::of(&desk, T0).await.counts,
         [0, 0, 0, 1, 0],

@@ -50,8 +50,42 @@ pub async fn a_replay_may_carry_corrected_data(home: &mut dyn Home) {
     assert_eq!(desk.redrive("a", Some(corrected), T0).await, Redriven::Done);
     let entry = desk.dead_letter("a").await.unwrap();
     assert_eq!((entry.state, &entry.original_data), (DeadLetterState::Replaying, &job("a").data));
+    assert_eq!(entry.data().as_str(), corrected, "seen beside it while it is on its way");
     let lease = lease_of(&desk, "a", T0).await;
     assert_eq!(lease.job.data.as_str(), corrected);
+}
+
+pub async fn a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next(
+    home: &mut dyn Home,
+) {
+    let desk = Desk::at(home).await;
+    desk.bring("a", Stage::Dead).await;
+    let shown = async || {
+        let entry = desk.dead_letter("a").await.unwrap();
+        assert_eq!(entry.original_data, job("a").data, "what was accepted");
+        entry.corrected_data.map(|data| data.as_str().to_owned())
+    };
+    assert_eq!(shown().await, None);
+    let fails = async |data: Option<&str>| {
+        assert_eq!(desk.redrive("a", data, T0).await, Redriven::Done);
+        let lease = lease_of(&desk, "a", T0).await;
+        desk.done(&lease, bury(&lease, Some("551"), "moved away", T0), T0).await;
+        lease.job.data.as_str().to_owned()
+    };
+    let (first, second) = (r#"{"to":"first"}"#, r#"{"to":"second"}"#);
+    assert_eq!(fails(Some(first)).await, first);
+    assert_eq!(shown().await.as_deref(), Some(first));
+    assert_eq!(fails(None).await, first, "corrected once is enough");
+    assert_eq!(fails(Some(second)).await, second);
+    assert_eq!(shown().await.as_deref(), Some(second), "the latest");
+    assert_eq!(desk.view("a", T0).await.job.data.as_str(), second);
+
+    assert_eq!(desk.redrive("a", Some(first), T0).await, Redriven::Done);
+    desk.cancel("a", T0).await;
+    assert_eq!(shown().await.as_deref(), Some(first), "what a person wrote is not thrown away");
+    let original = job("a").data;
+    assert_eq!(fails(Some(original.as_str())).await, original.as_str());
+    assert_eq!(shown().await, None, "back to what was accepted");
 }
 
 pub async fn the_entry_stays_through_retries_and_leaves_only_on_delivery(home: &mut dyn Home) {
@@ -92,11 +126,7 @@ pub async fn a_replay_that_fails_is_the_newest_entry_under_the_same_id(home: &mu
     assert_eq!((entry.state, entry.moved_at, entry.failed_attempts), (DeadLetterState::Dead, now, 2));
     assert_eq!(entry.last_failure_code.as_deref(), Some("551"));
     assert_eq!(entry.attempts.len(), 2, "the history of both lives");
-    assert_eq!(
-        entry.original_data.as_str(),
-        r#"{"corrected":true}"#,
-        "what failed last is what a person looks at"
-    );
+    assert_eq!((&entry.original_data, entry.data().as_str()), (&job("a").data, r#"{"corrected":true}"#));
     assert_eq!(desk.0.counts(T0).await.unwrap().dead_letters, 2);
     assert_eq!(desk.redrive("a", None, now).await, Redriven::Done, "and it can be replayed again");
 }

@@ -3,9 +3,11 @@
 use recado_core::{LostLease, NewJob, Status};
 
 use super::Home;
-use super::given::{Desk, HOUR, SECOND, T0, attempt, company, deliver, job, jobs_of, route, write};
+use super::given::{
+    ACCOUNTS, Desk, ENDPOINTS, HOUR, SECOND, T0, attempt, company, deliver, job, jobs_of, route, write,
+};
 use super::waking::assert_rung;
-use crate::{Claim, Enqueued, Pick, Settled, Turns};
+use crate::{Claim, Enqueued, NoteWrite, Noted, Pick, Retention, Settled, Turns};
 
 fn claim_of_node(node: &str, max: usize) -> Claim {
     Claim {
@@ -73,6 +75,34 @@ pub async fn one_nodes_work_wakes_another(home: &mut dyn Home) {
     let mut bell = two.0.waker(&route("email"));
     one.accept(vec![job("a")]).await;
     assert_rung(&mut bell, "for a job that another node took in").await;
+}
+
+pub async fn a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others(home: &mut dyn Home) {
+    let (one, two) = (Desk::at(home).await, Desk::at(home).await);
+    let mut known = Vec::new();
+    let mut is_news = async |what: &str| {
+        let found = two.0.shelf_versions(&[ACCOUNTS, ENDPOINTS]).await.unwrap();
+        assert!(found.iter().all(Option::is_some), "it tells of both after {what}");
+        let news = known.first() != found.first();
+        assert!(known.is_empty() || known[1] == found[1], "{what} is no news of the other shelf");
+        known = found;
+        news
+    };
+    let briefly = NoteWrite { expires_at: Some(T0.plus(SECOND)), ..write("brief", "1") };
+    assert!(is_news("the start").await);
+    one.written(write("note", "1"), T0).await;
+    one.written(briefly, T0).await;
+    assert!(is_news("two notes").await && !is_news("nothing").await);
+    one.written(write("note", "1"), T0).await;
+    assert!(is_news("the same words again").await);
+    let stale = NoteWrite { expect: Some(0), ..write("note", "2") };
+    assert!(matches!(one.0.write_notes(vec![stale], T0).await.unwrap()[..], [Noted::Conflict { .. }]));
+    assert!(!is_news("a refused write").await);
+    one.0.write_notes(vec![NoteWrite { value: None, ..write("note", "1") }], T0).await.unwrap();
+    assert!(is_news("a note that was removed").await);
+    let nothing = Retention { ended_max_age: SECOND, ended_max_count: 0 };
+    assert_eq!(one.0.prune(nothing, T0.plus(SECOND)).await.unwrap().notes, 1);
+    assert!(is_news("a note that was pruned").await && !is_news("nothing more").await);
 }
 
 pub async fn one_nodes_notes_wake_another(home: &mut dyn Home) {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use recado_core::{Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp};
+use recado_core::{
+    Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp, TraceParent,
+};
 
 use super::given::{ACCOUNTS, Desk, ENDPOINTS};
 use crate::{Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest};
@@ -14,6 +16,7 @@ pub const LIST_MAX: usize = 10_000;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     pub names: [String; 5],
+    pub traceparent: Option<TraceParent>,
     pub priority: u8,
     pub enqueued_at: Timestamp,
     pub due_at: Timestamp,
@@ -39,6 +42,7 @@ impl From<JobView> for Seen {
                 text(job.user_id),
                 text(job.correlation_id),
             ],
+            traceparent: job.traceparent,
             priority: job.priority.level(),
             enqueued_at: job.enqueued_at,
             due_at: job.due_at,
@@ -58,7 +62,7 @@ impl From<JobView> for Seen {
 pub struct Snapshot {
     /// Newest first.
     pub jobs: Vec<Seen>,
-    /// Newest first, with the payload beside, because an entry's `Debug` keeps it to itself.
+    /// Newest first, with what it would send beside, because an entry's `Debug` keeps payloads to itself.
     pub dead_letters: Vec<(DeadLetter, String)>,
     pub groups: Vec<DeadLetterGroup>,
     pub counts: [u64; 5],
@@ -94,7 +98,7 @@ impl Snapshot {
             jobs: jobs.into_iter().map(Seen::from).collect(),
             dead_letters: dead
                 .into_iter()
-                .map(|entry| (entry.clone(), entry.original_data.as_str().to_owned()))
+                .map(|entry| (entry.clone(), entry.data().as_str().to_owned()))
                 .collect(),
             groups,
             counts: counts(&store.counts(now).await.unwrap()),

@@ -9,15 +9,17 @@ use crate::inspect::Page;
 impl State {
     pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
         let Transfer { job, body_hash, standing, dead_letter, audit, archived } = transfer;
+        let seq = self.last_seq + 1;
+        let mut known = Vec::new();
         if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
             let given_up = matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
             if !given_up || standing != Standing::Dead {
                 return Adopted::Known;
             }
-            self.records.remove(at);
+            let gone = self.records.remove(at);
+            known = self.trail.take_over(gone.seq, seq);
         }
-        self.last_seq += 1;
-        let seq = self.last_seq;
+        self.last_seq = seq;
         let phase = match standing {
             Standing::Waiting => Phase::Waiting,
             Standing::Dead => Phase::Dead,
@@ -28,7 +30,7 @@ impl State {
             self.next_dead += 1;
             self.dead.push((self.next_dead, entry));
         }
-        for (nth, event) in audit.into_iter().enumerate() {
+        for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             self.trail.append(Some(seq), event, nth < archived);
         }
         Adopted::Done

@@ -1,29 +1,34 @@
 //! What the property test asks of the reference beside the contract's verbs.
 
-use recado_core::{JobId, Timestamp};
+use recado_core::{CompanyId, JobId, Timestamp};
 
 use super::{Phase, ReferenceStore};
 use crate::contract::{Claim, Claimed, Pick};
 
-/// A job that a claim may take out of turn.
+/// A job that a claim may take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     pub id: JobId,
-    /// What it is picked by: its end of life or the end of its lease.
+    pub company: CompanyId,
+    /// What it is picked by: when it is due, its end of life or the end of its lease.
     pub at: Timestamp,
 }
 
 impl ReferenceStore {
-    /// Everything that this pick may take, first come first; nothing where tenants take turns.
+    /// Everything that this pick may take, first come first, whosever turn it is.
     pub fn candidates(&self, pick: &Pick, now: Timestamp) -> Vec<Candidate> {
         let state = self.state.lock();
         let found = match pick {
-            Pick::Ready(_) => Vec::new(),
+            Pick::Ready(route) => state.waiting_for(route),
             Pick::Overdue => state.overdue(),
             Pick::Orphaned => state.held(),
         };
         let due = found.into_iter().filter(|(_, at)| *at <= now);
-        due.map(|(at, picked_by)| Candidate { id: state.records[at].job.id.clone(), at: picked_by }).collect()
+        let candidate = |(at, picked_by): (usize, Timestamp)| {
+            let job = &state.records[at].job;
+            Candidate { id: job.id.clone(), company: job.company.clone(), at: picked_by }
+        };
+        due.map(candidate).collect()
     }
 
     /// Leases exactly these jobs, in this order: where several come first, the store may choose.

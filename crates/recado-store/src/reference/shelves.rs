@@ -1,5 +1,7 @@
 //! The reference's notes: a list, scanned.
 
+use std::collections::HashMap;
+
 use recado_core::Timestamp;
 
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
@@ -8,6 +10,8 @@ use crate::notes::{Note, NoteWrite, Noted, Shelf};
 pub struct Shelves {
     notes: Vec<(Shelf, Note)>,
     last_version: u64,
+    /// How often each shelf has changed.
+    changes: HashMap<Shelf, u64>,
 }
 
 impl Shelves {
@@ -18,6 +22,7 @@ impl Shelves {
             return Noted::Conflict { version: current };
         }
         self.notes.retain(|(on, note)| !(*on == shelf && note.key == key));
+        *self.changes.entry(shelf).or_default() += 1;
         let Some(value) = value else { return Noted::Done { version: 0 } };
         self.last_version += 1;
         let version = self.last_version;
@@ -37,8 +42,15 @@ impl Shelves {
 
     pub fn prune(&mut self, now: Timestamp) -> u64 {
         let before = self.notes.len();
+        for (shelf, _) in self.notes.iter().filter(|(_, note)| !note.is_there(now)) {
+            *self.changes.entry(*shelf).or_default() += 1;
+        }
         self.notes.retain(|(_, note)| note.is_there(now));
         (before - self.notes.len()) as u64
+    }
+
+    pub fn version(&self, shelf: Shelf) -> u64 {
+        self.changes.get(&shelf).copied().unwrap_or_default()
     }
 
     fn on(&self, shelf: Shelf, now: Timestamp) -> impl Iterator<Item = &Note> {

@@ -26,6 +26,16 @@ impl Trail {
         self.kept.push(Kept { number: self.last_number, about, event, archived });
     }
 
+    /// What is about one job is about the other from now on.
+    pub fn take_over(&mut self, from: u64, to: u64) -> Vec<AuditEvent> {
+        let own = self.kept.iter_mut().filter(|kept| kept.about == Some(from));
+        own.map(|kept| {
+            kept.about = Some(to);
+            kept.event.clone()
+        })
+        .collect()
+    }
+
     pub fn of(&self, seq: u64) -> Vec<AuditEvent> {
         let own = self.kept.iter().filter(|kept| kept.about == Some(seq));
         own.map(|kept| kept.event.clone()).collect()

@@ -66,6 +66,7 @@ pub fn job(data: &Value) -> Job {
         data,
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Default::default(),
         enqueued_at: NOW,
         due_at: NOW,

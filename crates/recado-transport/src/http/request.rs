@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use recado_core::Payload;
+use recado_core::trace::TRACEPARENT;
+use recado_core::{Payload, TraceParent};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 
@@ -36,6 +37,14 @@ impl Request {
     pub fn json(url: Url, body: Vec<u8>) -> Self {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Request { method: Method::POST, url, headers, body }
+    }
+
+    /// Says which trace it belongs to, unless the job says that itself.
+    pub fn trace(&mut self, traceparent: Option<TraceParent>) {
+        let written = traceparent.and_then(|parent| HeaderValue::from_str(&parent.to_string()).ok());
+        if let Some(value) = written {
+            self.headers.entry(TRACEPARENT).or_insert(value);
+        }
     }
 }
 

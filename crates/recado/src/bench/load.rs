@@ -48,6 +48,15 @@ impl Caller {
         let request = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
         );
+        self.exchange(&request).await
+    }
+
+    /// Asks for a path and waits for the whole answer. Anything but a 2xx is an error.
+    pub async fn get(&mut self, path: &str) -> Result<(), Failed> {
+        self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).await
+    }
+
+    async fn exchange(&mut self, request: &str) -> Result<(), Failed> {
         self.stream.write_all(request.as_bytes()).await?;
         self.answer.clear();
         loop {

@@ -1,16 +1,23 @@
 //! The store that nodes share: how fast jobs come in and go out over Redis, what a waiting one costs there, and how
 //! soon the jobs of a node that died run again.
 //!
-//! A server of our own is started unless one is named. Nodes are engines in this process, each with connections of
-//! its own. `bench/run` puts the same figures of other queues beside these.
+//! A server of our own is started unless one is named. Nodes are processes of this program, each with an engine and
+//! connections of its own. `bench/run` puts the same figures of other queues beside these.
 
 mod flow;
+pub mod node;
 mod server;
 
 use super::{Failed, Options, Report};
 use server::Server;
 
-const FSYNC_ALWAYS: &str = "always";
+const ROUTE: &str = "sandbox";
+
+/// What the log is forced to disk by, in a server of our own: the usual, and the safest.
+const FSYNC: [&str; 2] = ["everysec", "always"];
+
+/// Partitions and nodes that drain a full queue.
+const DRAINS: [(u16, usize); 5] = [(1, 1), (1, 2), (1, 3), (3, 1), (3, 3)];
 
 pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut server = Server::at(options).await?;
@@ -18,20 +25,27 @@ pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Repor
     progress("enqueues on Redis, 1,000 a batch");
     flow::enqueue_batches(&mut server, &mut report).await?;
     progress("single enqueues on Redis");
-    flow::enqueue_singly(options, &mut server, &mut report).await?;
-    for (partitions, nodes) in [(1, 1), (1, 2), (1, 3), (3, 1), (3, 3)] {
-        let what = format!("drain, partitions: {partitions}, nodes: {nodes}");
-        progress(&what);
-        let rate = flow::drain(options, &mut server, partitions, nodes).await?;
-        report.add(what, rate, "jobs/s");
-    }
-    progress("jobs of a node that died");
+    flow::enqueue_singly(options, &mut server, "", &mut report).await?;
+    progress("jobs of a node that was killed");
     flow::orphans(options, &mut server, &mut report).await?;
-    if server.is_ours() {
-        server.set_fsync(FSYNC_ALWAYS).await?;
-        progress("a drain with appendfsync always");
-        let rate = flow::drain(options, &mut server, 1, 1).await?;
-        report.add("drain, appendfsync always", rate, "jobs/s");
+    for policy in FSYNC {
+        let is_usual = policy == FSYNC[0];
+        if server.is_ours() {
+            server.set_fsync(policy).await?;
+        } else if !is_usual {
+            break;
+        }
+        let with = if is_usual { String::new() } else { format!(", appendfsync {policy}") };
+        if !is_usual {
+            progress(&format!("single enqueues{with}"));
+            flow::enqueue_singly(options, &mut server, &with, &mut report).await?;
+        }
+        for (partitions, nodes) in DRAINS {
+            let what = format!("drain, partitions: {partitions}, nodes: {nodes}{with}");
+            progress(&what);
+            let rate = flow::drain(options, &mut server, partitions, nodes).await?;
+            report.add(what, rate, "jobs/s");
+        }
     }
     Ok(report)
 }

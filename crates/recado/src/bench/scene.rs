@@ -20,6 +20,9 @@ use super::{Failed, Options};
 /// Jobs in one request.
 const INTAKE_JOBS: usize = 1_000;
 
+/// The product's own default.
+pub const LEASE: Duration = Duration::from_secs(15);
+
 /// How often an engine is asked whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -49,6 +52,7 @@ pub fn submission_of(company: &str, route: &str) -> Submission {
         data: Payload::trusted(payload()),
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         run_at: None,
         delay: None,
         ttl: None,
@@ -94,13 +98,14 @@ pub async fn take_in(
 pub fn engine_on(
     store: Arc<dyn Store>,
     node: &str,
+    lease: Duration,
     routes: impl IntoIterator<Item = Route>,
     providers: BTreeMap<Box<str>, ProviderTerms>,
     trail: Option<TrailTerms>,
 ) -> Engine {
     let settings = Settings {
         node: node.into(),
-        lease: Duration::from_secs(15),
+        lease,
         stop_grace: Duration::from_secs(10),
         retention: Retention {
             ended_max_age: Duration::from_secs(7 * 24 * 3_600),
@@ -155,7 +160,7 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         providers: BTreeMap<Box<str>, ProviderTerms>,
     ) -> Engine {
-        engine_on(self.store.clone(), "bench", routes, providers, None)
+        engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
     }
 
     /// That writes the audit trail's files, if it is told where.
@@ -164,7 +169,7 @@ impl Scene {
         routes: impl IntoIterator<Item = Route>,
         trail: Option<TrailTerms>,
     ) -> Engine {
-        engine_on(self.store.clone(), "bench", routes, BTreeMap::new(), trail)
+        engine_on(self.store.clone(), "bench", LEASE, routes, BTreeMap::new(), trail)
     }
 
     pub async fn emptied(&self) -> Result<(), Failed> {

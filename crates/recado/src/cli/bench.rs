@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{Done, Stop, duration};
-use crate::bench::{self, Options, Part};
+use crate::bench::{self, Failed, Options, Part};
 use crate::screen::Screen;
 
 /// Measure this build on this machine, beside what the machine itself can do.
@@ -18,6 +18,7 @@ EXAMPLES:
   recado bench lanes --outage 10m  with a provider that is down for as long as you fear
   recado bench redis               jobs over a Redis that nodes share, about two minutes
   recado bench audit               what the audit trail's files cost, about a minute
+  recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
 
@@ -60,15 +61,23 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
         redis_url: args.url,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
     let progress = |what: &str| eprintln!("measuring {what} …");
-    let report =
-        runtime.block_on(bench::run(&options, progress)).map_err(|error| Stop::Failed(error.to_string()))?;
+    let report = wait_for(bench::run(&options, progress))?;
     if args.json {
         screen.json(&report)?
     } else {
         report.show(screen)?
     }
     Ok(())
+}
+
+pub fn run_node() -> Done {
+    wait_for(bench::run_node())
+}
+
+/// With all processors, as the server has them.
+fn wait_for<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Stop> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    runtime.block_on(work).map_err(|error| Stop::Failed(error.to_string()))
 }

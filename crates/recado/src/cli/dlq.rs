@@ -6,7 +6,7 @@ mod bulk;
 use clap::{Args, Subcommand, ValueEnum};
 use recado_core::reason::clip;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
-use recado_wire::dlq::{DeadLetter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
+use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
 
 use super::jobs::{company, route};
 use super::{Done, ServerArgs, timeline};
@@ -30,7 +30,7 @@ pub enum DlqCommand {
     Stats(StatsArgs),
     /// Give dead letters another chance; each leaves the queue when it is sent.
     #[command(
-        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json\n  recado dlq replay --company acme --code 421 --dry-run\n  recado dlq replay --code MailFromDomainNotVerified --canary 3 --rate 20 --yes"
+        after_help = "EXAMPLES:\n  recado dlq replay order-1042 --note 'domain verified'\n  recado dlq replay order-1042 --data @corrected.json\n  recado dlq replay order-1042 --original\n  recado dlq replay --company acme --code 421 --dry-run\n  recado dlq replay --code MailFromDomainNotVerified --canary 3 --rate 20 --yes"
     )]
     Replay(bulk::ReplayArgs),
     /// Give dead letters up for good.
@@ -46,8 +46,13 @@ pub enum DlqCommand {
         after_help = "EXAMPLES:\n  recado dlq export --out dlq.ndjson\n  recado dlq export --format csv --company acme > acme.csv"
     )]
     Export(archive::ExportArgs),
-    /// Bring archived dead letters back. Twice is harmless.
-    #[command(after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson")]
+    /// Bring archived or exported dead letters back. Twice is harmless.
+    ///
+    /// No other entry is pushed out: lines that find the queue full are refused, and come back when the file is imported
+    /// again once there is room. What was discarded since comes back from an export, not from the archive.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq import recado-data/dlq-archive/2026-11.ndjson\n  recado dlq export --out dlq.ndjson && recado dlq import dlq.ndjson"
+    )]
     Import(archive::ImportArgs),
 }
 
@@ -160,19 +165,23 @@ pub async fn run(command: DlqCommand, screen: &mut Screen) -> Done {
     }
 }
 
+impl From<Filters> for DeadLetterFilter {
+    fn from(filters: Filters) -> Self {
+        let Filters { company, route, code, reason, fingerprint, since, until } = filters;
+        DeadLetterFilter {
+            company_id: company,
+            route,
+            last_failure_code: code,
+            reason,
+            fingerprint,
+            since,
+            until,
+        }
+    }
+}
+
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let Filters { company, route, code, reason, fingerprint, since, until } = args.filters;
-    let query = DeadLetterQuery {
-        company_id: company,
-        route,
-        last_failure_code: code,
-        reason,
-        fingerprint,
-        since,
-        until,
-        limit: Some(args.limit),
-        cursor: args.cursor,
-    };
+    let query = DeadLetterQuery { filter: args.filters.into(), limit: Some(args.limit), cursor: args.cursor };
     let page = args.server.client()?.dead_letters(&query).await?;
     if args.json {
         screen.json(&page)?;
@@ -225,6 +234,8 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
     facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
     facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
     facts.push(("data", Field::from(entry.original_data.as_str())));
+    let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
+    facts.extend(corrected.map(|data| ("corrected", Field::painted(data, Paint::Warn))));
     screen.pairs(facts)?;
     if let Some(trace) = &entry.stack_trace {
         screen.line(format_args!("\n{}", clean_lines(trace)))?;

@@ -50,12 +50,18 @@ fn what_next(job: &JobView) -> String {
     let held =
         job.held_by.as_ref().map(|held| format!("{} is at it until {}", clean(&held.worker_id), held.until));
     let waits = job.waiting_for.as_ref().map(waits_for);
+    let archived = job.archived.as_ref().map(|archived| {
+        let (at, place, bring_back) = (archived.at, clean(&archived.place), clean(&archived.bring_back));
+        format!(
+            "the queue was full: archived at {at} in {place} on the server; `{bring_back}` brings it back"
+        )
+    });
     let ended = job.ended_at.map(|at| format!("{} at {at}", job.status));
     let status = || match job.status {
         Status::Failed => format!("failed; `recado dlq show {}` says why", job.job_id),
         status => status.to_string(),
     };
-    held.or(ended).or(waits).unwrap_or_else(status)
+    held.or(archived).or(ended).or(waits).unwrap_or_else(status)
 }
 
 /// Why something waits, in words that fit after its name.

@@ -14,6 +14,7 @@ use recado_engine::notices::Shape;
 use super::alerts::RawAlerts;
 use super::fault::At;
 use super::reader::{FaultList, Section, Setting};
+use super::traces::RawTraces;
 use super::tree::Table;
 use super::{Level, LogFormat};
 use crate::catalogue::{Environment, Kind};
@@ -40,6 +41,7 @@ pub struct Raw {
     pub alerts: RawAlerts,
     pub log_level: Option<At<Level>>,
     pub log_format: Option<At<LogFormat>>,
+    pub traces: RawTraces,
     pub sandbox: Option<At<bool>>,
     pub turn_jobs: Option<At<u64>>,
     pub providers: Vec<(String, RawProvider)>,
@@ -204,6 +206,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
     let (server, store, engine) = (at("server"), at("store"), at("engine"));
     let (retention, dlq, log, sandbox) = (at("retention"), at("dlq"), at("log"), at("sandbox"));
     let (webhooks, fairness, alerts, audit) = (at("webhooks"), at("fairness"), at("alerts"), at("audit"));
+    let traces = at("traces");
     let raw = Raw {
         listen: server.get("listen", |it| it.text("\"127.0.0.1:7400\"")),
         token: server.get("token", |it| it.text("\"${RECADO_TOKEN}\"")),
@@ -242,12 +245,15 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         alerts: super::alerts::read(&alerts),
         log_level: log.get("level", |it| it.choice("level", &Level::WORDS)),
         log_format: log.get("format", |it| it.choice("format", &LogFormat::WORDS)),
+        traces: super::traces::read(&traces),
         sandbox: sandbox.get("enabled", Setting::switch),
         turn_jobs: fairness.get("batch", |it| it.count(1..=1_000)),
         providers: root.named("providers", provider),
         routes: root.named("routes", route),
     };
-    for section in [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness, alerts, audit] {
+    for section in
+        [server, store, engine, retention, dlq, log, sandbox, webhooks, fairness, alerts, audit, traces]
+    {
         section.close();
     }
     environments(&root);

@@ -21,7 +21,7 @@ use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
 use super::{
-    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, audit, notices, routes, store,
+    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, audit, notices, routes, store, traces,
 };
 use crate::catalogue::{self, Environment};
 
@@ -100,6 +100,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         alerts: alerts::resolve(every, rules, faults),
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
+        traces: traces::resolve(raw.traces, faults),
         sandbox_enabled,
         turn_jobs: raw.turn_jobs.and_then(|said| u32::try_from(said.value).ok()).unwrap_or(TURN_JOBS),
         providers,

@@ -137,6 +137,15 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("level", &text(config.log.level.as_str()));
     page.set("format", &text(word(&formats, config.log.format as usize)));
 
+    page.section("traces");
+    let endpoint = config.traces.endpoint.as_ref().map(|url| text(url.as_str()));
+    page.set_or("endpoint", endpoint, "\"http://127.0.0.1:4318\"");
+    let hidden: Vec<_> =
+        config.traces.headers.iter().map(|(name, _)| format!("{} = \"***\"", key(name))).collect();
+    let headers = (!hidden.is_empty()).then(|| format!("{{ {} }}", hidden.join(", ")));
+    page.set_or("headers", headers, "{ Authorization = \"Bearer ${OTLP_TOKEN}\" }");
+    page.set("sample", &config.traces.sample.to_string());
+
     page.section("sandbox");
     let by_default = config.environment == Environment::Development && page.style != Style::Effective;
     if by_default {

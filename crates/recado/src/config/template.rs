@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 54] = [
+const COMMENTS: [(&str, &str); 58] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -153,6 +153,17 @@ const COMMENTS: [(&str, &str); 54] = [
     ("log", "One line for each event, on standard output."),
     ("log.level", "error, warn, info, debug or trace."),
     ("log.format", "auto (human on a terminal, json elsewhere), json or human."),
+    ("traces", "A span for each job that comes in and for each attempt, sent to an OpenTelemetry collector."),
+    (
+        "traces.endpoint",
+        "OTLP over HTTP in JSON; /v1/traces is added. Without it nothing is recorded, and a caller's traceparent is still\n\
+         passed on to providers.",
+    ),
+    ("traces.headers", "Sent with every request, for collectors that ask who it is."),
+    (
+        "traces.sample",
+        "The share of traces recorded, from 0 to 1, of those that begin here; a caller's own choice is kept.",
+    ),
     ("sandbox", "The transport that reaches out to nobody."),
     ("sandbox.enabled", "On in development and off in production unless this says otherwise."),
     ("fairness", "How companies take turns."),

@@ -26,6 +26,7 @@ fn job(nth: usize) -> NewJob {
         data: Payload::new(&format!(r#"{{"nth":{nth}}}"#)).unwrap(),
         user_id: None,
         correlation_id: None,
+        traceparent: None,
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

@@ -114,6 +114,14 @@ fn g1_at_one_more_than_the_bound_the_oldest_is_in_the_archive_and_import_brings_
     let archived: Value = serde_json::from_str(place.read(&file).lines().next().unwrap()).unwrap();
     assert_eq!((&archived["jobId"], &archived["version"]), (&json!("a"), &json!(1)));
 
+    let shown = server.run(&place, &["jobs", "show", "a"]).done();
+    let way_back = format!("`recado dlq import {file}` brings it back");
+    assert!(shown.contains("the queue was full: archived at") && shown.contains(&way_back), "{shown}");
+    let asked = server.run(&place, &["dlq", "show", "a"]).failed_with(1);
+    assert!(asked.contains("is in the archive since") && asked.contains(&way_back), "{asked}");
+    let full = server.run(&place, &["dlq", "import", &file]).failed_with(1);
+    assert!(full.contains("line 1 finds no room: the dead letter queue holds 2 entries"), "{full}");
+
     server.run(&place, &["dlq", "discard", "b", "--reason", "to make room"]).done();
     let back = server.run(&place, &["dlq", "import", &file]).done();
     assert_eq!(back, "1 came back, 0 were here already\n");
@@ -142,8 +150,40 @@ fn g21_the_queue_is_exported_to_a_file_or_a_pipe() {
         place.read("dlq.ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(entries.len(), 3);
     assert_eq!(entries[0]["jobId"], "c", "newest first");
+    server.run(&place, &["dlq", "discard", "a", "b", "--reason", "by mistake"]).done();
+    let back = server.run(&place, &["dlq", "import", "dlq.ndjson"]).done();
+    assert_eq!(back, "2 came back, 1 were here already\n", "an export is a backup");
+    server.run(&place, &["dlq", "replay", "a"]).done();
+    server.job_once("a", "sent");
     let nowhere = server.run(&place, &["dlq", "export", "--out", "no/such/dir/x"]).failed_with(1);
     assert!(nowhere.contains("cannot write no/such/dir/x"), "{nowhere}");
+}
+
+#[test]
+fn g7_an_entry_shows_its_correction_beside_the_original() {
+    let place = Place::with(FAST);
+    let server = place.serve();
+    let data = json!({"script": ["550 no such user", "550 moved away"], "to": "ana"});
+    server.enqueue(json!({"jobId": "a", "route": "sandbox", "companyId": "acme", "data": data}));
+    server.job_once("a", "failed");
+    let attempts = |count: usize| {
+        let entry = server.get("/v1/dlq/a");
+        entry["state"] == "dead" && entry["attempts"].as_array().unwrap().len() == count
+    };
+    let corrected = r#"{"script":["550 no","550 no"],"to":"rui"}"#;
+    server.run(&place, &["dlq", "replay", "a", "--data", corrected]).done();
+    eventually(|| attempts(2));
+    let shown = server.run(&place, &["dlq", "show", "a"]).done();
+    assert!(
+        shown.contains(r#""to":"ana""#) && shown.contains(&format!("corrected    {corrected}")),
+        "{shown}"
+    );
+    server.run(&place, &["dlq", "replay", "a", "--original", "--rate", "5"]).failed_with(2);
+    server.run(&place, &["dlq", "replay", "--all", "--original"]).failed_with(2);
+    server.run(&place, &["dlq", "replay", "a", "--original"]).done();
+    eventually(|| attempts(3));
+    let shown = server.run(&place, &["dlq", "show", "a"]).done();
+    assert!(!shown.contains("corrected"), "{shown}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Several nodes on one Redis, from outside. The connection's own troubles are tested with the store.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use super::given::redis_server::{DURABLE, Redis};
@@ -114,4 +117,23 @@ fn a_redis_that_is_not_there_is_told_by_serve_and_doctor_without_its_password() 
     for said in [refused, unfit.out, unfit.err] {
         assert!(!said.contains("hunter"), "{said}");
     }
+}
+
+#[test]
+fn a_node_that_is_measured_ends_with_whoever_started_it() {
+    let (redis, place) = (Redis::with(&[]), Place::new());
+    let asked = place.run(&["bench-node"]).failed_with(1);
+    assert!(asked.contains("recado bench redis"), "{asked}");
+    let manifest =
+        json!({"name": "node-0", "url": redis.url(), "prefix": "bench", "partitions": 1, "leaseMs": 15_000});
+    let mut command = place.command(&["bench-node"]);
+    let mut node = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, output) = (node.stdin.take().unwrap(), node.stdout.take().unwrap());
+    writeln!(input, "{manifest}").unwrap();
+    let mut said = String::new();
+    BufReader::new(output).read_line(&mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    input.write_all(b"go\n").unwrap();
+    drop(input);
+    assert!(node.wait().unwrap().success());
 }

@@ -1,102 +1,38 @@
-//! Providers on loopback ports. Untold, each is well-mannered: it takes what its API takes and answers as
-//! it does. What it is told to do instead applies to requests that mention given words. Every request is
-//! in its ledger.
+//! The far ends of `recado demo`, each with a ledger of all it was asked, and open to orders: what it is told to do
+//! instead of its manners applies to requests that mention given words.
 
-pub mod evolution;
-pub mod graph;
+pub mod collector;
 pub mod mail;
-pub mod openai;
 pub mod receiver;
-pub mod ses;
-pub mod tiktok;
-pub mod tiss;
-pub mod youtube;
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
+pub use recado::demo::far_ends::http::{Act, Request, json, page};
 
 use super::given::eventually;
 
-/// What to do once a request has arrived whole.
-#[derive(Clone, Debug)]
-pub enum Act {
-    Answer(Answer),
-    /// Say nothing, with the connection open, until the other side goes away.
-    Hang,
-    /// Close the connection without a word.
-    Drop,
-}
+macro_rules! far_ends {
+    ($($name:ident),*) => {$(
+        pub mod $name {
+            pub use recado::demo::far_ends::$name::*;
 
-#[derive(Clone, Debug)]
-pub struct Answer {
-    status: u16,
-    headers: Vec<(&'static str, String)>,
-    body: String,
-}
+            use super::FarEnd;
 
-/// An answer in JSON.
-pub fn json(status: u16, body: Value) -> Act {
-    Act::Answer(Answer {
-        status,
-        headers: vec![("content-type", "application/json".to_owned())],
-        body: body.to_string(),
-    })
-}
-
-/// An answer of a proxy in between, which does not speak the provider's API.
-pub fn page(status: u16) -> Act {
-    let body = format!("<html><head><title>{status}</title></head><body>nginx</body></html>");
-    Act::Answer(Answer { status, headers: vec![("content-type", "text/html".to_owned())], body })
-}
-
-impl Act {
-    pub fn with(self, name: &'static str, value: impl ToString) -> Act {
-        match self {
-            Act::Answer(mut answer) => {
-                answer.headers.push((name, value.to_string()));
-                Act::Answer(answer)
+            pub fn start() -> FarEnd {
+                FarEnd::start(manners)
             }
-            other => other,
+
+            pub fn provider(far_end: &FarEnd) -> String {
+                recado::demo::far_ends::$name::provider(&far_end.url())
+            }
         }
-    }
+    )*};
 }
 
-/// A request as it arrived.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub method: String,
-    /// With its query.
-    pub path: String,
-    headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-}
-
-impl Request {
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.iter().find_map(|(key, value)| (key == name).then_some(&**value)).unwrap_or_default()
-    }
-
-    pub fn headers(&self) -> &[(String, String)] {
-        &self.headers
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    fn mentions(&self, words: &str) -> bool {
-        self.path.contains(words) || self.text().contains(words)
-    }
-}
+far_ends!(evolution, graph, openai, ses, tiktok, tiss, youtube);
 
 /// What is to happen to requests that mention some words.
 struct Order {
@@ -118,20 +54,18 @@ pub struct FarEnd {
 
 impl FarEnd {
     pub fn start(manners: impl Fn(&Request) -> Act + Send + Sync + 'static) -> FarEnd {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {
             manners: Box::new(manners),
             orders: Mutex::default(),
             ledger: Mutex::default(),
         });
         let serving = shared.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = serving.clone();
-                std::thread::spawn(move || serve(&stream, &shared));
-            }
-        });
+        let act = move |request: Request| {
+            let act = ordered(&serving, &request).unwrap_or_else(|| (serving.manners)(&request));
+            serving.ledger.lock().push(request);
+            act
+        };
+        let address = recado::demo::far_ends::http::start(act).expect("a free port");
         FarEnd { address, shared }
     }
 
@@ -196,58 +130,8 @@ impl FarEnd {
     }
 }
 
-fn serve(stream: &TcpStream, shared: &Shared) {
-    let mut reader = BufReader::new(stream);
-    while let Some(request) = read_request(&mut reader) {
-        let act = ordered(shared, &request).unwrap_or_else(|| (shared.manners)(&request));
-        shared.ledger.lock().push(request);
-        match act {
-            Act::Answer(answer) => {
-                if write(stream, &answer).is_err() {
-                    return;
-                }
-            }
-            Act::Hang => {
-                let _ = reader.read(&mut [0]);
-                return;
-            }
-            Act::Drop => return,
-        }
-    }
-}
-
 fn ordered(shared: &Shared, request: &Request) -> Option<Act> {
     let mut orders = shared.orders.lock();
     let order = orders.iter_mut().find(|order| !order.acts.is_empty() && request.mentions(&order.about))?;
     if order.for_ever { order.acts.front().cloned() } else { order.acts.pop_front() }
-}
-
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
-    let mut line = || {
-        let mut line = String::new();
-        let read = reader.read_line(&mut line).ok()?;
-        (read > 0).then(|| line.trim_end().to_owned())
-    };
-    let first = line()?;
-    let mut words = first.split(' ');
-    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut headers = Vec::new();
-    while let Some((name, value)) = line()?.split_once(':') {
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
-    let mut request = Request { method, path, headers, body: Vec::new() };
-    let length = request.header("content-length").parse().unwrap_or(0);
-    request.body.resize(length, 0);
-    reader.read_exact(&mut request.body).ok()?;
-    Some(request)
-}
-
-fn write(mut stream: &TcpStream, answer: &Answer) -> std::io::Result<()> {
-    let mut text = format!("HTTP/1.1 {} Said\r\ncontent-length: {}\r\n", answer.status, answer.body.len());
-    for (name, value) in &answer.headers {
-        text += &format!("{name}: {value}\r\n");
-    }
-    text += "\r\n";
-    text += &answer.body;
-    stream.write_all(text.as_bytes())
 }

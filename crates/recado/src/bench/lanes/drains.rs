@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::limit::Rate;
-use recado_engine::Carrier;
 use recado_engine::providers::ProviderTerms;
+use recado_engine::{Carrier, Submission};
 use recado_transport::Sandbox;
 
 use crate::bench::report::{Report, grouped};
@@ -16,6 +16,11 @@ use crate::bench::{Failed, Options};
 
 const BARE: &str = "a job's way: one company, nothing guarded, time";
 const BARE_WORK: &str = "a job's way: one company, nothing guarded, work";
+
+/// Jobs of one company that go out in another order than they lie in the file. Turns do that too, and what it costs
+/// is the file's price, not theirs.
+const SCATTERED: &str = "a job's way: the same out of the order of the file, time";
+const SCATTERED_WORK: &str = "a job's way: the same out of the order of the file, work";
 
 const COMPANIES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
 
@@ -26,6 +31,9 @@ const COMPANIES_APART: usize = 10_000;
 const ROUNDS: usize = 3;
 
 const SLOTS: usize = 1_024;
+
+/// All jobs that become due one by one are due after this; longer than it takes to take them in.
+const SCATTERED_OVER: Duration = Duration::from_secs(5);
 
 /// Guards that are asked each time and never refuse.
 fn guarded() -> ProviderTerms {
@@ -41,25 +49,38 @@ struct Kind {
     name: String,
     companies: usize,
     terms: ProviderTerms,
-    /// Jobs came in company by company in turn, so that their turns go through the file from front to back.
-    in_order: bool,
+    arrival: Arrival,
+}
+
+/// How the order in which jobs came in, which is that of the file, goes with the order in which they leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// Company by company in turn, so that their turns go through the file from front to back.
+    InTurn,
+    /// Companies in no order.
+    Mixed,
+    /// Each job due at a moment of its own, in no order.
+    Scattered,
 }
 
 impl Kind {
     fn of(companies: usize, more: &str) -> Kind {
         let name = format!("turns, breaker and rate: {} companies{more}", grouped(companies as f64));
-        Kind { name, companies, terms: guarded(), in_order: false }
+        Kind { name, companies, terms: guarded(), arrival: Arrival::Mixed }
     }
 }
 
 pub async fn by_companies(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let bare = Kind { terms: ProviderTerms::plain(SLOTS), ..Kind::of(1, "") };
-    let in_order = Kind { in_order: true, ..Kind::of(COMPANIES_APART, " in the order of their turns") };
+    let scattered =
+        Kind { terms: ProviderTerms::plain(SLOTS), arrival: Arrival::Scattered, ..Kind::of(1, "") };
+    let in_turn =
+        Kind { arrival: Arrival::InTurn, ..Kind::of(COMPANIES_APART, " in the order of their turns") };
     let mut with_rates = Kind::of(COMPANIES_APART, ", each with a rate");
     with_rates.terms.company_rate = with_rates.terms.rate;
-    let mut kinds = vec![bare];
+    let mut kinds = vec![bare, scattered];
     kinds.extend(COMPANIES.map(|companies| Kind::of(companies, "")));
-    kinds.extend([in_order, with_rates]);
+    kinds.extend([in_turn, with_rates]);
     let mut best = vec![Cost::WORST; kinds.len()];
     for _ in 0..ROUNDS {
         for (kind, best) in kinds.iter().zip(&mut best) {
@@ -68,9 +89,16 @@ pub async fn by_companies(options: &Options, report: &mut Report) -> Result<(), 
     }
     report.add(BARE, best[0].time_us, "µs");
     report.add(BARE_WORK, best[0].work_us, "µs");
-    for (Kind { name, .. }, cost) in kinds.iter().zip(&best).skip(1) {
+    report.add(SCATTERED, best[1].time_us, "µs");
+    report.add(SCATTERED_WORK, best[1].work_us, "µs");
+    for (Kind { name, companies, arrival, .. }, cost) in kinds.iter().zip(&best).skip(2) {
         report.add_beside(format!("{name}, time added"), cost.time_us - best[0].time_us, "µs", BARE);
         report.add_beside(format!("{name}, work added"), cost.work_us - best[0].work_us, "µs", BARE_WORK);
+        if *companies == COMPANIES_APART && *arrival == Arrival::Mixed {
+            let (time, work) = (cost.time_us - best[1].time_us, cost.work_us - best[1].work_us);
+            report.add_beside(format!("{name}, time added but for the file"), time, "µs", SCATTERED);
+            report.add_beside(format!("{name}, work added but for the file"), work, "µs", SCATTERED_WORK);
+        }
     }
     Ok(())
 }
@@ -99,10 +127,20 @@ async fn drain(options: &Options, kind: &Kind) -> Result<Cost, Failed> {
     let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
     let jobs = options.count(150_000).max(kind.companies);
     let mut senders: Vec<_> = (0..jobs).map(|nth| format!("company-{}", nth % kind.companies)).collect();
-    if !kind.in_order {
+    if kind.arrival == Arrival::Mixed {
         senders.sort_by_cached_key(|_| uuid::Uuid::new_v4());
     }
-    take_in(&intake, jobs, |nth| submission_of(&senders[nth], "sandbox")).await?;
+    let scattered = kind.arrival == Arrival::Scattered;
+    let all_due = Instant::now() + SCATTERED_OVER;
+    take_in(&intake, jobs, |nth| {
+        let left = all_due.saturating_duration_since(Instant::now());
+        let delay = scattered.then(|| left.mul_f64(fastrand::f64()));
+        Submission { delay, ..submission_of(&senders[nth], "sandbox") }
+    })
+    .await?;
+    if scattered {
+        tokio::time::sleep_until(all_due.into()).await;
+    }
     let sandbox = route("sandbox", Carrier::Transport(Arc::new(Sandbox)))?;
     let (started, worked) = (Instant::now(), processor_time()?);
     let engine = scene.guarded_engine([sandbox], BTreeMap::from([("sandbox".into(), kind.terms)]));

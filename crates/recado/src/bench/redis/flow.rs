@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use recado_core::RouteName;
-use recado_engine::{Carrier, Clock, Engine, SystemClock};
-use recado_store::{Claim, Pick, Store, Turns};
+use recado_core::Payload;
+use recado_core::time::show_duration;
+use recado_engine::{Carrier, Clock, Engine, Submission, SystemClock};
+use recado_store::Store;
 use recado_store_redis::RedisStore;
-use recado_transport::Sandbox;
 
+use super::ROUTE;
+use super::node::Node;
 use super::server::Server;
 use crate::bench::deliveries::Arrivals;
 use crate::bench::report::{Percentiles, Report};
-use crate::bench::scene::{emptied, engine_on, route, submission, submission_of, take_in};
+use crate::bench::scene::{LEASE, emptied, engine_on, route, submission, submission_of, take_in};
 use crate::bench::{Failed, Options};
-
-const ROUTE: &str = "sandbox";
 
 const BATCH_JOBS: usize = 1_000;
 
@@ -33,18 +33,23 @@ const CALLERS: usize = 256;
 /// Companies that wait in a drain, so that each partition has some.
 const COMPANIES: usize = 12;
 
-const LEASE_SECONDS: f64 = 15.0;
-
 const ORPHANS: usize = 100;
 
-fn node(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engine, Failed> {
-    Ok(engine_on(store.clone(), name, [route(ROUTE, carrier)?], BTreeMap::new(), None))
+/// What the node that is killed is at: for longer than any lease, and within the route's timeout.
+const ORPHAN_DATA: &str = r#"{"script":["ok"],"latencyMs":25000}"#;
+
+/// How often a node is looked at until it has begun.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// An engine in this process, that takes jobs in or notes when they reach it.
+fn engine(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engine, Failed> {
+    Ok(engine_on(store.clone(), name, LEASE, [route(ROUTE, carrier)?], BTreeMap::new(), None))
 }
 
 /// How many come in a second, and what each takes of the server's memory while it waits.
 pub async fn enqueue_batches(server: &mut Server, report: &mut Report) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
-    let engine = node(&store, "intake", Carrier::Workers)?;
+    let engine = engine(&store, "intake", Carrier::Workers)?;
     take_in(&engine, BATCH_JOBS, |_| submission(ROUTE)).await?;
     let before = server.used_bytes().await?;
     let started = Instant::now();
@@ -74,10 +79,11 @@ async fn take_in_at_once(engine: &Engine, jobs: usize) -> Result<(), Failed> {
 pub async fn enqueue_singly(
     options: &Options,
     server: &mut Server,
+    with: &str,
     report: &mut Report,
 ) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
-    let engine = node(&store, "intake", Carrier::Workers)?;
+    let engine = engine(&store, "intake", Carrier::Workers)?;
     let jobs = options.count(100_000);
     let asked = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
@@ -100,7 +106,8 @@ pub async fn enqueue_singly(
         latencies.extend(caller.await??);
     }
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
-    report.add("single enqueue, 256 callers", rate, "jobs/s").latency_ms = Percentiles::of(latencies);
+    let what = format!("single enqueue, {CALLERS} callers{with}");
+    report.add(what, rate, "jobs/s").latency_ms = Percentiles::of(latencies);
     engine.stop().await?;
     server.cleared().await
 }
@@ -114,55 +121,50 @@ pub async fn drain(
 ) -> Result<f64, Failed> {
     let store = Arc::new(server.store(partitions).await?);
     // Taken in while only workers could carry it, so that the clock starts with a full queue.
-    let intake = node(&store, "intake", Carrier::Workers)?;
+    let intake = engine(&store, "intake", Carrier::Workers)?;
     let jobs = options.count(100_000);
     take_in(&intake, jobs, |nth| submission_of(&format!("company-{}", nth % COMPANIES), ROUTE)).await?;
-    let mut stores = Vec::new();
-    for _ in 0..nodes {
-        stores.push(Arc::new(server.store(partitions).await?));
+    let mut working = Vec::with_capacity(nodes);
+    for nth in 0..nodes {
+        working.push(server.node(&format!("node-{nth}"), partitions, LEASE).await?);
     }
     let started = Instant::now();
-    let engines: Vec<Engine> = stores
-        .iter()
-        .enumerate()
-        .map(|(nth, store)| node(store, &format!("node-{nth}"), Carrier::Transport(Arc::new(Sandbox))))
-        .collect::<Result<_, _>>()?;
+    working.iter_mut().try_for_each(Node::go)?;
     emptied(&*store).await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
-    for engine in engines.iter().chain([&intake]) {
-        engine.stop().await?;
+    for node in working {
+        node.stop().await?;
     }
+    intake.stop().await?;
     server.cleared().await?;
     Ok(rate)
 }
 
-/// Jobs whose node never says anything again: how long after their lease the last of them is at the transport.
+/// A node is killed at work: how long until the last of its jobs is at another one's transport.
 pub async fn orphans(options: &Options, server: &mut Server, report: &mut Report) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
+    let intake = engine(&store, "intake", Carrier::Workers)?;
+    let slow = |_| Submission { data: Payload::trusted(ORPHAN_DATA), ..submission(ROUTE) };
+    take_in(&intake, ORPHANS, slow).await?;
+    let lease = options.seconds(LEASE.as_secs_f64());
+    let mut victim = server.node("victim", 1, lease).await?;
+    victim.go()?;
+    while store.counts(SystemClock.now()).await?.leased < ORPHANS as u64 {
+        tokio::time::sleep(LOOK).await;
+    }
     let arrivals = Arc::new(Arrivals::default());
-    let intake = node(&store, "intake", Carrier::Workers)?;
-    take_in(&intake, ORPHANS, |_| submission(ROUTE)).await?;
-    let (lease, now) = (options.seconds(LEASE_SECONDS), SystemClock.now());
-    let claim = Claim {
-        pick: Pick::Ready(RouteName::new(ROUTE)?),
-        max: ORPHANS,
-        now,
-        lease_until: now.plus(lease),
-        worker: "dead".into(),
-        outlives_process: false,
-        turns: Turns::default(),
-    };
-    let (ends, leased) = (Instant::now() + lease, store.claim(claim).await?.leases.len());
-    let engine = node(&store, "heir", Carrier::Transport(arrivals.clone()))?;
+    let heir = engine(&store, "heir", Carrier::Transport(arrivals.clone()))?;
+    victim.kill()?;
+    let killed = Instant::now();
     emptied(&*store).await?;
-    let late = arrivals.since(ends);
-    if leased != ORPHANS || late.len() != ORPHANS {
+    let late = arrivals.since(killed);
+    if late.len() != ORPHANS {
         return Err(format!("{} of {ORPHANS} orphaned jobs ran again", late.len()).into());
     }
     let last = late.iter().max().copied().unwrap_or(Duration::ZERO);
-    report.add("orphans run again, after the end of their lease", last.as_secs_f64(), "s").latency_ms =
-        Percentiles::of(late);
-    engine.stop().await?;
+    let what = format!("jobs of a killed node run again, lease {}", show_duration(lease));
+    report.add(what, last.as_secs_f64(), "s").latency_ms = Percentiles::of(late);
+    heir.stop().await?;
     intake.stop().await?;
     server.cleared().await
 }

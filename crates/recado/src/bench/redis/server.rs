@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use recado_store_redis::{RedisOptions, RedisStore};
 use redis::aio::MultiplexedConnection;
 
+use super::node::{Manifest, Node};
 use crate::bench::{Failed, Options};
 
 /// Gives up on a server that does not answer by then.
@@ -56,11 +57,23 @@ impl Server {
         self.process.is_some()
     }
 
-    /// A node's own way to the store of the current measurement.
+    /// A way to the store of the current measurement.
     pub async fn store(&self, partitions: u16) -> Result<RedisStore, Failed> {
         let options =
             RedisOptions { partitions, prefix: self.prefix.clone(), ..RedisOptions::new(self.url.clone()) };
         Ok(RedisStore::open(&options).await?)
+    }
+
+    /// A node on the store of the current measurement.
+    pub async fn node(&self, name: &str, partitions: u16, lease: Duration) -> Result<Node, Failed> {
+        let manifest = Manifest {
+            name: name.to_owned(),
+            url: self.url.clone(),
+            prefix: self.prefix.clone(),
+            partitions,
+            lease_ms: u64::try_from(lease.as_millis())?,
+        };
+        Node::start(manifest).await
     }
 
     pub async fn used_bytes(&mut self) -> Result<u64, Failed> {

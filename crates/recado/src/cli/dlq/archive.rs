@@ -20,7 +20,7 @@ const REFUSED_SHOWN_MAX: usize = 20;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatArg {
-    /// An entry a line.
+    /// An entry a line; `recado dlq import` takes it back.
     Ndjson,
     /// A row an entry, for spreadsheets.
     Csv,
@@ -42,7 +42,7 @@ pub struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// A file of the archive.
+    /// A file of the archive, or what `recado dlq export` wrote.
     file: PathBuf,
     /// Print JSON, one answer a request.
     #[arg(long)]
@@ -52,19 +52,12 @@ pub struct ImportArgs {
 }
 
 pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
-    let Filters { company, route, code, reason, fingerprint, since, until } = args.filters;
     let query = ExportQuery {
         format: Some(match args.format {
             FormatArg::Ndjson => ExportFormat::Ndjson,
             FormatArg::Csv => ExportFormat::Csv,
         }),
-        company_id: company,
-        route,
-        last_failure_code: code,
-        reason,
-        fingerprint,
-        since,
-        until,
+        filter: args.filters.into(),
     };
     let mut export = args.server.client()?.export_dead_letters(&query).await?;
     let Some(path) = &args.out else {

@@ -14,7 +14,7 @@ use recado_core::{CompanyId, JobId, RouteName, Timestamp};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFilter, BulkRequest, BulkState, CANARY_MAX, CanaryState, RATE_MAX,
 };
-use recado_wire::dlq::ReplayRequest;
+use recado_wire::dlq::{DeadLetterFilter, ReplayRequest};
 
 use super::REASON_SHOWN_MAX_BYTES;
 use crate::cli::confirm::confirm;
@@ -84,6 +84,9 @@ pub struct ReplayArgs {
     /// Corrected data of one job: JSON, @file or -.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: Option<String>,
+    /// Send what was accepted, whatever it was corrected to since.
+    #[arg(long, conflicts_with_all = ["data", "dry_run", "rate", "canary"])]
+    original: bool,
     /// Why, for the audit trail.
     #[arg(long)]
     note: Option<String>,
@@ -134,7 +137,7 @@ impl ChosenArgs {
     fn filter(self, reason: Option<String>, job_ids: &[String]) -> Result<Option<BulkFilter>, Stop> {
         let ids: Result<Vec<_>, _> = job_ids.iter().map(|id| JobId::new(id.as_str())).collect();
         let ids = ids.map_err(|error| Stop::Usage(format!("a job's id {error}")))?;
-        let filter = BulkFilter {
+        let entries = DeadLetterFilter {
             company_id: self.company,
             route: self.route,
             last_failure_code: self.code,
@@ -142,9 +145,8 @@ impl ChosenArgs {
             fingerprint: self.fingerprint,
             since: self.since,
             until: self.until,
-            job_ids: None,
         };
-        match (filter == BulkFilter::default(), self.all) {
+        match (entries == DeadLetterFilter::default(), self.all) {
             (false, true) => Err(Stop::Usage("--all stands beside a filter; give one of the two".to_owned())),
             (true, true) if !ids.is_empty() => {
                 Err(Stop::Usage("--all stands beside ids; give one of the two".to_owned()))
@@ -154,7 +156,7 @@ impl ChosenArgs {
             )),
             (true, false) => Ok(None),
             (true, true) | (false, false) => {
-                Ok(Some(BulkFilter { job_ids: (!ids.is_empty()).then_some(ids), ..filter }))
+                Ok(Some(BulkFilter { entries, job_ids: (!ids.is_empty()).then_some(ids) }))
             }
         }
     }
@@ -166,6 +168,9 @@ pub async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
     let filter = args.chosen.filter(args.reason, &args.job_ids)?;
     if data.is_some() && (filter.is_some() || args.job_ids.len() > 1) {
         return Err(Stop::Usage("--data corrects one job; name one".to_owned()));
+    }
+    if args.original && filter.is_some() {
+        return Err(Stop::Usage("--original is for jobs that are named; name them".to_owned()));
     }
     let by_pace = args.pace.dry_run || args.pace.rate.is_some() || args.canary.is_some();
     if let Some(filter) = filter.or_else(|| by_pace.then(|| named(&args.job_ids))) {
@@ -179,7 +184,7 @@ pub async fn replay(args: ReplayArgs, screen: &mut Screen) -> Done {
         };
         return begin(&client, BulkAct::Replay, request, &args.pace, args.json, screen).await;
     }
-    let request = ReplayRequest { data, note: args.note };
+    let request = ReplayRequest { data, original: args.original.then_some(true), note: args.note };
     let mut failures = Vec::new();
     for id in &args.job_ids {
         match client.replay(id, &request).await {
@@ -348,6 +353,7 @@ fn show(bulk: &Bulk, screen: &mut Screen) -> io::Result<()> {
     ];
     facts.extend((bulk.skipped > 0).then(|| ("skipped", Field::from(bulk.skipped))));
     facts.extend((bulk.failed > 0).then(|| ("failed", Field::painted(bulk.failed, Paint::Bad))));
+    facts.extend((bulk.left > 0).then(|| ("left", Field::from(bulk.left))));
     if let Some(canary) = &bulk.canary {
         let words = match canary.state {
             CanaryState::Starting => "starting".to_owned(),

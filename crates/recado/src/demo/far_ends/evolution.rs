@@ -2,24 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, FarEnd, Request, json};
+use super::http::{Act, Request, json};
 
 pub const KEY: &str = "evolution-key-0123456789";
 pub const INSTANCE: &str = "main";
 
-pub fn start() -> FarEnd {
-    FarEnd::start(manners)
-}
-
 /// What a server's configuration says of it.
-pub fn provider(far_end: &FarEnd) -> String {
-    format!(
-        "[providers.evolution]\nurl = \"{}\"\napi_key = \"{KEY}\"\ninstance = \"{INSTANCE}\"\n",
-        far_end.url()
-    )
+pub fn provider(url: &str) -> String {
+    format!("[providers.evolution]\nurl = \"{url}\"\napi_key = \"{KEY}\"\ninstance = \"{INSTANCE}\"\n")
 }
 
-fn manners(request: &Request) -> Act {
+/// What it answers untold.
+pub fn manners(request: &Request) -> Act {
     if request.header("apikey") != KEY {
         return refusal(401, "Unauthorized", json!("Unauthorized"));
     }

@@ -2,20 +2,16 @@
 
 use serde_json::json;
 
-use super::{Act, FarEnd, Request, json};
+use super::http::{Act, Request, json};
 
 pub const TOKEN: &str = "act.tiktok-token-0123456789";
 
-pub fn start() -> FarEnd {
-    FarEnd::start(manners)
-}
-
-pub fn provider(far_end: &FarEnd) -> String {
-    let url = far_end.url();
+pub fn provider(url: &str) -> String {
     format!("[providers.tiktok]\nurl = \"{url}\"\nheaders = {{ Authorization = \"Bearer {TOKEN}\" }}\n")
 }
 
-fn manners(request: &Request) -> Act {
+/// What it answers untold.
+pub fn manners(request: &Request) -> Act {
     if request.header("authorization") != format!("Bearer {TOKEN}") {
         return error(401, "access_token_invalid");
     }

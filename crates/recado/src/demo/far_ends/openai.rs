@@ -2,20 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, FarEnd, Request, json};
+use super::http::{Act, Request, json};
 
 pub const KEY: &str = "sk-proj-0123456789";
 
-pub fn start() -> FarEnd {
-    FarEnd::start(manners)
-}
-
-pub fn provider(far_end: &FarEnd) -> String {
-    let url = far_end.url();
+pub fn provider(url: &str) -> String {
     format!("[providers.openai]\nurl = \"{url}\"\nheaders = {{ Authorization = \"Bearer {KEY}\" }}\n")
 }
 
-fn manners(request: &Request) -> Act {
+/// What it answers untold.
+pub fn manners(request: &Request) -> Act {
     if request.header("authorization") != format!("Bearer {KEY}") {
         return invalid_key();
     }

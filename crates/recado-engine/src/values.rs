@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agreed::Stepped;
 
-/// Guards, by provider.
+/// Valves, by provider.
 pub(crate) const PROVIDERS: Shelf = Shelf::new("providers");
 
 /// Limits of a provider (`name/`), and of a company there (`name/company`).
@@ -38,14 +38,14 @@ pub struct Pause {
 /// A provider's breaker, and whether somebody paused it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Guard {
+pub(crate) struct Valve {
     pub breaker: Breaker,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct GuardStep {
+pub(crate) struct ValveStep {
     pub at: Timestamp,
     pub what: Change,
 }
@@ -86,11 +86,11 @@ pub(crate) struct Effect {
     pub probe: bool,
 }
 
-impl Stepped for Guard {
-    type Step = GuardStep;
+impl Stepped for Valve {
+    type Step = ValveStep;
     type Effect = Effect;
 
-    fn step(&mut self, GuardStep { at, what }: &GuardStep) -> Effect {
+    fn step(&mut self, ValveStep { at, what }: &ValveStep) -> Effect {
         let breaker = &mut self.breaker;
         let mut probe = false;
         let swing = match what {

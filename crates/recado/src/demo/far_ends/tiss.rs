@@ -2,17 +2,14 @@
 
 use serde_json::json;
 
-use super::{Act, FarEnd, Request, json};
+use super::http::{Act, Request, json};
 
-pub fn start() -> FarEnd {
-    FarEnd::start(manners)
+pub fn provider(url: &str) -> String {
+    format!("[providers.tiss]\nurl = \"{url}\"\n")
 }
 
-pub fn provider(far_end: &FarEnd) -> String {
-    format!("[providers.tiss]\nurl = \"{}\"\n", far_end.url())
-}
-
-fn manners(request: &Request) -> Act {
+/// What it answers untold.
+pub fn manners(request: &Request) -> Act {
     match &*request.method {
         "POST" => json(200, json!({ "protocol": "TISS-2026-000001" })),
         _ => json(405, json!({ "error": "claims are posted" })),

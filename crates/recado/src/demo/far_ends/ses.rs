@@ -2,23 +2,19 @@
 
 use serde_json::json;
 
-use super::{Act, FarEnd, Request, json};
+use super::http::{Act, Request, json};
 
 const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLE";
 
-pub fn start() -> FarEnd {
-    FarEnd::start(manners)
-}
-
-pub fn provider(far_end: &FarEnd) -> String {
-    let url = far_end.url();
+pub fn provider(url: &str) -> String {
     format!(
         "[providers.ses]\nurl = \"{url}\"\nregion = \"sa-east-1\"\naccess_key_id = \"{KEY_ID}\"\n\
          secret_access_key = \"wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY\"\n"
     )
 }
 
-fn manners(request: &Request) -> Act {
+/// What it answers untold.
+pub fn manners(request: &Request) -> Act {
     if !request.header("authorization").starts_with("AWS4-HMAC-SHA256 Credential=") {
         return error(403, "MissingAuthenticationTokenException", "Missing Authentication Token");
     }

@@ -1,0 +1,204 @@
+//! What the engine leaves in a trace: a span for each job and call that comes in, and one for each attempt.
+//!
+//! ```text
+//! the caller's span ─┬─ enqueue (or call)  when nobody gave a span, this one begins the trace
+//!                    ├─ attempt 1          and stands in the caller's place
+//!                    └─ attempt 2
+//! ```
+//!
+//! An attempt's span has the id that its request carries to the provider ([`TraceParent::attempt`]), so what the
+//! provider records stands below it. Whether a trace is recorded is decided where it begins.
+//!
+//! Absent on purpose: payloads, addresses and whatever a provider said; and sending, which is a [`Tracer`]'s.
+
+use std::fmt;
+use std::time::Duration;
+
+use recado_core::{
+    Attempt, AttemptResult, Class, CompanyId, Job, JobId, Lease, RouteName, Timestamp, TraceParent,
+    Transition, Verdict,
+};
+use recado_observe::gauges::Spans;
+use tokio::time::Instant;
+
+use crate::engine::Inner;
+
+/// Takes spans to whoever collects them.
+///
+/// - `record` never waits: what there is no room for is dropped and counted.
+pub trait Tracer: Send + Sync + fmt::Debug {
+    /// Whether a trace that begins here is recorded.
+    fn samples(&self, trace_id: u128) -> bool;
+
+    fn record(&self, span: Span);
+
+    /// What became of the spans so far.
+    fn spans(&self) -> Spans;
+}
+
+/// Something that took a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub name: &'static str,
+    pub kind: SpanKind,
+    pub context: TraceParent,
+    /// Absent where the trace begins.
+    pub parent: Option<u64>,
+    pub started_at: Timestamp,
+    pub took: Duration,
+    pub failed: bool,
+    pub attributes: Vec<(&'static str, Attribute)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Somebody asked us.
+    Server,
+    /// We asked somebody.
+    Client,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    Text(Box<str>),
+    Number(i64),
+    Flag(bool),
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Attribute::Text(text.into())
+    }
+}
+
+/// A span that has begun. It is recorded when it ends, and not at all when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Open {
+    span: Span,
+    began: Instant,
+}
+
+/// How an attempt went, as a trace tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Went<'a> {
+    pub result: AttemptResult,
+    pub class: Option<Class>,
+    pub rule: Option<&'a str>,
+}
+
+impl<'a> From<&'a Attempt> for Went<'a> {
+    fn from(attempt: &'a Attempt) -> Self {
+        Went { result: attempt.result, class: attempt.error_classification, rule: attempt.rule.as_deref() }
+    }
+}
+
+impl<'a> From<&'a Verdict> for Went<'a> {
+    fn from(verdict: &'a Verdict) -> Self {
+        let (result, failure) = match verdict {
+            Verdict::Delivered { .. } => (AttemptResult::Sent, None),
+            Verdict::Partly { refused, .. } => (AttemptResult::Partial, refused.last().map(|(_, why)| why)),
+            Verdict::Failed(failure) if failure.uncertain => (AttemptResult::Uncertain, Some(failure)),
+            Verdict::Failed(failure) => (AttemptResult::Failed, Some(failure)),
+        };
+        Went {
+            result,
+            class: failure.map(|failure| failure.class),
+            rule: failure.map(|failure| &*failure.rule),
+        }
+    }
+}
+
+impl Inner {
+    /// Something that a caller asks for begins, in the caller's trace or in one of its own. The span is there only
+    /// if the trace is recorded.
+    pub fn open(
+        &self,
+        name: &'static str,
+        traceparent: &mut Option<TraceParent>,
+        (job_id, route, company): (&JobId, &RouteName, &CompanyId),
+        started_at: Timestamp,
+    ) -> Option<Open> {
+        let tracer = self.tracer.as_ref()?;
+        let parent = *traceparent;
+        let context = match parent {
+            Some(parent) => parent.with_span(self.chance.bits()),
+            None => {
+                let trace_id = u128::from(self.chance.bits()) << 64 | u128::from(self.chance.bits());
+                let begun = TraceParent::new(trace_id, self.chance.bits(), tracer.samples(trace_id))?;
+                *traceparent.insert(begun)
+            }
+        };
+        let span = || Span {
+            name,
+            kind: SpanKind::Server,
+            context,
+            parent: parent.map(TraceParent::span_id),
+            started_at,
+            took: Duration::ZERO,
+            failed: false,
+            attributes: vec![
+                ("jobId", job_id.as_str().into()),
+                ("route", route.as_str().into()),
+                ("companyId", company.as_str().into()),
+            ],
+        };
+        context.is_sampled().then(|| Open { span: span(), began: Instant::now() })
+    }
+
+    /// What began with [`Inner::open`] has ended.
+    pub fn close(&self, open: Option<Open>, failed: bool, more: (&'static str, Attribute)) {
+        let (Some(tracer), Some(Open { mut span, began })) = (&self.tracer, open) else { return };
+        span.took = began.elapsed();
+        span.failed = failed;
+        span.attributes.push(more);
+        tracer.record(span);
+    }
+
+    /// Records the attempt that a transition ends, if it ends one.
+    pub fn traced_attempt(
+        &self,
+        lease: &Lease,
+        provider: &str,
+        transition: &Transition,
+        lasted: (Timestamp, Duration),
+    ) {
+        if let Some(attempt) = transition.attempt() {
+            self.traced(&lease.job, lease.attempt, provider, attempt.into(), lasted);
+        }
+    }
+
+    /// Records an attempt, if its trace is recorded.
+    pub fn traced(
+        &self,
+        job: &Job,
+        attempt: u32,
+        provider: &str,
+        went: Went<'_>,
+        (started_at, took): (Timestamp, Duration),
+    ) {
+        let (Some(tracer), Some(parent)) = (&self.tracer, job.traceparent) else { return };
+        if !parent.is_sampled() {
+            return;
+        }
+        let mut attributes = vec![
+            ("jobId", job.id.as_str().into()),
+            ("route", job.route.as_str().into()),
+            ("companyId", job.company.as_str().into()),
+            ("provider", provider.into()),
+            ("attempt", Attribute::Number(i64::from(attempt))),
+            ("result", went.result.as_str().into()),
+        ];
+        attributes.extend(went.class.map(|class| ("errorClassification", class.as_str().into())));
+        attributes.extend(went.rule.map(|rule| ("rule", rule.into())));
+        tracer.record(Span {
+            name: "attempt",
+            kind: SpanKind::Client,
+            context: parent.attempt(job.id.as_str(), attempt),
+            parent: Some(parent.span_id()),
+            started_at,
+            took,
+            failed: went.result != AttemptResult::Sent,
+            attributes,
+        });
+    }
+}

@@ -1,0 +1,14 @@
+//! The suite of every store, on Valkey.
+
+use recado_store::conformance::{Restarts, agrees_with_the_reference};
+
+use crate::place::Place;
+
+recado_store::conformance_tests!(Place::valkey());
+recado_store::turn_tests!(Place::valkey());
+recado_store::shared_tests!(Place::valkey().ringing());
+
+#[test]
+fn valkey_agrees_with_the_reference() {
+    agrees_with_the_reference(Place::valkey, Restarts::Shared);
+}

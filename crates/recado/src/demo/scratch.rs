@@ -1,0 +1,90 @@
+//! A directory of our own among the temporary ones, gone with us.
+//!
+//! It is locked while somebody uses it, so that a demonstration can tell what a killed one left behind from what
+//! another one works in, and takes the former away.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// How the name of every one begins.
+const PREFIX: &str = "recado-demo-";
+
+/// Times that another process may take ours for a leftover, between making it and locking it.
+const TRIES_MAX: usize = 10;
+
+/// Removed when dropped.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes one in `parent`, after taking leftovers away.
+    pub fn within(parent: &Path) -> io::Result<Self> {
+        sweep(parent);
+        for _ in 0..TRIES_MAX {
+            let path = parent.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
+            DirBuilder::new().mode(0o700).create(&path)?;
+            let Ok(lock) = File::open(&path) else { continue };
+            lock.lock()?;
+            if path.is_dir() {
+                return Ok(Scratch { path, _lock: lock });
+            }
+        }
+        Err(io::Error::other("other processes keep removing it"))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now is the next one's to sweep.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Takes away what nobody holds. Whatever cannot be, stays: it is no reason not to start.
+fn sweep(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())) {
+        let ours = rustix::process::getuid().as_raw();
+        let is_ours = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == ours);
+        let Some(held) = is_ours.then(|| File::open(entry.path()).ok()).flatten() else { continue };
+        match held.try_lock() {
+            Ok(()) => drop(fs::remove_dir_all(entry.path())),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_gone_when_dropped_and_sweeps_only_what_nobody_holds() {
+        let parent = tempfile::tempdir().unwrap();
+        let used = Scratch::within(parent.path()).unwrap();
+        fs::write(used.path().join("recado.db"), "jobs").unwrap();
+        let leftover = parent.path().join(format!("{PREFIX}left"));
+        fs::create_dir_all(leftover.join("dlq-archive")).unwrap();
+        fs::write(leftover.join("recado.db"), "jobs").unwrap();
+        let of_others = parent.path().join("precious");
+        fs::create_dir(&of_others).unwrap();
+        std::os::unix::fs::symlink(&of_others, parent.path().join(format!("{PREFIX}link"))).unwrap();
+
+        let second = Scratch::within(parent.path()).unwrap();
+        assert!(!leftover.exists(), "a leftover stays");
+        assert!(used.path().join("recado.db").exists(), "one in use was swept");
+        assert!(of_others.exists());
+        let path = second.path().to_owned();
+        drop(second);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,199 @@
+//! What goes wrong and when: the same in every cycle, so that whoever watches knows what to look at.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// After so long it begins anew.
+pub const CYCLE: Duration = Duration::from_secs(150);
+
+/// A trouble, or somebody's act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Episode {
+    InstagramDown,
+    Campaign,
+    WhatsappThrottles,
+    RelaySlow,
+    ReceiverDead,
+    OpenaiOverloaded,
+    InsurerDown,
+    Repair,
+}
+
+/// One line of the timetable.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub episode: Episode,
+    /// Seconds into the cycle, at the usual speed.
+    from_s: u64,
+    until_s: u64,
+    /// What happens.
+    pub begins: &'static str,
+    /// What to see in it.
+    pub shows: &'static str,
+}
+
+impl Entry {
+    pub fn from(&self) -> Duration {
+        Duration::from_secs(self.from_s)
+    }
+
+    pub fn until(&self) -> Duration {
+        Duration::from_secs(self.until_s)
+    }
+
+    /// It is over as soon as it has happened.
+    pub fn is_a_moment(&self) -> bool {
+        self.from_s == self.until_s
+    }
+}
+
+const fn entry(
+    episode: Episode,
+    from_s: u64,
+    until_s: u64,
+    begins: &'static str,
+    shows: &'static str,
+) -> Entry {
+    Entry { episode, from_s, until_s, begins, shows }
+}
+
+/// In order.
+pub const ENTRIES: [Entry; 8] = [
+    entry(
+        Episode::InstagramDown,
+        10,
+        35,
+        "Instagram is down",
+        "its breaker opens, probes, closes; posts wait and lose no attempt",
+    ),
+    entry(
+        Episode::Campaign,
+        30,
+        30,
+        "mercado-relampago sends 300 e-mails at once",
+        "the other companies keep their turns",
+    ),
+    entry(
+        Episode::WhatsappThrottles,
+        50,
+        68,
+        "WhatsApp answers 429 with Retry-After",
+        "it is obeyed; login codes that come too late expire",
+    ),
+    entry(
+        Episode::RelaySlow,
+        70,
+        88,
+        "the mail relay takes its time",
+        "e-mail queues up, and nothing else does",
+    ),
+    entry(
+        Episode::ReceiverDead,
+        85,
+        110,
+        "pet-feliz's webhook receiver is dead",
+        "after ten failures in a row its endpoint is switched off",
+    ),
+    entry(
+        Episode::OpenaiOverloaded,
+        100,
+        118,
+        "OpenAI is overloaded",
+        "its breaker opens after three failures",
+    ),
+    entry(
+        Episode::InsurerDown,
+        108,
+        128,
+        "the insurer does not answer",
+        "claims back off, and the worker gets them again later",
+    ),
+    entry(
+        Episode::Repair,
+        135,
+        135,
+        "somebody switches the endpoint on again and replays what it missed",
+        "a bulk replay, two canaries first",
+    ),
+];
+
+/// The clock of the cycles, which may run faster than others.
+#[derive(Clone, Copy, Debug)]
+pub struct Timetable {
+    started: Instant,
+    speed: u32,
+}
+
+impl Timetable {
+    pub fn start(speed: u32) -> Self {
+        Timetable { started: Instant::now(), speed: speed.max(1) }
+    }
+
+    /// A time at the usual speed, as it is at this one.
+    pub fn hasten(&self, usual: Duration) -> Duration {
+        usual / self.speed
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How far it is, at the usual speed.
+    pub fn position(&self) -> Duration {
+        self.elapsed() * self.speed
+    }
+
+    /// Whether this trouble is on.
+    pub fn is_on(&self, episode: Episode) -> bool {
+        is_on_at(self.position(), episode)
+    }
+
+    /// Resolves at this position.
+    pub async fn reached(&self, position: Duration) {
+        tokio::time::sleep_until(self.started + self.hasten(position)).await;
+    }
+}
+
+fn is_on_at(position: Duration, episode: Episode) -> bool {
+    let into_cycle_s = position.as_secs() % CYCLE.as_secs();
+    let mut during = ENTRIES.iter().filter(|entry| (entry.from_s..entry.until_s).contains(&into_cycle_s));
+    during.any(|entry| entry.episode == episode)
+}
+
+/// What happens, one after the other, for ever: where, what, and whether it begins.
+pub fn changes() -> impl Iterator<Item = (Duration, &'static Entry, bool)> {
+    let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, true)).collect();
+    let ends = ENTRIES.iter().filter(|entry| !entry.is_a_moment());
+    cycle.extend(ends.map(|entry| (entry.until(), entry, false)));
+    cycle.sort_by_key(|(at, _, _)| *at);
+    (0..).flat_map(move |cycles| {
+        cycle.clone().into_iter().map(move |(at, entry, begins)| (CYCLE * cycles + at, entry, begins))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_is_on_from_its_time_to_its_end_and_again_in_the_next_cycle() {
+        for cycle in 0..2 {
+            for (millis, on) in [(9_999, false), (10_000, true), (34_999, true), (35_000, false)] {
+                let position = CYCLE * cycle + Duration::from_millis(millis);
+                assert_eq!(is_on_at(position, Episode::InstagramDown), on, "{millis} ms of cycle {cycle}");
+            }
+        }
+    }
+
+    #[test]
+    fn everything_that_begins_ends_in_order_and_within_the_cycle() {
+        let all: Vec<_> = changes().take(32).collect();
+        assert!(all.is_sorted_by_key(|(at, _, _)| *at), "{all:?}");
+        let begun = all.iter().filter(|(at, _, begins)| *begins && *at < CYCLE).count();
+        assert_eq!(begun, ENTRIES.len());
+        for entry in &ENTRIES {
+            assert!(entry.from() <= entry.until() && entry.until() < CYCLE, "{entry:?}");
+        }
+    }
+}
