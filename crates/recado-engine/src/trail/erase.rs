@@ -107,13 +107,10 @@ impl Engine {
         drop(desk);
         (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
         erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
-        tracing::warn!(
-            actor = &*actor,
-            reason = &*reason,
-            records = erased.records,
-            jobs = erased.jobs_forgotten,
-            "Personal data was erased"
-        );
+        if erased != Erased::default() {
+            let (records, jobs) = (erased.records, erased.jobs_forgotten);
+            tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");
+        }
         Ok(Erasing::Done(erased))
     }
 

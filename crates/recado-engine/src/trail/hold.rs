@@ -74,7 +74,8 @@ impl Hold {
         if !ours && shared && hold.until > now {
             return Ok(Err(hold));
         }
-        let lasts = hold.until.since(now) > HELD_FOR / 2;
+        // Where nobody else could take it, there is nothing to renew.
+        let lasts = !shared || hold.until.since(now) > HELD_FOR / 2;
         if ours && hold.version > 0 && lasts {
             return Ok(Ok(hold));
         }
