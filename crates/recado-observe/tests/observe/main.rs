@@ -78,7 +78,6 @@ pub fn company(name: &str) -> CompanyId {
 pub fn gauges() -> Gauges {
     Gauges {
         version: "1.2.3",
-        spans: None,
         started_at: Some(at(0)),
         resident_bytes: Some(12_345_678),
         queue: vec![Depth { route: "email".into(), status: Status::Queued, jobs: 7 }],
