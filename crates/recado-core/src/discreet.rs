@@ -35,10 +35,11 @@ pub enum Speaker {
     Script,
 }
 
-/// An e-mail address, or a telephone number as people and providers write it.
+/// An e-mail address, or a telephone number as people and providers write it: with a `+`, or ten digits and more, which
+/// codes of procedures and errors do not have.
 #[expect(clippy::unwrap_used, reason = "the pattern is a constant, and a test uses it")]
 static PERSONAL: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?<user>[^\s<>"'(),:;@\[\]\\]+)@(?<host>[\w.-]+)|\+\d[\d ()-]{6,}\d|\d{8,}"#).unwrap()
+    Regex::new(r#"(?<user>[^\s<>"'(),:;@\[\]\\]+)@(?<host>[\w.-]+)|\+\d[\d ()-]{6,}\d|\d{10,}"#).unwrap()
 });
 
 /// The words without what of them is the payload's or personal.
@@ -166,6 +167,7 @@ mod tests {
                 "421 4.7.0 try again in 300 s, 2026-01-31T08:30:00Z",
                 "421 4.7.0 try again in 300 s, 2026-01-31T08:30:00Z",
             ),
+            ("INVALID_PROCEDURE_CODE 40304361", "INVALID_PROCEDURE_CODE 40304361"),
             ("ação@exemplo.com.br e b@c", "a***@exemplo.com.br e b***@c"),
         ] {
             assert_eq!(said(words, "{}"), shown);
@@ -205,6 +207,6 @@ mod tests {
         assert_eq!(said("", "null"), "");
         assert_eq!(said("no answer within 5s", "\"no answer within 5s\""), "***");
         assert_eq!(said("ééééééééé", "\"ééééééééé\""), "***");
-        assert_eq!(said("@ @x x@ 12345678", "3"), "@ @x x@ ***78");
+        assert_eq!(said("@ @x x@ 1234567890", "3"), "@ @x x@ ***90");
     }
 }
