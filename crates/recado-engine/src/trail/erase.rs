@@ -60,7 +60,7 @@ impl Engine {
     pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
         let inner = &self.inner;
         let terms = inner.keeper.terms().ok_or(TrailError::None)?;
-        if round(inner, &mut *inner.keeper.desk().await, terms).await? == Round::NotOurs {
+        if round(inner, &mut inner.keeper.desk().await, terms).await? == Round::NotOurs {
             let node =
                 Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
