@@ -40,9 +40,11 @@ export function putKeepingFocus(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.dataset.focus;
   put(element, ...children);
-  if (!key) return;
-  const again = [...element.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === key);
-  again?.focus({ preventScroll: true });
+  if (!focused) return;
+  const again = key && [...element.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === key);
+  // When it is gone, the keyboard goes on here and not at the top of the page.
+  if (!again) element.tabIndex = -1;
+  (again || element).focus({ preventScroll: true });
 }
 
 /** Somebody marks text in there, to copy it: not the moment to draw it anew. */

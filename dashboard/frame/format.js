@@ -17,6 +17,14 @@ export function percent(share) {
   return new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: digits }).format(share);
 }
 
+/** A figure by what it is: `share`, `count`, `seconds` or `times`. */
+export function figure(value, unit) {
+  if (unit === "share") return new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: 1 }).format(value);
+  if (unit === "seconds") return duration(value * SECOND);
+  if (unit === "times") return `${number(value, 1)}×`;
+  return number(value, 2);
+}
+
 export function bytes(value) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let at = 0;
@@ -54,6 +62,11 @@ export function exactTime(iso) {
 /** Hour and minute. */
 export function shortTime(at) {
   return new Intl.DateTimeFormat(locale(), { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date(at));
+}
+
+/** Day of the week and hour. */
+export function weekday(at) {
+  return new Intl.DateTimeFormat(locale(), { weekday: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date(at));
 }
 
 export function clockTime(iso) {

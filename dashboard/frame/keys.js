@@ -5,7 +5,8 @@ import { t } from "/dashboard/frame/words.js";
 
 /** After `g`, one letter for each page. */
 const LETTERS = {
-  o: "overview", j: "jobs", d: "dlq", p: "providers", t: "tenants", l: "policies", e: "endpoints", a: "alerts", u: "audit",
+  o: "overview", j: "jobs", d: "dlq", p: "providers", t: "tenants", l: "policies", e: "endpoints", a: "alerts", k: "kpis",
+  u: "audit",
 };
 
 /** How long `g` waits for its letter. */

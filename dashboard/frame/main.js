@@ -7,15 +7,17 @@ import { connect, watch } from "/dashboard/frame/live.js";
 import { Page } from "/dashboard/frame/page.js";
 import { language, speak, t } from "/dashboard/frame/words.js";
 import { keysHelp, listenToKeys } from "/dashboard/frame/keys.js";
-import { rememberThroughput } from "/dashboard/parts/throughput.js";
 import { dialog } from "/dashboard/parts/dialog.js";
+import * as alert from "/dashboard/pages/alert.js";
 import * as alerts from "/dashboard/pages/alerts.js";
 import * as audit from "/dashboard/pages/audit.js";
 import * as deadLetter from "/dashboard/pages/dead_letter.js";
 import * as dlq from "/dashboard/pages/dlq.js";
 import * as endpoints from "/dashboard/pages/endpoints.js";
+import * as find from "/dashboard/pages/find.js";
 import * as job from "/dashboard/pages/job.js";
 import * as jobs from "/dashboard/pages/jobs.js";
+import * as kpis from "/dashboard/pages/kpis.js";
 import * as overview from "/dashboard/pages/overview.js";
 import * as policies from "/dashboard/pages/policies.js";
 import * as providers from "/dashboard/pages/providers.js";
@@ -30,9 +32,13 @@ const PAGES = {
   tenants: [tenants],
   policies: [policies],
   endpoints: [endpoints],
-  alerts: [alerts],
+  alerts: [alerts, alert],
+  kpis: [kpis],
   audit: [audit],
 };
+
+/** Not in the menu: where the search leads. */
+const FIND = "find";
 
 const THEME = "recado.theme";
 const THEMES = ["auto", "light", "dark"];
@@ -42,7 +48,7 @@ let page = null;
 function place() {
   const [where, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = where.split("/");
-  const known = Object.hasOwn(PAGES, name) ? name : "overview";
+  const known = (name === FIND && rest[0]) || Object.hasOwn(PAGES, name) ? name : "overview";
   return { name: known, argument: decoded(rest.join("/")), params: new URLSearchParams(query) };
 }
 
@@ -56,8 +62,11 @@ function decoded(text) {
 
 function show(focus) {
   page?.end();
+  // A question belongs to the page that asked it, unless it has to be answered.
+  for (const asked of document.querySelectorAll("dialog:not(.unavoidable)")) asked.close();
   const { name, argument, params } = place();
-  const [many, one] = PAGES[name];
+  const [many, one] = name === FIND ? [find] : PAGES[name];
+  const focused = document.activeElement?.id;
   page = new Page(argument, params);
   const main = document.getElementById("main");
   put(main, (argument && one ? one : many).show(page));
@@ -69,10 +78,11 @@ function show(focus) {
   }
   document.body.classList.remove("menu-open");
   document.getElementById("menu")?.setAttribute("aria-expanded", "false");
-  if (focus) {
-    scrollTo(0, 0);
-    main.querySelector("h1")?.focus({ preventScroll: true });
-  }
+  if (!focus) return;
+  // Whoever changes a filter goes on with it; everybody else begins at the new page's title.
+  const again = focused && main.querySelector(`#${CSS.escape(focused)}`);
+  if (!again) scrollTo(0, 0);
+  (again || main.querySelector("h1"))?.focus({ preventScroll: true });
 }
 
 function frame() {
@@ -114,8 +124,8 @@ function search() {
   const input = h("input", { id: "find", type: "search", placeholder: t("find.placeholder"), "aria-label": t("find"), autocomplete: "off", spellcheck: "false" });
   const go = (event) => {
     event.preventDefault();
-    const id = input.value.trim();
-    if (id) location.hash = `#/jobs/${encodeURIComponent(id)}`;
+    const wanted = input.value.trim();
+    if (wanted) location.hash = `#/${FIND}/${encodeURIComponent(wanted)}`;
     input.value = "";
   };
   return h("form", { class: "find", role: "search", on: { submit: go } }, input);
@@ -203,7 +213,6 @@ async function askToken() {
 onRefused(() => void askToken());
 onNamed(() => put(document.getElementById("who"), actor()));
 frame();
-rememberThroughput();
 keepTimesRight();
 listenToKeys(Object.keys(PAGES));
 addEventListener("hashchange", () => show(true));

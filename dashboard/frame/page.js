@@ -4,7 +4,7 @@ import { offers, Problem } from "/dashboard/frame/api.js";
 import { h, isBeingRead, put, putKeepingFocus } from "/dashboard/frame/dom.js";
 import { clockTime } from "/dashboard/frame/format.js";
 import { listen } from "/dashboard/frame/live.js";
-import { t } from "/dashboard/frame/words.js";
+import { language, t, word } from "/dashboard/frame/words.js";
 
 /** Events come in bursts: a part looks again at most this often because of them. */
 const REFRESH_MIN_MS = 1_000;
@@ -84,7 +84,7 @@ export function region(page, { load, draw, every = 10_000, on = () => false, cal
     if (!(error instanceof Problem)) throw error;
     if (error.status === 401) return;
     const retry = h("button", { type: "button", on: { click: () => refresh() } }, t("again"));
-    const words = error.status === 0 ? t("offline") : error.message;
+    const words = explained(error);
     if (shown === null) put(body, h("div", { class: "notice bad" }, h("p", {}, words), retry));
     else put(note, h("div", { class: "notice warn" }, t("stale", { why: words }), " ", retry));
   }
@@ -102,6 +102,13 @@ export function region(page, { load, draw, every = 10_000, on = () => false, cal
   element.refresh = () => refresh(true);
   element.ready = refresh();
   return element;
+}
+
+/** What went wrong, in the reader's language; the server's own words are English and stand beside it. */
+export function explained(problem) {
+  if (problem.status === 0) return t("offline");
+  const known = problem.code && language() !== "en" ? word("problem", problem.code) : problem.code;
+  return known === problem.code ? problem.message : `${known} (${problem.message})`;
 }
 
 /** A box that says why there is nothing to see, and what would be here. */

@@ -33,7 +33,7 @@ export function speak(language) {
   localStorage.setItem(KEPT, language);
 }
 
-function isKnown(key) {
+export function isKnown(key) {
   return Object.hasOwn(LANGUAGES[current], key);
 }
 

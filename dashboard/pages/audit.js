@@ -1,40 +1,96 @@
-// The audit trail: who decided what, and who did what, in the order it happened.
+// The audit trail: who decided what, and who did what, newest first, searched by whatever is known.
 
-import { get, path, Problem, query } from "/dashboard/frame/api.js";
-import { h } from "/dashboard/frame/dom.js";
-import { card, empty, heading } from "/dashboard/frame/page.js";
-import { t } from "/dashboard/frame/words.js";
+import { get, query } from "/dashboard/frame/api.js";
+import { h, link } from "/dashboard/frame/dom.js";
+import { exactTime } from "/dashboard/frame/format.js";
+import { empty, heading, stamp } from "/dashboard/frame/page.js";
+import { t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
+import { disclosure } from "/dashboard/parts/disclosure.js";
 import { filterForm, pages } from "/dashboard/parts/list.js";
-import { trail } from "/dashboard/parts/timeline.js";
+import { facts, table } from "/dashboard/parts/table.js";
+import { recorded, together } from "/dashboard/parts/timeline.js";
 
 const PAGE_RECORDS = 100;
+const WITHIN_HOURS = ["1", "24", "168", "720"];
+
+/** Kinds of records; one may stand for several steps. */
+const KINDS = [
+  "DELIVERED", "RETRY_SCHEDULED", "BURIED", "LEASE_LOST", "CLAIM_RETRY", "CLAIM_REFUSED", "CANCELLED", "REPLAYED", "DISCARDED",
+  "DEAD_LETTER_EXPIRED", "DEAD_LETTER_ARCHIVED", "DEAD_LETTER_IMPORTED", "BULK_STARTED", "BULK_ENDED", "BREAKER_OPENED",
+  "BREAKER_CLOSED", "PROVIDER_PAUSED", "PROVIDER_RESUMED", "ROUTE_PAUSED", "ROUTE_RESUMED", "TENANT_PAUSED", "TENANT_RESUMED",
+  "TENANT_TERMS_SET", "PERSONAL_DATA_ERASED",
+];
 
 export function show(page) {
   const filter = filterForm("audit", page, [
     { name: "jobId", label: t("job.id") },
-    { name: "companyId", label: t("company") },
+    { name: "companyId", label: t("company"), offers: "companies" },
     { name: "userId", label: t("user") },
+    { name: "correlationId", label: t("correlation") },
+    { name: "actor", label: t("audit.actor") },
+    { name: "kind", label: t("audit.kind"), options: [["", t("any")], ...KINDS.map((one) => [one, word("audit", one)])] },
+    { name: "within", label: t("audit.within"), options: [["", t("any")], ...WITHIN_HOURS.map((hours) => [hours, t(`audit.within.${hours}`)])] },
   ]);
-  const { jobId } = filter.values;
-  const isJobOnly = Boolean(jobId) && Object.values(filter.values).filter(Boolean).length === 1;
-  const search = (cursor, signal) => get(`/v1/audit${query({ ...filter.values, limit: PAGE_RECORDS, cursor })}`, signal);
-  const load = isJobOnly ? (_, signal) => ofJob(jobId, signal) : search;
-  const list = pages(page, load, (items) => draw(items, jobId), { every: 15_000, call: isJobOnly ? null : "GET /v1/audit" });
-  return [heading(t("nav.audit"), h("p", { class: "quiet" }, t("audit.what"))), filter.element, h("p", { class: "quiet" }, t("audit.byJob")), list];
+  const { within, ...wanted } = filter.values;
+  const load = (cursor, signal) => {
+    const since = within && new Date(Date.now() - Number(within) * 3_600_000).toISOString();
+    return get(`/v1/audit${query({ ...wanted, since, limit: PAGE_RECORDS, cursor })}`, signal);
+  };
+  const list = pages(page, load, (items) => draw(items, filter), { every: 15_000, call: "GET /v1/audit" });
+  return [heading(t("nav.audit"), h("p", { class: "quiet" }, t("audit.what"))), filter.element, list];
 }
 
-/** One job's trail is told by every server; a search over all of it by those that have one. */
-async function ofJob(id, signal) {
-  try {
-    return await get(path`/v1/jobs/${id}/audit`, signal);
-  } catch (error) {
-    if (error instanceof Problem && error.status === 404) return { items: [] };
-    throw error;
-  }
+function draw(items, filter) {
+  if (items.length === 0) return empty(t("audit.empty"), filter.values.jobId ? t("audit.empty.job") : t(filter.isSet ? "audit.empty.filtered" : "audit.empty.why"));
+  return table(t("nav.audit"), [
+    { label: t("audit.when"), cell: ([first]) => stamp(first.timestamp) },
+    { label: t("audit.step"), most: true, cell: (record) => [summary(record), details(record)] },
+    { label: t("audit.actor"), cell: ([{ actor }]) => (actor ? h("strong", {}, actor) : h("span", { class: "quiet" }, t("audit.itself"))) },
+    { label: t("audit.about"), cell: about },
+  ], together(items));
 }
 
-function draw(items, jobId) {
-  if (items.length === 0) return empty(t("audit.empty"), jobId ? t("audit.empty.job") : t("audit.empty.why"));
-  return card(jobId ? chips.job(jobId) : null, trail(items));
+/** What a record comes to: its outcome first, and what led to it below. */
+function summary(record) {
+  const step = (name) => record.find(({ event }) => event === name);
+  const outcome = step("BURIED") ?? step("RETRY_SCHEDULED") ?? step("RETRY_DECIDED") ?? record[0];
+  const reasons = ["RETRY_DECIDED", "ERROR_ANALYSED"].map(step).filter((one) => one && one !== outcome);
+  return h("ul", { class: "trail-said" }, recorded(outcome), reasons.map(recorded));
+}
+
+function about([{ jobId, claimId, companyId, route, provider }]) {
+  const other = !jobId && claimId;
+  return [
+    jobId && h("p", {}, chips.job(jobId)),
+    other && h("p", {}, h("code", { class: "id", title: claimId }, claimId)),
+    companyId && h("p", {}, chips.company(companyId)),
+    route && route !== "*" && h("p", { class: "quiet" }, route),
+    provider && h("p", {}, link(`#/providers?name=${encodeURIComponent(provider)}`, provider)),
+  ];
+}
+
+/** Seed 003's nine fields, and where the record stands in the chain. */
+function details(record) {
+  const [first] = record;
+  const field = (name) => record.find((item) => item[name] !== null && item[name] !== undefined)?.[name];
+  const retries = field("shouldRetry");
+  const key = [first.sequence ?? first.timestamp, first.claimId, first.event].join(" ");
+  return disclosure(`audit ${key}`, t("audit.details"), facts([
+    ["timestamp", exactTime(first.timestamp)],
+    ["claimId", field("claimId")],
+    ["errorMessage", field("errorMessage")],
+    ["retryCount", field("retryCount")],
+    ["errorClassification", field("errorClassification")],
+    ["backoffMinutes", field("backoffMinutes")],
+    ["nextRetryTime", field("nextRetryTime") && exactTime(field("nextRetryTime"))],
+    ["shouldRetry", retries !== undefined && String(retries)],
+    ["retryReason", field("retryReason")],
+    ["userId", field("userId")],
+    ["correlationId", field("correlationId")],
+    ["recordedAt", first.recordedAt && exactTime(first.recordedAt)],
+    ["sequence", first.sequence],
+    ["hash", first.hash && h("code", {}, first.hash)],
+    ["erasedBy", first.erasedBy],
+  ]));
 }

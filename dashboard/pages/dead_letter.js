@@ -8,6 +8,7 @@ import { card, empty, heading, region, say } from "/dashboard/frame/page.js";
 import { t } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
+import { disclosure } from "/dashboard/parts/disclosure.js";
 import { editor, shown } from "/dashboard/parts/editor.js";
 import { facts } from "/dashboard/parts/table.js";
 import { timeline, trail } from "/dashboard/parts/timeline.js";
@@ -17,7 +18,7 @@ export function show(page) {
   const id = page.argument;
   const about = (event) => event.data.jobId === id;
   // On its own, for it changes with every other dead letter, and the editor must not be drawn anew for that.
-  const alike = region(page, { load: (signal) => countAlike(id, signal), draw: drawAlike });
+  const alike = region(page, { load: alikeCounter(id), draw: drawAlike, on: about });
   const whole = region(page, { load: (signal) => load(id, signal), draw: (found) => draw(id, found, alike, () => whole.refresh()), every: 3_000, on: about });
   return [heading(h("code", {}, id), link("#/dlq", t("dlq.back"))), whole];
 }
@@ -27,9 +28,9 @@ async function load(id, signal) {
   const audit = await getIfAny(path`/v1/jobs/${id}/audit`, signal);
   try {
     const { value: entry, text } = await getWithText(path`/v1/dlq/${id}`, signal);
-    return { entry, data: part(text, "/originalData"), job: calm(job), audit };
+    return { entry, data: part(text, "/originalData"), corrected: part(text, "/correctedData"), job: calm(job), audit };
   } catch (error) {
-    if (error instanceof Problem && error.status === 404) return { entry: null, job: calm(job), audit };
+    if (error instanceof Problem && error.status === 404) return { entry: null, job: calm(job), audit, detail: error.message };
     throw error;
   }
 }
@@ -37,26 +38,31 @@ async function load(id, signal) {
 /** What of the job matters here: whatever else changes would take the editor from under somebody's hands. */
 function calm(job) {
   if (!job) return null;
-  const { jobId, status, waitingFor, heldBy, attempts, endedAt } = job;
-  return { jobId, status, waitingFor, heldBy, attempts, endedAt };
+  const { jobId, status, waitingFor, heldBy, attempts, endedAt, archived } = job;
+  return { jobId, status, waitingFor, heldBy, attempts, endedAt, archived };
 }
 
-async function countAlike(id, signal) {
-  const entry = await getIfAny(path`/v1/dlq/${id}`, signal);
-  if (!entry) return null;
-  const { items } = await get(`/v1/dlq/stats${query({ by: "fingerprint" })}`, signal);
-  const { fingerprint } = entry;
-  return { fingerprint, count: items.find(({ key }) => key === fingerprint)?.count ?? 1 };
+/** How many others failed alike. Once this one is delivered it is the others that matter, so its kind is kept. */
+function alikeCounter(id) {
+  let fingerprint = null;
+  return async (signal) => {
+    const entry = await getIfAny(path`/v1/dlq/${id}`, signal);
+    fingerprint = entry?.fingerprint ?? fingerprint;
+    if (!fingerprint) return null;
+    const { items } = await get(`/v1/dlq/stats${query({ by: "fingerprint" })}`, signal);
+    const count = items.find(({ key }) => key === fingerprint)?.count ?? 0;
+    return { fingerprint, others: Math.max(0, entry ? count - 1 : count) };
+  };
 }
 
 function drawAlike(found) {
   if (!found) return null;
-  if (found.count === 1) return t("dead.alike.none");
-  return link(`#/dlq${query({ fingerprint: found.fingerprint })}`, t("dead.alike.n", { n: found.count - 1 }));
+  if (found.others === 0) return t("dead.alike.none");
+  return link(`#/dlq${query({ fingerprint: found.fingerprint })}`, t("dead.alike.n", { n: found.others }));
 }
 
-function draw(id, { entry, data, job, audit }, alike, refresh) {
-  if (!entry) return gone(id, job);
+function draw(id, { entry, data, corrected, job, audit, detail }, alike, refresh) {
+  if (!entry) return gone(id, job, alike, detail);
   const isDead = entry.state === "dead";
   const expires = new Date(new Date(entry.movedToDLQAt).getTime() + entry.ttl).toISOString();
   const last = isDead ? ["bad", entry.movedToDLQAt, h("p", { class: "step-head" }, t("dead.buried"), chips.cause(entry.cause))] : ["active", null, h("p", { class: "step-head" }, job && whatNow(job))];
@@ -83,23 +89,35 @@ function draw(id, { entry, data, job, audit }, alike, refresh) {
     ])),
     h(
       "div",
-      { class: "grid two" },
-      card(isDead ? t("dead.correct") : t("job.data"), isDead ? correct(id, data, refresh) : shown(data)),
+      { class: "grid two apart" },
+      card(
+        isDead ? t("dead.correct") : t("job.data"),
+        isDead ? correct(id, corrected ?? data, refresh) : shown(corrected ?? data),
+        corrected && disclosure(`original ${id}`, t("dead.original"), shown(data)),
+      ),
       h(
         "div",
         {},
-        card(t("job.timeline"), timeline(entry.enqueuedAt, entry.attempts, last)),
+        card(t("job.timeline"), timeline(entry.enqueuedAt, entry.attempts, audit, last)),
         entry.stackTrace && card(t("dead.stack"), h("pre", { class: "stack", tabindex: "0" }, entry.stackTrace)),
-        card(t("job.audit"), audit?.items.length > 0 ? trail(audit.items) : empty(t("audit.empty.job"))),
+        audit?.items.length > 0 && card(null, disclosure(`trail ${id}`, t("job.audit"), trail(audit.items))),
       ),
     ),
   ];
 }
 
-function gone(id, job) {
-  if (!job) return empty(t("dead.unknown", { id }), t("dead.unknown.why"));
-  const kind = job.status === "sent" ? "good" : "";
-  return h("div", { class: `callout ${kind}` }, chips.status(job.status), h("div", { class: "callout-text" }, h("p", {}, t(job.status === "sent" ? "dead.delivered" : "dead.left")), h("p", {}, whatNow(job))), link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob")));
+/** The server knows what became of it, and how an archived one is brought back. */
+function gone(id, job, alike, detail) {
+  if (!job) return empty(t("dead.unknown", { id }), t("dead.unknown.why"), " ", h("q", { lang: "en" }, detail));
+  const isSent = job.status === "sent";
+  const isExplained = isSent || job.archived;
+  return h(
+    "div",
+    { class: `callout ${isSent ? "good" : ""}` },
+    chips.status(job.status),
+    h("div", { class: "callout-text" }, h("p", {}, t(isSent ? "dead.delivered" : "dead.left")), h("p", {}, whatNow(job)), !isExplained && h("p", { class: "quiet" }, h("q", { lang: "en" }, detail)), facts([[t("dead.alike"), alike]])),
+    link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob")),
+  );
 }
 
 function correct(id, data, refresh) {

@@ -3,7 +3,7 @@
 import { get, getWithText, offers, Problem, query } from "/dashboard/frame/api.js";
 import { h, link, put } from "/dashboard/frame/dom.js";
 import { number, when } from "/dashboard/frame/format.js";
-import { card, empty, heading, region, say } from "/dashboard/frame/page.js";
+import { card, empty, explained, heading, region, say } from "/dashboard/frame/page.js";
 import { t } from "/dashboard/frame/words.js";
 import { bulk, bulkActs } from "/dashboard/parts/bulk.js";
 import { barList } from "/dashboard/parts/chart.js";
@@ -19,8 +19,8 @@ const CHANGES = ["JobFailed", "JobReplayed", "JobDiscarded", "JobSent"];
 
 export function show(page) {
   const fields = [
-    { name: "companyId", label: t("company") },
-    { name: "route", label: t("route") },
+    { name: "companyId", label: t("company"), offers: "companies" },
+    { name: "route", label: t("route"), offers: "routes" },
     { name: "lastFailureCode", label: t("dlq.code") },
     { name: "reason", label: t("dlq.reason.contains") },
     { name: "within", label: t("dlq.within"), options: [["", t("any")], ...WITHIN_HOURS.map((n) => [n, t("dlq.within.hours", { n: Number(n) })])] },
@@ -149,6 +149,6 @@ async function download(format, filter) {
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    say(error.message, "bad");
+    say(explained(error), "bad");
   }
 }

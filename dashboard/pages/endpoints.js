@@ -3,7 +3,7 @@
 import { act, get, path, query } from "/dashboard/frame/api.js";
 import { h, outside } from "/dashboard/frame/dom.js";
 import { number, when } from "/dashboard/frame/format.js";
-import { empty, heading, region, say } from "/dashboard/frame/page.js";
+import { empty, explained, heading, region, say } from "/dashboard/frame/page.js";
 import { t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
@@ -14,7 +14,7 @@ import { table } from "/dashboard/parts/table.js";
 const FAILURES_MAX = 10;
 
 export function show(page) {
-  const filter = filterForm("endpoints", page, [{ name: "companyId", label: t("company") }]);
+  const filter = filterForm("endpoints", page, [{ name: "companyId", label: t("company"), offers: "companies" }]);
   const load = (signal) => get(`/v1/endpoints${query(filter.values)}`, signal);
   const list = region(page, { load, draw: ({ items }) => draw(items, filter, () => list.refresh()), on: (event) => event.type === "EndpointDisabled" });
   const add = h("button", { type: "button", class: "primary", on: { click: () => askNew(filter.values.companyId, () => list.refresh()) } }, t("endpoints.add"));
@@ -27,11 +27,16 @@ function draw(items, filter, refresh) {
     { label: t("company"), lead: true, cell: (one) => chips.company(one.companyId) },
     { label: t("endpoints.url"), wide: true, cell: (one) => [outside(one.url), one.description && h("p", { class: "quiet" }, one.description)] },
     { label: t("endpoints.events"), cell: (one) => (one.events.length === 0 ? t("endpoints.everything") : one.events.map((kind) => word("event", kind)).join(", ")) },
-    { label: t("status"), cell: (one) => [one.enabled ? chips.chip("good", t("endpoints.on")) : chips.chip("bad", t("endpoints.off")), one.disabledReason && h("p", { class: "quiet" }, one.disabledAt && when(one.disabledAt), " ", one.disabledReason)] },
+    { label: t("status"), cell: (one) => [one.enabled ? chips.chip("good", t("endpoints.on")) : chips.chip("bad", t("endpoints.off")), !one.enabled && h("p", { class: "quiet" }, whyOff(one), " ", one.disabledAt && when(one.disabledAt))] },
     { label: t("endpoints.failures"), number: true, cell: (one) => t("of", { some: one.consecutiveFailures, all: FAILURES_MAX }) },
     { label: t("endpoints.since"), cell: (one) => when(one.createdAt) },
     { label: t("acts"), cell: (one) => acts(one, refresh) },
   ], items);
+}
+
+/** Too many failures, or else its own 410 or a person: the server's words tell those two apart. */
+function whyOff({ consecutiveFailures, disabledReason }) {
+  return consecutiveFailures >= FAILURES_MAX ? t("endpoints.off.failures") : [t("endpoints.off.told"), " ", h("q", { lang: "en" }, disabledReason)];
 }
 
 function acts(one, refresh) {
@@ -42,7 +47,7 @@ function acts(one, refresh) {
       const why = [told.status, told.errorCode, told.errorReason].filter(Boolean).join(" ");
       say(told.ok ? t("endpoints.test.ok", { status: told.status, ms: number(told.tookMs ?? 0) }) : t("endpoints.test.bad", { why }), told.ok ? "good" : "bad");
     } catch (error) {
-      say(error.message, "bad");
+      say(explained(error), "bad");
     }
     event.target.disabled = false;
   };

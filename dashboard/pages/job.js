@@ -9,6 +9,7 @@ import { t } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
 import { shown } from "/dashboard/parts/editor.js";
+import { lifeline } from "/dashboard/parts/lifeline.js";
 import { facts } from "/dashboard/parts/table.js";
 import { timeline, trail } from "/dashboard/parts/timeline.js";
 import { whatNow } from "/dashboard/parts/waiting.js";
@@ -46,7 +47,7 @@ function draw({ job, audit, data, answer, id }, refresh) {
       [t("user"), job.userId],
       [t("job.priority"), job.priority],
       [t("job.enqueued"), exactTime(job.enqueuedAt)],
-      [t("job.next"), job.nextAttemptAt && when(job.nextAttemptAt)],
+      [t("job.next"), job.nextAttemptAt && new Date(job.nextAttemptAt) > Date.now() && when(job.nextAttemptAt)],
       [t("job.expires"), WAITING.includes(job.status) && when(job.expiresAt)],
       [t("job.deferrals"), job.deferrals > 0 && job.deferrals],
       [t("job.replays"), job.replays > 0 && job.replays],
@@ -54,8 +55,8 @@ function draw({ job, audit, data, answer, id }, refresh) {
     ])),
     h(
       "div",
-      { class: "grid two" },
-      card(t("job.timeline"), timeline(job.enqueuedAt, job.attempts, now)),
+      { class: "grid two apart" },
+      card(t("job.timeline"), job.attempts.length > 0 && lifeline(job), timeline(job.enqueuedAt, job.attempts, audit, now)),
       h(
         "div",
         {},

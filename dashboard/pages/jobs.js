@@ -8,7 +8,7 @@ import { t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { filterForm, pages } from "/dashboard/parts/list.js";
 import { table } from "/dashboard/parts/table.js";
-import { waitsFor } from "/dashboard/parts/waiting.js";
+import { waitsBriefly } from "/dashboard/parts/waiting.js";
 
 const STATUSES = ["scheduled", "queued", "delivering", "retrying", "parked", "sent", "failed", "cancelled", "discarded"];
 const PAGE_JOBS = 50;
@@ -16,9 +16,9 @@ const PAGE_JOBS = 50;
 export function show(page) {
   const fields = [
     { name: "jobId", label: t("job.id") },
-    { name: "companyId", label: t("company") },
+    { name: "companyId", label: t("company"), offers: "companies" },
     { name: "correlationId", label: t("correlation") },
-    { name: "route", label: t("route") },
+    { name: "route", label: t("route"), offers: "routes" },
     { name: "status", label: t("status"), options: [["", t("any")], ...STATUSES.map((one) => [one, word("status", one)])] },
   ];
   const filter = filterForm("jobs", page, fields, ({ jobId }) => {
@@ -43,6 +43,6 @@ function columns() {
     { label: t("company"), cell: (job) => chips.company(job.companyId) },
     { label: t("attempts"), number: true, cell: (job) => job.attempts.length },
     { label: t("job.enqueued"), cell: (job) => when(job.enqueuedAt) },
-    { label: t("job.what"), wide: true, cell: (job) => waitsFor(job.waitingFor) ?? h("span", { class: "quiet clip" }, last(job)?.errorReason ?? "") },
+    { label: t("job.what"), wide: true, cell: (job) => waitsBriefly(job.waitingFor) ?? h("span", { class: "quiet clip" }, last(job)?.errorReason ?? "") },
   ];
 }

@@ -10,6 +10,7 @@ import { breakerDiagram } from "/dashboard/parts/breaker.js";
 import { gauge } from "/dashboard/parts/chart.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
+import { pausedBy } from "/dashboard/parts/pause.js";
 import { facts, table } from "/dashboard/parts/table.js";
 import { waitsFor } from "/dashboard/parts/waiting.js";
 
@@ -52,8 +53,8 @@ function provider(one, refresh) {
     { class: `card provider ${kind}`, data: { provider: one.name } },
     h("h2", {}, one.name, " ", breaker ? chips.breaker(one.state) : chips.chip("faint", t("providers.noBreaker")), " ", one.paused && chips.chip("parked", t("paused"))),
     breaker && breakerDiagram(one.state),
-    one.waitingFor && h("p", { class: "waiting" }, waitsFor(one.waitingFor)),
-    one.paused && h("p", {}, t("providers.pausedBy", { name: one.paused.actor ?? "?" }), " ", when(one.paused.since), one.paused.reason && [": ", h("q", {}, one.paused.reason)]),
+    one.paused && pausedBy(one.paused),
+    one.waitingFor?.reason === "limit" && h("p", { class: "waiting" }, waitsFor(one.waitingFor)),
     facts([
       [t("providers.since"), one.since && [when(one.since), one.reason && [" · ", h("q", {}, one.reason)]]],
       [t("providers.probe"), one.heldOpen ? t("providers.heldOpen") : one.nextProbeAt && when(one.nextProbeAt)],
@@ -72,14 +73,21 @@ function provider(one, refresh) {
   );
 }
 
+/** Jobs of its routes that wait: what is held back with it, besides what is yet to come. */
+async function waitingFor({ routes }) {
+  const { items } = await get("/v1/routes");
+  return items.filter(({ name }) => routes.includes(name)).reduce((sum, { waiting }) => sum + waiting, 0);
+}
+
 const rate = ({ max, perMs }) => t("providers.ratePer", { n: max, time: duration(perMs) });
 
 function switches(one, refresh) {
   const button = (kind, style, run, reasonNeeded = true) => {
     const ask = async () => {
+      const n = style === "danger" ? await waitingFor(one) : one.parked;
       const done = await dialog({
         title: t(`providers.${kind}.title`, { name: one.name }),
-        text: t(`providers.${kind}.text`, { n: one.parked }),
+        text: t(`providers.${kind}.text`, { n }),
         fields: kind === "resume" ? [] : [{ name: "reason", label: t("reason"), required: reasonNeeded, maxlength: 1000, hint: t("reason.hint") }],
         confirm: t(`providers.${kind}`),
         danger: style === "danger",

@@ -9,13 +9,14 @@ import { barList } from "/dashboard/parts/chart.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
 import { filterForm, pages } from "/dashboard/parts/list.js";
+import { pausedBy } from "/dashboard/parts/pause.js";
 import { table } from "/dashboard/parts/table.js";
 import { waitsFor } from "/dashboard/parts/waiting.js";
 
 const SHARES_MAX = 8;
 
 export function show(page) {
-  const filter = filterForm("tenants", page, [{ name: "companyId", label: t("company") }, { name: "route", label: t("route") }]);
+  const filter = filterForm("tenants", page, [{ name: "companyId", label: t("company"), offers: "companies" }, { name: "route", label: t("route"), offers: "routes" }]);
   const load = (cursor, signal) => get(`/v1/tenants${query({ ...filter.values, cursor })}`, signal);
   const all = pages(page, load, (items) => draw(items, filter, () => all.refresh()), { every: 3_000, on: (event) => event.type !== "JobRetryScheduled" });
   return [heading(t("nav.tenants"), h("p", { class: "quiet" }, t("tenants.what"))), filter.element, all];
@@ -23,13 +24,25 @@ export function show(page) {
 
 function draw(items, filter, refresh) {
   if (items.length === 0) return empty(t("tenants.empty"), filter.isSet ? t("tenants.empty.filtered") : t("tenants.empty.why"));
-  const waiting = (one) => one.queued + one.delivering;
-  const sorted = items.toSorted((a, b) => waiting(b) - waiting(a) || b.totalProcessed - a.totalProcessed);
+  const load = (one) => one.queued + one.delivering;
+  const sorted = items.toSorted((a, b) => load(b) - load(a) || b.totalProcessed - a.totalProcessed);
   return [
+    filter.values.companyId && items.length === 1 && whereNext(items[0]),
     items.length > 1 && h("div", { class: "grid two" }, card(t("tenants.share"), shares(items, "totalProcessed")), card(t("tenants.queue"), shares(items, "queued", "parked"))),
     table(t("nav.tenants"), columns(refresh), sorted),
     items.length === 1 && card(t("tenants.routes"), byRoute(items[0].routes)),
   ];
+}
+
+/** What somebody who asks for one company wants to know first. */
+function whereNext({ companyId, dead }) {
+  return h(
+    "div",
+    { class: `callout ${dead > 0 ? "bad" : "good"}` },
+    h("div", { class: "callout-text" }, t("tenants.dead.is", { n: dead }), " ", dead > 0 && link(`#/dlq${query({ companyId })}`, t("tenants.dead.why"))),
+    link(`#/jobs${query({ companyId })}`, t("tenants.jobs")),
+    link(`#/audit${query({ companyId })}`, t("job.audit")),
+  );
 }
 
 function shares(items, key, kind) {
@@ -44,16 +57,34 @@ function priority(level) {
   return h("span", { class: "priority", title: t("tenants.priority.why") }, "●".repeat(6 - level), h("span", { class: "quiet" }, "○".repeat(level - 1)), ` ${level}`);
 }
 
+/** What is due, and below it what is not or no longer. */
+function waiting({ queued, delayed, delivering }) {
+  return h(
+    "div",
+    { class: "turn" },
+    h("p", {}, number(queued)),
+    delayed > 0 && h("p", { class: "quiet", title: t("tenants.delayed.why") }, t("tenants.delayed", { n: delayed })),
+    delivering > 0 && h("p", { class: "quiet" }, t("tenants.delivering", { n: delivering })),
+  );
+}
+
+/** Where it stands in the order of turns: priority, rounds waited, jobs in a row, and when it was last served. */
+function turn({ currentPriority, roundsWithoutProcessing, consecutiveBatchCount, lastProcessedAt }) {
+  return h(
+    "div",
+    { class: "turn" },
+    h("p", {}, priority(currentPriority)),
+    h("p", { class: "quiet", title: t("tenants.rounds.why") }, t("tenants.rounds", { n: roundsWithoutProcessing })),
+    h("p", { class: "quiet", title: t("tenants.row.why") }, t("tenants.row", { n: consecutiveBatchCount })),
+    lastProcessedAt && h("p", { class: "quiet" }, t("tenants.last"), " ", when(lastProcessedAt)),
+  );
+}
+
 function fares() {
   return [
-    { label: t("tenants.queued"), number: true, cell: (one) => number(one.queued), title: t("tenants.queued.why") },
-    { label: t("tenants.delayed"), number: true, cell: (one) => number(one.delayed), title: t("tenants.delayed.why") },
-    { label: t("tenants.delivering"), number: true, cell: (one) => number(one.delivering) },
+    { label: t("tenants.queued"), number: true, cell: waiting, title: t("tenants.queued.why") },
     { label: t("tenants.processed"), number: true, cell: (one) => number(one.totalProcessed), title: t("tenants.processed.why") },
-    { label: t("tenants.priority"), cell: (one) => priority(one.currentPriority), title: t("tenants.priority.why") },
-    { label: t("tenants.rounds"), number: true, cell: (one) => number(one.roundsWithoutProcessing), title: t("tenants.rounds.why") },
-    { label: t("tenants.row"), number: true, cell: (one) => number(one.consecutiveBatchCount), title: t("tenants.row.why") },
-    { label: t("tenants.last"), cell: (one) => (one.lastProcessedAt ? when(one.lastProcessedAt) : "–") },
+    { label: t("tenants.turn"), cell: turn },
   ];
 }
 
@@ -66,7 +97,7 @@ function columns(refresh) {
     { label: t("company"), lead: true, cell: (one) => [h("p", {}, chips.company(one.companyId), " ", one.paused && chips.chip("parked", t("paused"))), h("p", { class: "quiet" }, terms(one))] },
     ...fares(),
     { label: t("tile.dead"), number: true, cell: (one) => (one.dead > 0 ? link(`#/dlq?companyId=${encodeURIComponent(one.companyId)}`, number(one.dead)) : "0") },
-    { label: t("tenants.why"), wide: true, cell: (one) => waitsFor(one.waitingFor) ?? h("span", { class: "quiet" }, t("tenants.nothing")) },
+    { label: t("tenants.why"), wide: true, cell: (one) => (one.paused ? pausedBy({ actor: one.pausedBy, since: one.pausedSince, reason: one.pausedReason }) : (waitsFor(one.waitingFor) ?? h("span", { class: "quiet" }, t("tenants.nothing")))) },
     { label: t("acts"), cell: (one) => h("div", { class: "buttons" }, pauseButton(one, refresh), termsButton(one, refresh)) },
   ];
 }
@@ -86,9 +117,10 @@ function pauseButton(one, refresh) {
     const done = await dialog({
       title: t(`tenants.${kind}.title`, { company: one.companyId }),
       text: t(`tenants.${kind}.text`, { n: one.queued + one.delayed }),
+      fields: kind === "pause" ? [{ name: "reason", label: t("reason"), required: true, maxlength: 1000, hint: t("reason.hint") }] : [],
       confirm: t(`tenants.${kind}`),
       danger: kind === "pause",
-      run: () => act("PUT", path`/v1/tenants/${one.companyId}`, { paused: !one.paused }),
+      run: ({ reason }) => act("PUT", path`/v1/tenants/${one.companyId}`, { paused: !one.paused, reason }),
     });
     if (done) say(t(`tenants.${kind}.done`, { company: one.companyId }));
     refresh();

@@ -4,14 +4,15 @@
 import { act, get, offers, path, Problem } from "/dashboard/frame/api.js";
 import { h } from "/dashboard/frame/dom.js";
 import { number, when } from "/dashboard/frame/format.js";
-import { card, region, say } from "/dashboard/frame/page.js";
+import { explained, region, say } from "/dashboard/frame/page.js";
 import { t } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
+import { disclosure } from "/dashboard/parts/disclosure.js";
 import { facts } from "/dashboard/parts/table.js";
 
-/** How long an act that has ended stays in sight. */
-const SHOWN_FOR_MS = 10 * 60_000;
+/** How long an act that has ended is still told of. */
+const TOLD_FOR_MS = 60 * 60_000;
 
 const STATES = { running: "active", done: "good", stopped: "warn", failed: "bad" };
 const CANARIES = { starting: "plain", waiting: "active", delivered: "good", died: "bad" };
@@ -26,7 +27,7 @@ export async function bulk(kind, filter, after) {
     if (await confirm(kind, filter, total, sample)) after();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    say(error.status === 0 ? t("offline") : error.message, "bad");
+    say(explained(error), "bad");
   }
 }
 
@@ -65,36 +66,44 @@ function chosenBy(filter) {
   return pairs.length === 0 ? h("p", { class: "quiet" }, t("filter.none")) : facts(pairs);
 }
 
-/** Those that run, with how far they are, and those that ended lately. */
+/** Those that run or ended while somebody looked, with how far they came; earlier ones are out of the way. */
 export function bulkActs(page) {
+  const opened = Date.now();
+  const ended = ({ endedAt }) => (endedAt ? new Date(endedAt).getTime() : Infinity);
   const acts = region(page, {
-    load: async (signal) => ((await offers("GET /v1/replays")) ? (await get("/v1/replays", signal)).items.filter(isOfLate) : []),
-    draw: (items) => items.map((one) => drawAct(one, () => acts.refresh())),
+    load: async (signal) => ((await offers("GET /v1/replays")) ? (await get("/v1/replays", signal)).items.filter((one) => ended(one) > Date.now() - TOLD_FOR_MS) : []),
+    draw: (items) => {
+      const fresh = items.filter((one) => ended(one) >= opened);
+      const earlier = items.filter((one) => ended(one) < opened);
+      const shown = (one) => drawAct(one, () => acts.refresh());
+      return [fresh.map(shown), earlier.length > 0 && disclosure("bulk", t("bulk.earlier", { n: earlier.length }), earlier.map(shown))];
+    },
     every: 1_000,
   });
   return acts;
 }
 
-function isOfLate({ endedAt }) {
-  return !endedAt || Date.now() - new Date(endedAt) < SHOWN_FOR_MS;
+/** Why it did not come to its end, by what is known of it; what a provider or a person said stands beside it. */
+function whyEnded({ state, canary, stoppedBecause }) {
+  if (!stoppedBecause) return null;
+  const known = canary?.state === "died" ? "bulk.because.canary" : state === "failed" ? "bulk.because.failed" : "bulk.because.person";
+  return h("p", { class: "faults" }, t(known), " ", h("q", { lang: "en" }, stoppedBecause));
 }
 
 function drawAct(one, refresh) {
   const { id, state, total, done, skipped, failed, canary } = one;
+  const left = one.left ?? total - done - skipped - failed;
   const stop = async () => {
-    const asked = { title: t("bulk.stop.title"), text: t("bulk.stop.text", { n: total - done - skipped - failed }), confirm: t("bulk.stop"), danger: true };
+    const asked = { title: t("bulk.stop.title"), text: t("bulk.stop.text", { n: left }), confirm: t("bulk.stop"), danger: true };
     await dialog({ ...asked, run: () => act("DELETE", path`/v1/replays/${id}`) });
     refresh();
   };
-  return card(
-    [t(`bulk.${one.act}.act`), " ", chips.chip(STATES[state] ?? "plain", t(`bulk.state.${state}`))],
-    h("progress", { max: Math.max(1, total), value: done + skipped + failed, "aria-label": t("progress") }),
-    one.stoppedBecause && h("p", { class: "faults" }, one.stoppedBecause),
+  const more = [
     facts([
-      [t("bulk.done"), t("of", { some: done, all: total })],
+      [t("bulk.canary"), canary && [chips.chip(CANARIES[canary.state] ?? "plain", t(`bulk.canary.${canary.state}`)), " ", canary.jobIds.map((job) => [chips.job(job), " "]), canary.waitingFor && h("q", { lang: "en" }, canary.waitingFor)]],
+      [t("bulk.left"), state !== "done" && left > 0 && number(left)],
       [t("bulk.skipped"), skipped > 0 && number(skipped)],
       [t("bulk.failed"), failed > 0 && number(failed)],
-      [t("bulk.canary"), canary && [chips.chip(CANARIES[canary.state] ?? "plain", t(`bulk.canary.${canary.state}`)), " ", canary.jobIds.map((job) => [chips.job(job), " "]), canary.waitingFor && h("q", {}, canary.waitingFor)]],
       [t("bulk.pace"), number(one.ratePerSecond)],
       [t("bulk.by"), one.actor],
       [t("bulk.started"), when(one.startedAt)],
@@ -102,6 +111,15 @@ function drawAct(one, refresh) {
     ]),
     chosenBy(one.filter),
     one.failures.length > 0 && h("ul", { class: "faults" }, one.failures.map(({ jobId, reason }) => h("li", {}, h("code", {}, jobId), " ", reason))),
-    state === "running" && h("div", { class: "buttons" }, h("button", { type: "button", class: "danger", data: { focus: `stop ${id}` }, on: { click: stop } }, t("bulk.stop"))),
+  ];
+  const isRunning = state === "running";
+  return h(
+    "section",
+    { class: "card bulk-act" },
+    h("p", { class: "step-head" }, h("strong", {}, t(`bulk.${one.act}.act`)), chips.chip(STATES[state] ?? "plain", t(`bulk.state.${state}`)), h("span", {}, t("of", { some: done, all: total })), !isRunning && one.endedAt && h("span", { class: "quiet" }, when(one.endedAt))),
+    isRunning && h("progress", { max: Math.max(1, total), value: total - left, "aria-label": t("progress") }),
+    whyEnded(one),
+    isRunning ? more : disclosure(`bulk ${id}`, t("bulk.more"), more),
+    isRunning && h("div", { class: "buttons" }, h("button", { type: "button", class: "danger", data: { focus: `stop ${id}` }, on: { click: stop } }, t("bulk.stop"))),
   );
 }

@@ -9,7 +9,7 @@ const TOP = 10;
 const BOTTOM = 20;
 
 /** A drawing that is made anew when its width changes. */
-function drawing(label, height, draw) {
+export function drawing(label, height, draw) {
   const box = h("div", { class: "chart", role: "img", "aria-label": label });
   let drawn = 0;
   new ResizeObserver(([{ contentRect }]) => {
@@ -26,7 +26,7 @@ function drawing(label, height, draw) {
 export function roundUp(value) {
   if (value <= 0) return 1;
   const size = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * size).find((step) => step >= value);
+  return [1, 2, 4, 6, 8, 10].map((step) => step * size).find((step) => step >= value);
 }
 
 /** Durations that read well on an axis, in seconds. */
@@ -75,11 +75,11 @@ export function bars(label, buckets, series, { height = 150, write = number, whe
 }
 
 /**
- * Delays before each attempt: a line, and the band in which chance lets them fall. `points`: `{name, low, usual, high}`
- * in milliseconds.
+ * Delays before each attempt: a line, the band in which chance lets them fall, and those that were waited for.
+ * `points`: `{name, low, usual, high, seen?}` in milliseconds; `axis` says what the names are.
  */
-export function delays(label, points, { height = 170 } = {}) {
-  const top = roundDuration(Math.max(...points.map((point) => point.high), 1));
+export function delays(label, points, axis, { height = 170 } = {}) {
+  const top = roundDuration(Math.max(...points.flatMap((point) => [point.high, ...(point.seen ?? [])]), 1));
   return drawing(label, height, (width, height) => {
     const floor = height - BOTTOM;
     const step = points.length > 1 ? (width - LEFT - RIGHT - 56) / (points.length - 1) : 0;
@@ -91,11 +91,13 @@ export function delays(label, points, { height = 170 } = {}) {
     const dots = points.map((point, at) => [
       s("line", { class: "whisker", x1: x(at), x2: x(at), y1: y(point.low), y2: y(point.high) }),
       s("circle", { class: "dot", cx: x(at), cy: y(point.usual), r: 3.5 }, s("title", {}, `${point.name}: ${duration(point.low)} – ${duration(point.high)}`)),
-      s("text", { class: "value", x: x(at), y: y(point.high) - 6, "text-anchor": "middle" }, duration(point.usual)),
+      (point.seen ?? []).map((waited) => s("circle", { class: "seen", cx: x(at), cy: y(waited), r: 2.5 })),
+      s("text", { class: "value", x: x(at), y: y(Math.max(point.high, ...(point.seen ?? []))) - 7, "text-anchor": "middle" }, duration(point.usual)),
       s("text", { class: "tick", x: x(at), y: height - 5, "text-anchor": "middle" }, point.name),
     ]);
     return [
       grid(width, height, ticks, (value) => (value === 0 ? "0" : duration(value))),
+      s("text", { class: "tick", x: 0, y: height - 5 }, axis),
       s("polygon", { class: "band", points: band }),
       s("polyline", { class: "curve", points: line("usual").join(" ") }),
       dots,
@@ -117,6 +119,14 @@ export function gauge(value, bound, label) {
   const kind = value >= bound ? "bad" : value >= bound * 0.8 ? "warn" : "";
   const bar = h("span", { class: `share ${kind}`, role: "img", "aria-label": label });
   bar.style.setProperty("--share", String(bound > 0 ? Math.min(1, value / bound) : 0));
+  return bar;
+}
+
+/** A figure beside the bound it is held against: a bar, and a mark where the bound is. */
+export function meter(value, bound, label, { kind = "", top = Math.max(value, bound) * 1.25 || 1 } = {}) {
+  const bar = h("span", { class: `meter ${kind}`, role: "img", "aria-label": label });
+  bar.style.setProperty("--share", String(Math.min(1, value / top)));
+  bar.style.setProperty("--mark", String(Math.min(1, bound / top)));
   return bar;
 }
 

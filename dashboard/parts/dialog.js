@@ -3,6 +3,7 @@
 
 import { actor, keepActor, Problem } from "/dashboard/frame/api.js";
 import { h, put } from "/dashboard/frame/dom.js";
+import { explained } from "/dashboard/frame/page.js";
 import { t } from "/dashboard/frame/words.js";
 
 let count = 0;
@@ -28,7 +29,7 @@ export function dialog({ title, text, content, fields = [], confirm, danger = fa
     faults,
     h("div", { class: "buttons" }, !unavoidable && leave, go),
   );
-  const box = h("dialog", { class: danger ? "act danger" : "act", "aria-labelledby": id }, form);
+  const box = h("dialog", { class: ["act", danger && "danger", unavoidable && "unavoidable"].filter(Boolean).join(" "), "aria-labelledby": id }, form);
 
   return new Promise((resolve) => {
     let result = null;
@@ -122,6 +123,6 @@ function showFaults(problem, inputs, faults) {
     if (one) complain(one, message);
     else elsewhere.push(`${pointer} ${message}`.trim());
   }
-  if (problem.faults.length === 0) elsewhere.push(problem.status === 0 ? t("offline") : problem.message);
+  if (problem.faults.length === 0) elsewhere.push(explained(problem));
   put(faults, elsewhere.map((words) => h("p", {}, words)));
 }

@@ -2,9 +2,9 @@
 
 import { h } from "/dashboard/frame/dom.js";
 
-/** `columns`: `{label, cell(row), number?, wide?, title?}`. */
+/** `columns`: `{label, cell(row), number?, wide?, most?, lead?, title?}`. */
 export function table(caption, columns, rows, rowAttributes = () => ({})) {
-  const kind = (column) => [column.number && "number", column.wide && "wide", column.lead && "lead"].filter(Boolean).join(" ") || null;
+  const kind = (column) => [column.number && "number", column.wide && "wide", column.most && "most", column.lead && "lead"].filter(Boolean).join(" ") || null;
   return h(
     "table",
     {},

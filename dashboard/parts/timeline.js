@@ -1,9 +1,9 @@
 // A job's life from top to bottom: each attempt, what was said, how it was judged, how long it waited then.
 
-import { h } from "/dashboard/frame/dom.js";
+import { h, link } from "/dashboard/frame/dom.js";
 import { duration } from "/dashboard/frame/format.js";
 import { stamp } from "/dashboard/frame/page.js";
-import { t, word } from "/dashboard/frame/words.js";
+import { language, t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 
 function step(kind, at, ...content) {
@@ -15,13 +15,13 @@ const KINDS = { sent: "good", failed: "bad", partial: "warn", uncertain: "warn",
 function attempt(one) {
   const took = Math.max(0, new Date(one.endedAt) - new Date(one.startedAt));
   const said = one.errorReason && h("p", { class: "reason" }, one.errorCode && h("code", {}, one.errorCode), " ", one.errorReason);
-  const judged = one.errorClassification && h(
+  const judged = (one.errorClassification || one.provider) && h(
     "p",
     { class: "judged" },
-    chips.classified(one.errorClassification),
+    one.errorClassification && chips.classified(one.errorClassification),
     one.rule && h("span", {}, t("timeline.rule"), " ", h("code", {}, one.rule)),
     one.blame && h("span", {}, t(`blame.${one.blame}`)),
-    one.provider && h("span", {}, t("timeline.provider", { name: one.provider })),
+    one.provider && h("span", {}, t("timeline.provider"), " ", link(`#/providers?name=${encodeURIComponent(one.provider)}`, one.provider)),
   );
   const recipients = (one.recipients ?? []).map((each) => h(
     "li",
@@ -46,27 +46,41 @@ function wait(one) {
   return h("li", { class: "step gap" }, h("span", { class: "quiet" }, t("timeline.wait", { time: duration(one.nextRetryDelayMs) })));
 }
 
-/** `last` is what comes after the attempts: `[kind, time?, …content]`. */
-export function timeline(enqueuedAt, attempts, last) {
+/** What was done to a job, as its trail has it: everything but what its attempts tell themselves. */
+function acts(audit) {
+  const done = (audit?.items ?? []).filter(({ event }) => ACTS.includes(event));
+  return done.map((item) => ({ at: item.timestamp, shown: step("active", item.timestamp, h("p", { class: "step-head" }, h("strong", {}, word("audit", item.event)), item.actor && t("audit.by", { name: item.actor })), item.retryReason && h("p", { class: "quiet" }, item.retryReason)) }));
+}
+
+const ACTS = ["REPLAYED", "CANCELLED", "DISCARDED", "LEASE_LOST", "DEAD_LETTER_ARCHIVED", "DEAD_LETTER_IMPORTED", "DEAD_LETTER_EXPIRED"];
+
+/** `last` is what comes after all of it: `[kind, time?, …content]`. */
+export function timeline(enqueuedAt, attempts, audit, last) {
+  const told = [...attempts.map((one) => ({ at: one.startedAt, shown: [attempt(one), wait(one)] })), ...acts(audit)];
   return h(
     "ol",
     { class: "timeline" },
     step("plain", enqueuedAt, h("p", { class: "step-head" }, t("timeline.accepted"))),
-    attempts.map((one) => [attempt(one), wait(one)]),
+    told.toSorted((a, b) => new Date(a.at) - new Date(b.at)).map(({ shown }) => shown),
     last && step(...last),
   );
 }
 
-/** The trail, oldest first. What was recorded together stands together. */
-export function trail(items) {
+/** Records that were made together, in the order they come. */
+export function together(items) {
   const records = [];
   for (const item of items) {
     const last = records.at(-1)?.[0];
-    const together = last && ["timestamp", "jobId", "attempt", "actor"].every((name) => last[name] === item[name]);
-    if (together) records.at(-1).push(item);
+    const same = last && ["sequence", "kind", "timestamp", "jobId", "claimId", "attempt", "actor"].every((name) => last[name] === item[name]);
+    if (same) records.at(-1).push(item);
     else records.push([item]);
   }
-  return h("ol", { class: "trail" }, records.map((record) => h("li", {}, stamp(record[0].timestamp), h("span", { class: "trail-who" }, whose(record[0])), h("ul", { class: "trail-said" }, record.map(recorded)))));
+  return records;
+}
+
+/** The trail, oldest first. What was recorded together stands together. */
+export function trail(items) {
+  return h("ol", { class: "trail" }, together(items).map((record) => h("li", {}, stamp(record[0].timestamp), h("span", { class: "trail-who" }, whose(record[0])), h("ul", { class: "trail-said" }, record.map(recorded)))));
 }
 
 function whose({ actor, attempt }) {
@@ -74,14 +88,22 @@ function whose({ actor, attempt }) {
   return attempt ? t("timeline.attempt", { n: attempt }) : null;
 }
 
-function recorded(item) {
+/** One step on record, and what there is to say about it. */
+export function recorded(item) {
   const more = {
     BACKOFF_CALCULATED: () => t("audit.backoff", { n: item.backoffMinutes ?? 0 }),
     RETRY_SCHEDULED: () => item.nextRetryTime && stamp(item.nextRetryTime),
-    RETRY_DECIDED: () => item.retryReason,
+    RETRY_DECIDED: () => decision(item),
     BURIED: () => null,
     ERROR_ANALYSED: () => [item.errorClassification && chips.classified(item.errorClassification), " ", item.errorMessage, " ", item.rule && h("code", {}, item.rule)],
   };
   const said = more[item.event] ? more[item.event]() : (item.retryReason ?? item.errorMessage);
   return h("li", {}, h("strong", {}, word("audit", item.event)), " ", said);
+}
+
+/** A decision is Recado's own: in another language it is told by its codes. */
+function decision({ retryReason, shouldRetry, retryCount, errorClassification }) {
+  if (language() === "en" && retryReason) return retryReason;
+  if (shouldRetry) return t("audit.retry", { n: retryCount });
+  return t(errorClassification === "PERMANENT" ? "audit.noRetry.permanent" : "audit.noRetry.spent");
 }

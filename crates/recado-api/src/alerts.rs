@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use recado_observe::alerts::Subject;
+use recado_observe::alerts::{Subject, Unit};
 use recado_observe::{Firing, Rule, Severity};
-use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity};
+use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
 use crate::answer;
 use crate::openapi::ReadProblems;
@@ -53,6 +53,7 @@ fn rule(rule: &Rule) -> AlertRule {
         name: rule.name.to_owned(),
         enabled: rule.enabled,
         severity: severity(rule.severity),
+        unit: unit(rule.measure.unit()),
         threshold: rule.threshold,
         window_ms: millis(rule.window),
         min_volume: rule.min_volume,
@@ -67,5 +68,15 @@ fn severity(severity: Severity) -> AlertSeverity {
     match severity {
         Severity::Warning => AlertSeverity::Warning,
         Severity::Critical => AlertSeverity::Critical,
+    }
+}
+
+fn unit(unit: Unit) -> AlertUnit {
+    match unit {
+        Unit::Share => AlertUnit::Share,
+        Unit::Count => AlertUnit::Count,
+        Unit::Time => AlertUnit::Seconds,
+        Unit::Times => AlertUnit::Times,
+        Unit::Fact => AlertUnit::Fact,
     }
 }

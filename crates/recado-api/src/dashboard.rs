@@ -1,4 +1,4 @@
-//! The dashboard: the files of `dashboard/`, in the binary, at `/`.
+//! The dashboard: the files of `dashboard/`, and the runbooks that its alerts point at, in the binary, at `/`.
 //!
 //! They speak only the API, so nothing is rendered here and nothing is secret: whoever may not use the API
 //! sees an empty frame. What the browser may do with them is bounded by a policy: their own scripts and
@@ -42,16 +42,23 @@ const FILES: &[(&str, &str)] = files! {
     "index.html"
     "frame/api.js" "frame/dom.js" "frame/format.js" "frame/json_text.js" "frame/keys.js" "frame/live.js"
     "frame/main.js" "frame/page.js" "frame/words.js"
-    "pages/alerts.js" "pages/audit.js" "pages/dead_letter.js" "pages/dlq.js" "pages/endpoints.js"
-    "pages/job.js" "pages/jobs.js" "pages/overview.js" "pages/policies.js" "pages/providers.js"
-    "pages/tenants.js"
-    "parts/breaker.js" "parts/bulk.js" "parts/chart.js" "parts/chips.js" "parts/dialog.js" "parts/editor.js"
-   "parts/list.js" "parts/table.js" "parts/throughput.js" "parts/timeline.js"
+    "pages/alert.js" "pages/alerts.js" "pages/audit.js" "pages/dead_letter.js" "pages/dlq.js"
+    "pages/endpoints.js" "pages/find.js" "pages/job.js" "pages/jobs.js" "pages/kpis.js" "pages/overview.js"
+    "pages/policies.js" "pages/providers.js" "pages/tenants.js"
+    "parts/alert.js" "parts/breaker.js" "parts/bulk.js" "parts/chart.js" "parts/chips.js" "parts/course.js"
+    "parts/dialog.js" "parts/disclosure.js" "parts/editor.js" "parts/lifeline.js" "parts/list.js"
+    "parts/markdown.js" "parts/pause.js" "parts/retry_curve.js" "parts/table.js" "parts/timeline.js"
     "parts/waiting.js"
     "style/base.css" "style/charts.css" "style/frame.css" "style/icon.svg" "style/pages.css"
     "style/parts.css"
     "words/en.js" "words/pt.js"
 };
+
+/// What to do about each alert, as the documents have it: one text for whoever reads it here or there.
+const RUNBOOKS: &[(&str, &str)] = &[
+    ("runbooks/en.md", include_str!("../../../docs/operating/alerts.md")),
+    ("runbooks/pt.md", include_str!("../../../docs/operating/alerts.pt-BR.md")),
+];
 
 fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next() {
@@ -59,6 +66,7 @@ fn content_type(name: &str) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
         Some("svg") => "image/svg+xml",
+        Some("md") => "text/plain; charset=utf-8",
         _ => "application/octet-stream",
     }
 }
@@ -97,7 +105,7 @@ pub(crate) async fn asset(
 
 /// Asked for anew each time and sent only when it has changed: after an update nobody sees half of the old one.
 fn file(name: &str, asked: &HeaderMap) -> Result<Response, Refused> {
-    let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) else {
+    let Some((_, text)) = FILES.iter().chain(RUNBOOKS).find(|(known, _)| *known == name) else {
         let name = clip(name, NAME_SHOWN_MAX_BYTES);
         return Err(Refused::new(Code::NotFound, format!("the dashboard has no file `{name}`")));
     };
@@ -159,7 +167,8 @@ mod tests {
         for (name, text) in FILES {
             for quoted in text.split(['"', '\'', '(', ')']).filter(|part| part.starts_with("/dashboard/")) {
                 let wanted = &quoted["/dashboard/".len()..];
-                assert!(FILES.iter().any(|(known, _)| *known == wanted), "{name} refers to {quoted}");
+                let mut all = FILES.iter().chain(RUNBOOKS);
+                assert!(all.any(|(known, _)| *known == wanted), "{name} refers to {quoted}");
             }
             let hosts = text.matches("://").count();
             let namespaces = text.matches("http://www.w3.org/2000/svg").count();

@@ -7,11 +7,14 @@ use axum::response::Response;
 use recado_core::{RouteName, Timestamp};
 use recado_observe::{Figure, Target};
 use recado_wire::Code;
-use recado_wire::kpis::{AttemptRate, DeadLetterFlow, Kpi, KpiQuery, Kpis, NamedCount, WINDOW_DEFAULT_MS};
+use recado_wire::kpis::{
+    AttemptRate, CoursePart, DeadLetterFlow, Kpi, KpiQuery, Kpis, NamedCount, RouteFlow, WINDOW_DEFAULT_MS,
+};
 
 use crate::answer::{self, Refused};
 use crate::extract::Asked;
 use crate::openapi::ReadProblems;
+use crate::providers::millis;
 use crate::state::ApiState;
 
 /// Success after retry, mean attempts, lost share, time to success, and the technical figures of seed 003, each
@@ -41,10 +44,13 @@ pub(crate) async fn show(
         ));
     };
     let rates = kpis.by_attempt.into_iter();
+    let since = engine.started_at().max(before(engine.now(), window_ms));
+    let course_part_ms = millis(kpis.course.part);
+    let is_counted = |part: &recado_observe::kpis::CoursePart| part.at.plus(kpis.course.part) > since;
     Ok(answer::ok(&Kpis {
         route: route.map(str::to_owned),
         window_ms,
-        since: engine.started_at().max(before(engine.now(), window_ms)),
+        since,
         success_after_retry: figure(kpis.success_after_retry),
         mean_attempts: figure(kpis.mean_attempts),
         lost_share: figure(kpis.lost_share),
@@ -57,7 +63,24 @@ pub(crate) async fn show(
             .map(|rate| AttemptRate { attempt: rate.attempt, ended: rate.ended, sent: rate.sent })
             .collect(),
         dead_letters: flow(engine.dead_letter_flow(window)),
+        course_part_ms,
+        course: kpis.course.parts.iter().filter(|part| is_counted(part)).map(course_part).collect(),
+        by_route: kpis.by_route.into_iter().map(route_flow).collect(),
     }))
+}
+
+fn course_part(part: &recado_observe::kpis::CoursePart) -> CoursePart {
+    CoursePart { at: part.at, sent: part.sent, retried: part.retried, dead: part.buried }
+}
+
+fn route_flow(flow: recado_observe::kpis::RouteFlow) -> RouteFlow {
+    RouteFlow {
+        route: flow.route.into(),
+        attempts: flow.attempts,
+        failed: flow.failed,
+        sent: flow.sent,
+        dead: flow.buried,
+    }
 }
 
 fn before(now: Timestamp, window_ms: u64) -> Timestamp {

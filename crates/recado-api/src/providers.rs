@@ -9,9 +9,9 @@ use recado_core::RouteName;
 use recado_core::limit::Rate;
 use recado_core::reason::clip;
 use recado_engine::providers::{Pause, ProviderTerms, ProviderView};
-use recado_engine::{Hold, Holder};
+use recado_engine::{Hold, Holder, Limit};
 use recado_store::TenantFilter;
-use recado_wire::jobs::WaitingFor;
+use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
     BreakerAction, BreakerLimits, BreakerRequest, FailureReport, PauseRequest, Paused, Permit, Provider,
     ProviderLimits, ProviderList, RateLimit, SuccessReport,
@@ -35,16 +35,37 @@ fn no_such_provider(name: &str) -> Refused {
     )
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
-    let Hold { by, why, until } = hold;
+    let Hold { by, why, said, until } = hold;
     match by {
-        Holder::Breaker => WaitingFor::Breaker { why, until },
-        Holder::Limit => WaitingFor::Limit { why, until },
-        Holder::Pause => WaitingFor::Pause { why },
+        Holder::Breaker => WaitingFor::Breaker { why, said, until },
+        Holder::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
+        Holder::Pause(what, Pause { since, actor, .. }) => {
+            WaitingFor::Pause { code: pause_code(what), why, said, since: Some(since), actor }
+        }
+    }
+}
+
+fn limit_code(limit: Limit) -> LimitCode {
+    match limit {
+        Limit::Rate => LimitCode::Rate,
+        Limit::CompanyRate => LimitCode::CompanyRate,
+        Limit::Quiet => LimitCode::Quiet,
+        Limit::Slots => LimitCode::Slots,
+        Limit::CompanySlots => LimitCode::CompanySlots,
+        Limit::Store => LimitCode::Store,
+    }
+}
+
+fn pause_code(what: recado_engine::Paused) -> PauseCode {
+    match what {
+        recado_engine::Paused::Company => PauseCode::Company,
+        recado_engine::Paused::Route => PauseCode::Route,
+        recado_engine::Paused::Provider => PauseCode::Provider,
     }
 }
 

@@ -6,13 +6,13 @@ use recado_core::reason::clip;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
-use recado_wire::routes::{Route, RouteList};
+use recado_wire::routes::{Route, RouteList, RoutePolicy};
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::extract::{Actor, Segment};
 use crate::openapi::{ReadProblems, WriteProblems};
-use crate::providers::{show_pause, waiting_for, why};
+use crate::providers::{millis, show_pause, waiting_for, why};
 use crate::state::ApiState;
 
 /// Bytes at most that a message repeats of a name.
@@ -25,6 +25,8 @@ fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Ro
         name: route.name.clone(),
         transport: route.transport_name().into(),
         providers: route.providers().map(Into::into).collect(),
+        timeout_ms: millis(route.timeout),
+        policy: RoutePolicy::from(&route.terms.policy),
         paused: engine.pause_of(&route.name).map(show_pause),
         waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
         waiting_for: undeliverable.or_else(|| engine.route_hold(route).map(waiting_for)),
@@ -35,7 +37,7 @@ async fn counts(api: &ApiState) -> Result<Counts, Refused> {
     Ok(api.engine().store().counts(api.engine().now()).await?)
 }
 
-/// Every route: its transport, its providers, what waits on it and what holds it back.
+/// Every route: its transport, its providers, when it tries again, what waits on it and what holds it back.
 #[utoipa::path(
     get, path = "/v1/routes", tag = "routes",
     responses((status = 200, body = RouteList), ReadProblems)

@@ -11,34 +11,72 @@ use crate::values::Pause;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub by: Holder,
+    /// A sentence, in English.
     pub why: String,
+    /// What a person or a provider said, in their own words.
+    pub said: Option<Box<str>>,
     /// As far as anybody knows.
     pub until: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Breaker,
-    Limit,
-    Pause,
+    Limit(Limit),
+    Pause(Paused, Pause),
+}
+
+/// Which bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The provider's rate.
+    Rate,
+    CompanyRate,
+    /// The provider asked for quiet.
+    Quiet,
+    /// Deliveries to the provider at the same time.
+    Slots,
+    CompanySlots,
+    /// The store did not say.
+    Store,
+}
+
+/// What a person paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    Company,
+    Route,
+    Provider,
 }
 
 impl Hold {
     fn new(why: &Held, until: Option<Timestamp>) -> Self {
-        let by = match why {
-            Held::Breaker { .. } => Holder::Breaker,
-            Held::Paused(_) => Holder::Pause,
-            Held::Rate | Held::Quiet(_) | Held::Busy | Held::CompanyBusy | Held::Store => Holder::Limit,
+        let (by, said) = match why {
+            Held::Breaker { reason, .. } => (Holder::Breaker, reason.clone()),
+            Held::Paused(pause) => (Holder::Pause(Paused::Provider, pause.clone()), pause.reason.clone()),
+            Held::Rate => (Holder::Limit(Limit::Rate), None),
+            Held::Quiet(why) => {
+                (Holder::Limit(Limit::Quiet), Some(why.clone()).filter(|why| !why.is_empty()))
+            }
+            Held::Busy => (Holder::Limit(Limit::Slots), None),
+            Held::CompanyBusy => (Holder::Limit(Limit::CompanySlots), None),
+            Held::Store => (Holder::Limit(Limit::Store), None),
         };
-        Hold { by, why: words(why), until }
+        Hold { by, why: words(why), said, until }
     }
 
-    fn pause(whose: &str, reason: Option<&str>) -> Self {
-        let why = match reason {
+    fn pause(what: Paused, pause: Pause) -> Self {
+        let whose = match what {
+            Paused::Company => "tenant",
+            Paused::Route => "route",
+            Paused::Provider => "provider",
+        };
+        let why = match &pause.reason {
             Some(reason) => format!("{whose} paused: {reason}"),
             None => format!("{whose} paused"),
         };
-        Hold { by: Holder::Pause, why, until: None }
+        let said = pause.reason.clone();
+        Hold { by: Holder::Pause(what, pause), why, said, until: None }
     }
 }
 
@@ -50,7 +88,7 @@ pub(crate) fn words(why: &Held) -> String {
         Held::Rate => "the provider's rate is used up".to_owned(),
         Held::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
         Held::Quiet(why) => format!("the provider asked for quiet: {why}"),
-        Held::Paused(reason) => format!("paused: {}", reason.as_deref().unwrap_or("no reason given")),
+        Held::Paused(pause) => format!("paused: {}", pause.reason.as_deref().unwrap_or("no reason given")),
         Held::Busy => "all slots are taken".to_owned(),
         Held::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
         Held::Store => "the store did not answer".to_owned(),
@@ -73,7 +111,7 @@ impl Inner {
     /// What holds a whole route back, if anything does. Its other providers have to be held, too.
     pub fn route_hold(&self, route: &Route) -> Option<Hold> {
         if let Some(pause) = self.pause_of(&route.name) {
-            return Some(Hold::pause("route", pause.reason.as_deref()));
+            return Some(Hold::pause(Paused::Route, pause));
         }
         let now = self.clock.now();
         self.hold_by_providers(route, now, |provider| provider.view(now).held)
@@ -82,10 +120,10 @@ impl Inner {
     fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.clock.now();
         match self.tenants.held(company, now) {
-            Some((Held::Paused(reason), _)) => return Some(Hold::pause("tenant", reason.as_deref())),
+            Some((Held::Paused(pause), _)) => return Some(Hold::pause(Paused::Company, pause)),
             Some((_, until)) => {
                 let why = "the tenant's rate is used up".to_owned();
-                return Some(Hold { by: Holder::Limit, why, until });
+                return Some(Hold { by: Holder::Limit(Limit::CompanyRate), why, said: None, until });
             }
             None => {}
         }

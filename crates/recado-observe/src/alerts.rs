@@ -26,7 +26,7 @@ use crate::gauges::Gauges;
 use crate::ledger::Ledger;
 
 pub use rule::{AlertConfig, Measure, NotARule, Rule, RuleChange, Severity};
-pub use words::Words;
+pub use words::{Unit, Words};
 
 /// What an alert is about.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -51,20 +51,73 @@ impl<C: Sum> History<C> {
 
     /// What was counted in the window that ends at `now`.
     pub fn over(&self, window: Duration, now: Timestamp) -> C {
-        let window_ms = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
-        let reaches = |(width_ms, kept): &(i64, usize)| window_ms <= width_ms * *kept as i64;
-        let tier = TIERS.iter().position(reaches).unwrap_or(TIERS.len() - 1);
-        let (width_ms, kept) = TIERS[tier];
+        let window_ms = millis(window);
+        let (tier, width_ms, kept) = tier_of(window_ms);
         let last = now.as_millis().div_euclid(width_ms);
         let span = window_ms.div_euclid(width_ms).clamp(1, kept as i64);
         let mut sum = C::default();
-        let newest_first = self.tiers[tier].iter().rev();
-        newest_first
-            .skip_while(|(slot, _)| *slot > last)
-            .take_while(|(slot, _)| *slot > last - span)
-            .for_each(|(_, counts)| sum.add(counts));
+        self.newest_first(tier, last, span).for_each(|(_, counts)| sum.add(counts));
         sum
     }
+
+    /// The same window, told part by part: `tell` hears for every slot that holds something in which of the
+    /// window's `parts` it lies.
+    pub fn each_over(&self, parts: &Parts, mut tell: impl FnMut(usize, &C)) {
+        let (tier, width_ms, _) = tier_of(parts.width_ms * parts.count as i64);
+        let (last, span) =
+            (parts.end_ms().div_euclid(width_ms) - 1, parts.width_ms / width_ms * parts.count as i64);
+        for (slot, counts) in self.newest_first(tier, last, span) {
+            let part = (slot * width_ms - parts.begin_ms).div_euclid(parts.width_ms);
+            tell(part as usize, counts);
+        }
+    }
+
+    fn newest_first(&self, tier: usize, last: i64, span: i64) -> impl Iterator<Item = &(i64, C)> {
+        let slots = self.tiers[tier].iter().rev();
+        slots.skip_while(move |(slot, _)| *slot > last).take_while(move |(slot, _)| *slot > last - span)
+    }
+}
+
+/// A window cut into equal parts, few enough to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    pub begin_ms: i64,
+    pub width_ms: i64,
+    pub count: usize,
+}
+
+/// Widths of a part: each a multiple of the one before and of the slots that it is made of.
+const PARTS_MS: [i64; 5] = [SLOT_MS, 60_000, 300_000, 1_800_000, 10_800_000];
+
+const PARTS_MAX: i64 = 60;
+
+impl Parts {
+    /// Those of the window that ends with the part that `now` is in.
+    pub fn of(window: Duration, now: Timestamp) -> Self {
+        let window_ms = millis(window).min(millis(WINDOW_MAX));
+        let (_, slot_ms, _) = tier_of(window_ms);
+        let fits = |width_ms: &&i64| **width_ms >= slot_ms && window_ms <= **width_ms * PARTS_MAX;
+        let width_ms = PARTS_MS.iter().find(fits).copied().unwrap_or(PARTS_MS[PARTS_MS.len() - 1]);
+        let count = window_ms.div_euclid(width_ms).max(1);
+        let last = now.as_millis().div_euclid(width_ms);
+        Parts { begin_ms: (last + 1 - count) * width_ms, width_ms, count: count as usize }
+    }
+
+    fn end_ms(&self) -> i64 {
+        self.begin_ms + self.width_ms * self.count as i64
+    }
+}
+
+fn millis(window: Duration) -> i64 {
+    i64::try_from(window.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The finest tier that reaches back so far: its place, the width of its slots, and how many are kept.
+fn tier_of(window_ms: i64) -> (usize, i64, usize) {
+    let reaches = |(width_ms, kept): &(i64, usize)| window_ms <= width_ms * *kept as i64;
+    let tier = TIERS.iter().position(reaches).unwrap_or(TIERS.len() - 1);
+    let (width_ms, kept) = TIERS[tier];
+    (tier, width_ms, kept)
 }
 
 fn add<C: Sum>(slots: &mut VecDeque<(i64, C)>, slot: i64, counts: &C, kept: usize) {
@@ -133,6 +186,39 @@ mod tests {
         assert_eq!(history.over(WEEK * 10, now), 7 * 24 * 60, "there is no more than a week");
         assert_eq!(history.total, 8 * 24 * 60);
         assert!(history.tiers.iter().zip(TIERS).all(|(slots, (_, kept))| slots.len() <= kept));
+    }
+
+    #[test]
+    fn a_window_in_parts_adds_up_to_the_whole_and_is_never_cut_too_fine() {
+        let mut history = History::<u64>::default();
+        for second in (0..8 * 24 * 3_600).step_by(10) {
+            history.enter(at(second), &1);
+        }
+        let now = at(8 * 24 * 3_600 - 1);
+        let rows = [
+            (60, 10),
+            (600, 10),
+            (601, 60),
+            (3_600, 60),
+            (3_601, 300),
+            (86_400, 1_800),
+            (86_401, 10_800),
+            (604_800, 10_800),
+        ];
+        for (window, width) in rows {
+            let parts = Parts::of(seconds(window), now);
+            assert_eq!(parts.width_ms, width * 1_000, "{window}");
+            assert!(
+                parts.count as i64 <= PARTS_MAX
+                    && parts.width_ms * parts.count as i64 <= window as i64 * 1_000
+            );
+            let mut told = vec![0; parts.count];
+            history.each_over(&parts, |part, counts| told[part] += counts);
+            let whole = width as u64 / 10;
+            assert!(told.iter().all(|count| *count == whole), "{window}: {told:?}");
+            assert_eq!(parts.end_ms(), 8 * 24 * 3_600_000, "{window}");
+        }
+        assert_eq!(Parts::of(WEEK * 10, now), Parts::of(WEEK, now));
     }
 
     #[test]

@@ -9,8 +9,9 @@ use recado_core::Timestamp;
 use serde::Serialize;
 
 use crate::book::Book;
-use crate::history::HOUR;
-use crate::tally::{RouteTally, Sum};
+use crate::history::{HOUR, History, Parts};
+use crate::ledger::Routes;
+use crate::tally::{RouteTally, RouteTotals, Sum};
 
 /// A figure beside what the seed wants it to be.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -67,6 +68,39 @@ pub struct Kpis {
     /// By attempt number, over all routes: seed 000's success rate by attempt. The last one is for all later
     /// numbers.
     pub by_attempt: Vec<AttemptRate>,
+    /// The window in equal parts, oldest first.
+    pub course: Course,
+    /// Route by route, busiest first; only those that did something.
+    pub by_route: Vec<RouteFlow>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Course {
+    pub part: Duration,
+    pub parts: Vec<CoursePart>,
+}
+
+/// What happened from `at` on until the next part begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoursePart {
+    pub at: Timestamp,
+    pub sent: u64,
+    /// Failed attempts that are tried again.
+    pub retried: u64,
+    pub buried: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteFlow {
+    pub route: Box<str>,
+    pub attempts: u64,
+    /// Of the attempts.
+    pub failed: u64,
+    pub sent: u64,
+    pub buried: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -90,7 +124,13 @@ pub struct DeadLetterFlow {
     pub by_error_code: Vec<(Box<str>, u64)>,
 }
 
-pub(crate) fn of(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> Kpis {
+pub(crate) fn of(
+    book: &Book,
+    routes: &Routes,
+    route: Option<usize>,
+    window: Duration,
+    now: Timestamp,
+) -> Kpis {
     use Target::{AtLeast, AtMost};
     let tally = tally(book, route, window, now);
     let jittered = tally.jitter.iter().sum();
@@ -118,7 +158,48 @@ pub(crate) fn of(book: &Book, route: Option<usize>, window: Duration, now: Times
             .map(rate)
             .filter(|rate| rate.ended > 0)
             .collect(),
+        course: course(book, route, window, now),
+        by_route: by_route(book, routes, route, window, now),
     }
+}
+
+fn course(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> Course {
+    let cut = Parts::of(window, now);
+    let part = |at_ms: i64| CoursePart { at: Timestamp::from_millis(at_ms), sent: 0, retried: 0, buried: 0 };
+    let mut parts: Vec<_> = (0..cut.count as i64).map(|at| part(cut.begin_ms + at * cut.width_ms)).collect();
+    for (_, (history, _)) in wanted(book, route) {
+        history.each_over(&cut, |at, tally| {
+            let part = &mut parts[at];
+            part.sent += tally.sent;
+            part.retried += tally.delays.count();
+            part.buried += tally.buried;
+        });
+    }
+    Course { part: Duration::from_millis(cut.width_ms.unsigned_abs()), parts }
+}
+
+fn by_route(
+    book: &Book,
+    routes: &Routes,
+    route: Option<usize>,
+    window: Duration,
+    now: Timestamp,
+) -> Vec<RouteFlow> {
+    let names: Vec<&str> = routes.names().collect();
+    let flow = |(place, (history, _)): (usize, &(History<RouteTally>, RouteTotals))| {
+        let tally = history.over(window, now);
+        RouteFlow {
+            route: names[place].into(),
+            attempts: tally.attempts(),
+            failed: tally.failed(),
+            sent: tally.sent,
+            buried: tally.buried,
+        }
+    };
+    let mut flows: Vec<_> = wanted(book, route).map(flow).collect();
+    flows.retain(|flow| flow.attempts + flow.sent + flow.buried > 0);
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.attempts));
+    flows
 }
 
 pub(crate) fn flow(book: &Book, window: Duration, now: Timestamp) -> DeadLetterFlow {
@@ -143,10 +224,15 @@ fn most_first<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(Box<str>
 
 fn tally(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> RouteTally {
     let mut sum = RouteTally::default();
-    let wanted =
-        book.routes.iter().enumerate().filter(|(place, _)| route.is_none_or(|route| route == *place));
-    wanted.for_each(|(_, (history, _))| sum.add(&history.over(window, now)));
+    wanted(book, route).for_each(|(_, (history, _))| sum.add(&history.over(window, now)));
     sum
+}
+
+fn wanted(
+    book: &Book,
+    route: Option<usize>,
+) -> impl Iterator<Item = (usize, &(History<RouteTally>, RouteTotals))> {
+    book.routes.iter().enumerate().filter(move |(place, _)| route.is_none_or(|route| route == *place))
 }
 
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {

@@ -86,7 +86,7 @@ impl Ledger {
             Some(name) => Some(self.routes.known(name)?),
             None => None,
         };
-        Some(kpis::of(&self.book(), place, window, now))
+        Some(kpis::of(&self.book(), &self.routes, place, window, now))
     }
 
     /// Who and what fed the dead letter queue in the window.

@@ -88,6 +88,21 @@ impl AlertSeverity {
     }
 }
 
+/// What a figure is, and so how to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AlertUnit {
+    /// From 0 to 1.
+    Share,
+    Count,
+    Seconds,
+    /// So many times as much as usual.
+    Times,
+    /// It is so or it is not.
+    Fact,
+}
+
 /// When an alert rings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,7 +111,9 @@ pub struct AlertRule {
     pub name: String,
     pub enabled: bool,
     pub severity: AlertSeverity,
-    /// It rings above this: a share from 0 to 1, a count, seconds or a multiple.
+    /// What its figures are.
+    pub unit: AlertUnit,
+    /// It rings above this.
     pub threshold: f64,
     /// What is looked back on; 0 for what stands as it stands.
     pub window_ms: u64,

@@ -191,7 +191,7 @@ pub struct JobView {
     /// `null` when nothing more is going to happen by itself, or somebody is at it right now.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub next_attempt_at: Option<Timestamp>,
-    /// Times it was held back without spending an attempt.
+    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
     pub deferrals: u32,
     /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
     pub waiting_for: Option<WaitingFor>,
@@ -239,7 +239,7 @@ pub struct Attempt {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
     pub blame: Option<Blame>,
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it, when the route has several.
+    /// Which provider served it. Absent of attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
@@ -298,7 +298,8 @@ impl From<&recado_core::Attempt> for Attempt {
     }
 }
 
-/// Why a job waits; or a tenant, or a provider's jobs.
+/// Why a job waits; or a tenant, or a provider's jobs. `why` is an English sentence; whoever speaks another language
+/// goes by `reason` and `code`, and by what was `said`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -318,6 +319,10 @@ pub enum WaitingFor {
     /// For a provider whose circuit breaker is open.
     Breaker {
         why: String,
+        /// What a person or the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
         /// When the next probe may go, unless a person has to close it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -325,15 +330,61 @@ pub enum WaitingFor {
     },
     /// For a rate that is used up, a provider that asked for quiet, or a company's deliveries that are on their way.
     Limit {
+        code: LimitCode,
         why: String,
+        /// What the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
     },
     /// For a person who paused its tenant, its route or its provider.
-    Pause { why: String },
+    Pause {
+        code: PauseCode,
+        why: String,
+        /// What that person said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        said: Option<Box<str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+        since: Option<Timestamp>,
+        /// Who it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        actor: Option<Box<str>>,
+    },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,
+}
+
+/// Which bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum LimitCode {
+    /// The provider's rate.
+    Rate,
+    CompanyRate,
+    /// The provider asked for quiet.
+    Quiet,
+    /// Deliveries to the provider at the same time.
+    Slots,
+    CompanySlots,
+    /// The store did not say whether it may go.
+    Store,
+}
+
+/// What a person paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PauseCode {
+    Company,
+    Route,
+    Provider,
 }
 
 /// A dead letter that is out of the queue, and how it comes back.

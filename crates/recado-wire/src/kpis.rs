@@ -71,6 +71,42 @@ pub struct Kpis {
     pub by_attempt: Vec<AttemptRate>,
     /// What came into the dead letter queue, over all routes.
     pub dead_letters: DeadLetterFlow,
+    /// How long one part of `course` is.
+    pub course_part_ms: u64,
+    /// The window in equal parts, oldest first, from where the figures begin.
+    pub course: Vec<CoursePart>,
+    /// Route by route, busiest first; only those that did something.
+    pub by_route: Vec<RouteFlow>,
+}
+
+/// What happened in one part of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CoursePart {
+    /// Where it begins.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub at: Timestamp,
+    /// Jobs.
+    pub sent: u64,
+    /// Failed attempts that are tried again.
+    pub retried: u64,
+    /// Jobs that became dead letters.
+    pub dead: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RouteFlow {
+    pub route: String,
+    pub attempts: u64,
+    /// Of the attempts.
+    pub failed: u64,
+    /// Jobs.
+    pub sent: u64,
+    /// Jobs that became dead letters.
+    pub dead: u64,
 }
 
 /// A figure, beside what it should be.

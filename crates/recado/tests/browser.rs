@@ -15,8 +15,12 @@ mod browser {
     mod acts;
     mod bulk;
     mod dead_letters;
+    mod figures;
+    mod finding;
     mod hostile;
     mod lanes;
     mod pages;
     mod people;
+    mod trail;
+    mod walk;
 }

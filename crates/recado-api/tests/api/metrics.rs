@@ -1,5 +1,6 @@
 //! `GET /metrics`, `GET /v1/alerts` and `GET /v1/kpis`.
 
+use recado_wire::alerts::AlertUnit;
 use recado_wire::kpis::KpiQuery;
 use serde_json::json;
 
@@ -58,8 +59,20 @@ async fn t15_the_client_reads_alerts_and_indicators() {
         assert_eq!(kpis.success_after_retry.value, Some(1.0));
         assert_eq!(kpis.success_after_retry.met, Some(true));
         assert!(kpis.since >= client.nodes().await.unwrap().items[0].started_at);
+        let told = kpis
+            .course
+            .iter()
+            .fold((0, 0, 0), |sum, part| (sum.0 + part.sent, sum.1 + part.retried, sum.2 + part.dead));
+        assert_eq!((told, kpis.course_part_ms), ((1, 1, 0), 1_800_000));
+        assert!(kpis.course.len() <= 2, "nothing was counted before the process began: {:?}", kpis.course);
+        let routes: Vec<_> =
+            kpis.by_route.iter().map(|flow| (&*flow.route, flow.attempts, flow.failed, flow.sent)).collect();
+        assert_eq!(routes, [("sandbox", 2, 1, 1)]);
         let alerts = client.alerts().await.unwrap();
         assert!(alerts.items.is_empty());
+        let units = alerts.rules.iter().map(|rule| (&*rule.name, rule.unit));
+        assert!(units.clone().any(|one| one == ("queue_age", AlertUnit::Seconds)));
+        assert!(units.clone().any(|one| one == ("dlq_rate", AlertUnit::Share)));
         assert!(alerts.rules.iter().any(|rule| rule.name == "failure_rate" && rule.threshold == 0.1));
     })
     .await;

@@ -19,11 +19,26 @@ async fn enqueue(server: &Server, route: &str) -> String {
 async fn a_route_shows_who_carries_it_and_why_it_cannot() {
     let server = Server::plain().await;
     let sandbox = route(&server, "sandbox").await;
-    let expected = json!({"name": "sandbox", "transport": "sandbox", "providers": ["sandbox"], "waiting": 0});
-    assert_eq!(sandbox, expected);
+    let known =
+        ["name", "transport", "providers", "waiting", "waitingFor"].map(|field| sandbox[field].clone());
+    assert_eq!(json!(known), json!(["sandbox", "sandbox", ["sandbox"], 0, null]));
     assert_eq!(route(&server, "work").await["transport"], "worker");
     let email = route(&server, "email").await;
     assert_eq!((&email["transport"], &email["waitingFor"]["reason"]), (&json!("none"), &json!("route")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn w3_a_route_tells_its_policy_and_every_attempt_with_its_jitter() {
+    let server = Server::plain().await;
+    let claims = route(&server, "tiss-claims").await["policy"].clone();
+    let told = ["baseMs", "capMs", "jitter", "floorMs", "maxAttempts", "scheduleMs"]
+        .map(|field| claims[field].clone());
+    assert_eq!(json!(told), json!([300_000, 14_400_000, "±20%", 300_000, 6, null]));
+    let attempts = claims["attempts"].as_array().unwrap();
+    assert_eq!((attempts.len(), &attempts[0]["delayMs"]), (6, &json!(0)));
+    let third = ["delayMs", "delayMinMs", "delayMaxMs", "atMs"].map(|field| attempts[2][field].clone());
+    assert_eq!(json!(third), json!([600_000, 480_000, 720_000, 900_000]));
     server.stop().await;
 }
 
@@ -42,7 +57,11 @@ async fn a_paused_route_parks_its_jobs_until_it_is_resumed_and_others_go_on() {
         let other = enqueue(server, "patient").await;
         server.until(&other, "sent").await;
         let job = server.until(&waiting, "parked").await;
-        let pause = json!({"reason": "pause", "why": "route paused: wrong template"});
+        let since = serde_json::to_value(paused.since).unwrap();
+        let pause = json!({
+            "reason": "pause", "code": "route", "why": "route paused: wrong template", "said": "wrong template",
+            "since": since, "actor": "ana",
+        });
         assert_eq!((&job["waitingFor"], &job["attempts"]), (&pause, &json!([])));
         let shown = route(server, "sandbox").await;
         assert_eq!((&shown["waiting"], &shown["waitingFor"]), (&json!(1), &pause));

@@ -8,7 +8,7 @@ use recado_engine::calls::{Call, Called};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_engine::workers::LeaseRequest;
-use recado_engine::{Carrier, Holder, Route, Submission};
+use recado_engine::{Carrier, Holder, Limit, Paused, Route, Submission};
 use recado_store::Wakes;
 
 use crate::flaky::{Flaky, mail, node, protected, restarted, sleep, to};
@@ -31,7 +31,9 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     given.until("b", Status::Sent).await;
     sleep(60).await;
     let hold = engine.hold("mail", "acme").unwrap();
-    assert_eq!((hold.by, hold.why.as_str()), (Holder::Pause, "route paused: wrong template"));
+    assert_eq!(hold.why, "route paused: wrong template");
+    let Holder::Pause(Paused::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
+    assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     assert_eq!(given.view("a").await.job.progress.attempts_started, 0);
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky), other()], &[]).await;
@@ -135,7 +137,7 @@ async fn a_company_whose_slots_are_taken_waits_for_a_limit_and_not_for_its_turn(
     sleep(1).await;
     assert_eq!(flaky.count(), 2, "not even the first claim takes more");
     let hold = engine.hold("mail", "acme").unwrap();
-    assert_eq!((hold.by, hold.until), (Holder::Limit, None));
+    assert_eq!((hold.by, hold.until), (Holder::Limit(Limit::CompanySlots), None));
     assert_eq!(engine.hold("mail", "globex"), None);
     given.until("a-5", Status::Sent).await;
 }

@@ -13,7 +13,7 @@ pub struct Words {
 
 /// What a figure is, and so how it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unit {
+pub enum Unit {
     Share,
     Count,
     Time,
@@ -23,7 +23,7 @@ pub(crate) enum Unit {
 }
 
 impl Measure {
-    pub(crate) fn unit(self) -> Unit {
+    pub fn unit(self) -> Unit {
         match self {
             Measure::FailureRate
             | Measure::DeadLetterRate

@@ -8,6 +8,7 @@ mod kpis;
 mod metrics;
 mod promtool;
 mod rules;
+mod series;
 mod stream;
 mod transitions;
 
@@ -95,6 +96,7 @@ pub fn gauges() -> Gauges {
         }],
         breakers: Some(vec![("smtp-main".into(), BreakerState::Closed)]),
         store: Some(StoreUse { bytes: 100, max_bytes: Some(1_000) }),
+        spans: Some(recado_observe::gauges::Spans { exported: 41, dropped: 1 }),
     }
 }
 

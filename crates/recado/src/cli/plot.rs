@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::policy::Step;
+use recado_wire::routes::PolicyStep;
+
 use crate::units::about_duration;
 
 /// Columns left of the drawing: the attempt's number and the axis.
@@ -12,7 +13,7 @@ const MARGIN: usize = 5;
 const WORDS: usize = 12;
 
 /// The delay before each attempt but the first.
-pub fn delays(steps: &[Step], width: usize) -> String {
+pub fn delays(steps: &[PolicyStep], width: usize) -> String {
     let retries = steps.get(1..).unwrap_or_default();
     let longest_ms = retries.iter().map(|step| step.delay_max_ms).max().unwrap_or(0);
     if longest_ms == 0 {
@@ -54,7 +55,8 @@ fn axis(columns: usize, longest_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::steps;
+    use recado_wire::routes::steps;
+
     use super::*;
     use crate::catalogue::{BuiltIn, Environment};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use recado_core::Policy;
 use recado_core::time::show_duration;
+use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
 use super::{ConfigArgs, Done, Stop, millis, plot};
@@ -36,42 +36,6 @@ pub struct ShowArgs {
     config: ConfigArgs,
 }
 
-/// One attempt, and how long after acceptance it is made when every earlier one failed at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Step {
-    pub attempt: u32,
-    pub delay_ms: u64,
-    pub delay_min_ms: u64,
-    pub delay_max_ms: u64,
-    pub at_ms: u64,
-    pub at_min_ms: u64,
-    pub at_max_ms: u64,
-}
-
-/// Every attempt that the policy allows.
-pub fn steps(policy: &Policy) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let (mut at, mut at_min, mut at_max) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    for attempt in 1..=policy.max_attempts {
-        let (delay, (low, high)) = match attempt.checked_sub(2) {
-            None => (policy.first_delay(), (policy.first_delay(), policy.first_delay())),
-            Some(retry) => (policy.nominal(retry), policy.range(retry)),
-        };
-        (at, at_min, at_max) = (at + delay, at_min + low, at_max + high);
-        steps.push(Step {
-            attempt,
-            delay_ms: millis(delay),
-            delay_min_ms: millis(low),
-            delay_max_ms: millis(high),
-            at_ms: millis(at),
-            at_min_ms: millis(at_min),
-            at_max_ms: millis(at_max),
-        });
-    }
-    steps
-}
-
 pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
     let PolicyCommand::Show(args) = command;
     let config = args.config.load()?;
@@ -92,7 +56,7 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
             jitter: String,
             max_attempts: u32,
             timeout_ms: u64,
-            attempts: &'a [Step],
+            attempts: &'a [PolicyStep],
         }
         screen.json(&Shown {
             route: &args.route,

@@ -71,10 +71,13 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
         WaitingFor::Delay { until } => format!("waits for its time, {until}"),
         WaitingFor::Retry { until } => format!("next attempt at {until}"),
         WaitingFor::Route { why } => format!("waits in vain: {}", clean(why)),
-        WaitingFor::Breaker { why, until } | WaitingFor::Limit { why, until } => {
+        WaitingFor::Breaker { why, until, .. } | WaitingFor::Limit { why, until, .. } => {
             format!("waits: {}{}", clean(why), known(until))
         }
-        WaitingFor::Pause { why } => format!("waits for a person: {}", clean(why)),
+        WaitingFor::Pause { why, actor, .. } => {
+            let by = actor.as_ref().map(|actor| format!(" (by {})", clean(actor))).unwrap_or_default();
+            format!("waits for a person: {}{by}", clean(why))
+        }
         WaitingFor::Turn => "waits for its turn".to_owned(),
     }
 }
@@ -133,17 +136,26 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
 
 #[cfg(test)]
 mod tests {
+    use recado_wire::jobs::{LimitCode, PauseCode};
+
     use super::*;
 
     #[test]
     fn what_is_held_back_says_by_what_and_until_when_if_that_is_known() {
         let at = Timestamp::from_millis(0);
-        let breaker = WaitingFor::Breaker { why: "circuit breaker OPEN: down".to_owned(), until: Some(at) };
+        let breaker =
+            WaitingFor::Breaker { why: "circuit breaker OPEN: down".to_owned(), said: None, until: Some(at) };
         assert_eq!(waits_for(&breaker), format!("waits: circuit breaker OPEN: down; until {at}"));
-        let limit = WaitingFor::Limit { why: "rate\x1b".to_owned(), until: None };
+        let limit =
+            WaitingFor::Limit { code: LimitCode::Rate, why: "rate\x1b".to_owned(), said: None, until: None };
         assert_eq!(waits_for(&limit), "waits: rate\\u{1b}");
-        let pause = WaitingFor::Pause { why: "paused: audit".to_owned() };
+        let code = PauseCode::Route;
+        let (why, said) = ("paused: audit".to_owned(), None);
+        let pause = WaitingFor::Pause { code, why, said, since: None, actor: None };
         assert_eq!(waits_for(&pause), "waits for a person: paused: audit");
+        let (why, said) = ("tenant paused".to_owned(), None);
+        let known = WaitingFor::Pause { code, why, said, since: Some(at), actor: Some("ana".into()) };
+        assert_eq!(waits_for(&known), "waits for a person: tenant paused (by ana)");
     }
 
     #[test]

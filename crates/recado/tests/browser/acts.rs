@@ -26,6 +26,20 @@ fn a_job_that_waits_is_cancelled_after_being_asked() {
 }
 
 #[test]
+fn a_question_goes_with_the_page_that_asked_it() {
+    let scene = Scene::new();
+    let browser = &scene.browser;
+    browser.go("#/overview");
+    browser.click("Providers");
+    browser.click_part("//section[@data-provider='sandbox']//button[normalize-space()='Pause']");
+    browser.sees("Pause sandbox?");
+    browser.run("history.back()", json!([]));
+    browser.sees("Throughput");
+    browser.no_longer_sees("Pause sandbox?");
+    browser.is_clean();
+}
+
+#[test]
 fn an_endpoint_is_added_its_secret_shown_once_and_it_is_switched_off_and_removed() {
     let scene = Scene::new();
     let browser = &scene.browser;
@@ -43,7 +57,7 @@ fn an_endpoint_is_added_its_secret_shown_once_and_it_is_switched_off_and_removed
     browser.no_longer_sees("whsec_");
     browser.sees("https://crm.example.com/hook");
     browser.click("Switch off");
-    browser.sees("It hears of nothing until somebody switches it on");
+    browser.sees("It touches 1 endpoint: it hears of nothing until");
     browser.click("Switch off");
     browser.sees("Switch on");
     assert_eq!(scene.get("/v1/endpoints")["items"][0]["enabled"], false);

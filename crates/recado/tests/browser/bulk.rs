@@ -21,7 +21,7 @@ fn w3_g7_all_that_fit_are_counted_first_and_then_replayed_with_a_canary_and_prog
     scene.post("/v1/providers/sandbox/pause", &json!({ "reason": "the test looks" }));
     browser.go("#/dlq?companyId=acme");
     browser.sees("order-4");
-    browser.click("Replay all that fit …");
+    browser.click("Replay all found …");
     browser.sees("Replay 5 dead letters?");
     browser.sees("It touches 5 jobs, counted just now.");
     browser.sees("and 2 more");
@@ -35,7 +35,7 @@ fn w3_g7_all_that_fit_are_counted_first_and_then_replayed_with_a_canary_and_prog
 
     // It meets the same answer as before, so the rest is spared.
     scene.post("/v1/providers/sandbox/resume", &json!(null));
-    browser.sees("died, the rest stays where it is");
+    browser.sees("The canary died again, so the rest stays where it is.");
     browser.sees("stopped");
     assert_eq!(scene.get("/v1/dlq/stats")["total"], 6);
     browser.is_clean();
@@ -76,12 +76,36 @@ fn a_bulk_act_that_goes_too_far_is_stopped() {
     scene.as_operator("Ana");
     scene.post("/v1/providers/sandbox/pause", &json!({ "reason": "the test looks" }));
     browser.go("#/dlq?companyId=acme");
-    browser.click("Replay all that fit …");
+    browser.click("Replay all found …");
     browser.click("Replay 5");
     browser.click("Stop it");
     browser.sees("What was done stays done.");
     browser.click("Stop it");
     browser.sees("stopped");
     assert_eq!(scene.get("/v1/replays")["items"][0]["state"], "stopped");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_acts_that_are_over_make_way_for_the_dead_letters() {
+    let scene = Scene::looking(Look::default(), |server| {
+        five(server);
+        for id in ["order-0", "order-1"] {
+            let asked = json!({ "filter": { "jobIds": [id] }, "reason": "tests" });
+            super::scene::post(server, "/v1/dlq/discard", &asked);
+        }
+        super::given::eventually(|| server.get("/v1/dlq/stats")["total"] == 4);
+    });
+    let browser = &scene.browser;
+    browser.go("#/dlq");
+    browser.sees("2 finished acts");
+    browser.sees("order-4");
+    assert!(!browser.text().contains("Discard of many"), "{}", browser.text());
+    browser.click_part("//summary[contains(., '2 finished acts')]");
+    browser.sees("Discard of many");
+    // What happens meanwhile draws the page anew, and it stays as it was left.
+    bury(&scene, "acme", "order-9", &refused_with("550 gone"));
+    browser.sees("order-9");
+    browser.sees("Discard of many");
     browser.is_clean();
 }

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Drivers that may end before they listen.
+const START_TRIES: usize = 5;
+
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// Runs before the page's own scripts, and keeps what should never happen.
@@ -50,21 +53,31 @@ pub struct Browser {
     home: String,
 }
 
+/// A driver and its port; nothing when it found none: it wants the same one free on both protocols.
+fn start() -> Option<(Child, u16)> {
+    let mut driver = Command::new("chromedriver")
+        .args(["--port=0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver: `cargo xtask setup` installs it");
+    let said = BufReader::new(driver.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let port = said
+        .filter(|line| line.contains("started successfully on port"))
+        .find_map(|line| line.trim_end_matches('.').rsplit(' ').next()?.parse::<u16>().ok());
+    if port.is_none() {
+        let _ = driver.kill();
+        let _ = driver.wait();
+    }
+    Some((driver, port?))
+}
+
 impl Browser {
     /// At the dashboard of the server at `home`.
     pub fn at(home: &str, look: Look) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .args(["--port=0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver: `cargo xtask setup` installs it");
-        let said = BufReader::new(driver.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-        let port = said
-            .filter(|line| line.contains("started successfully on port"))
-            .find_map(|line| line.trim_end_matches('.').rsplit(' ').next()?.parse::<u16>().ok());
-        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
+        let (driver, port) = (0..START_TRIES).find_map(|_| start()).expect("a chromedriver that listens");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut browser = Browser { driver, address, session: String::new(), home: home.to_owned() };
         let options = json!({
             "args": [

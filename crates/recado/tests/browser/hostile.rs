@@ -44,6 +44,10 @@ pub fn hostile(server: &Server) {
     post(server, "/v1/providers/instagram/breaker", &reason);
     post(server, "/v1/providers/sandbox/pause", &json!({ "reason": MARKUP }));
     post(server, "/v1/providers/sandbox/resume", &Value::Null);
+    post(server, "/v1/routes/instagram/pause", &json!({ "reason": MARKUP }));
+    let (status, _) =
+        server.ask("PUT", "/v1/tenants/evil-other", &json!({ "paused": true, "reason": MARKUP }));
+    assert_eq!(status, 200);
     let endpoint = json!({ "companyId": "evil-company", "url": "https://example.com/?q=%3Cscript%3E", "description": MARKUP, "events": ["JobExpired"] });
     post(server, "/v1/endpoints", &endpoint);
     post(server, "/v1/dlq/evil-1/replay", &json!({ "note": MARKUP }));
@@ -51,7 +55,7 @@ pub fn hostile(server: &Server) {
 }
 
 /// Places that show what is hostile.
-pub const PLACES: [(&str, &str); 9] = [
+pub const PLACES: [(&str, &str); 15] = [
     ("#/overview", "Circuit breakers"),
     ("#/jobs", "evil-1"),
     ("#/jobs/evil-1", "<script>alert(1)</script>"),
@@ -61,6 +65,12 @@ pub const PLACES: [(&str, &str); 9] = [
     ("#/providers", "<script>alert(1)</script>"),
     ("#/endpoints", "<script>alert(1)</script>"),
     ("#/audit?jobId=evil-1", "<script>alert(1)</script>"),
+    ("#/audit", "<script>alert(1)</script>"),
+    ("#/policies", "<script>alert(1)</script>"),
+    ("#/tenants", "<script>alert(1)</script>"),
+    ("#/kpis", "javascript:alert(6)"),
+    ("#/find/%3Cscript%3Ealert(5)%3C%2Fscript%3E", "evil-1"),
+    ("#/find/%3Cscript%3Ealert(8)%3C%2Fscript%3E", "<script>alert(8)</script>"),
 ];
 
 #[test]

@@ -63,6 +63,56 @@ fn a_provider_is_paused_and_let_go_on() {
 }
 
 #[test]
+fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
+    let scene = Scene::looking(Look::default(), |server| {
+        let later = json!({ "jobId": "later-1", "route": "sandbox", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
+        server.enqueue(later);
+    });
+    let browser = &scene.browser;
+    scene.as_operator("Ana");
+    let card = |name: &str| format!("//section[@data-route='{name}']");
+    browser.go("#/policies");
+    // Seed 003's policy, in words, as a drawing and as a table.
+    browser.sees("6 attempts · first after 5 min, ×2 each time, at most 4 h · jitter ±20%");
+    let drawn = "return document.querySelector('[data-route=tiss-claims] .chart').getAttribute('aria-label')";
+    let drawn = browser.run(drawn, json!([]));
+    assert!(drawn.as_str().is_some_and(|words| words.contains("Attempt 3: 8 min to 12 min")), "{drawn}");
+    browser.click_part(&format!("{}//summary", card("tiss-claims")));
+    browser.sees("1 h 4 min to 1 h 36 min");
+    browser.picture("policies");
+
+    browser.click_within(&card("sandbox"), "Pause");
+    browser.sees("It touches 1 job that waits, and all that come");
+    browser.write("Reason", "wrong template");
+    browser.click("Pause");
+    browser.sees("sandbox is paused.");
+    browser.sees("Paused by Ana");
+    assert_eq!(
+        scene.get("/v1/routes")["items"].as_array().map(|routes| {
+            routes
+                .iter()
+                .find(|route| route["name"] == "sandbox")
+                .map(|route| route["paused"]["reason"].clone())
+        }),
+        Some(Some(json!("wrong template")))
+    );
+    scene.enqueue(
+        json!({ "jobId": "held-1", "route": "sandbox", "companyId": "acme", "data": { "script": ["ok"] } }),
+    );
+    browser.go("#/jobs/held-1");
+    browser.sees("Parked: a person paused its route. It spends no attempt.");
+    browser.sees("wrong template");
+
+    browser.go("#/policies?route=sandbox");
+    browser.click("Let it go on");
+    browser.sees("Let the route sandbox go on?");
+    browser.click("Let it go on");
+    scene.job_once("held-1", "sent");
+    browser.no_longer_sees("Paused by Ana");
+    browser.is_clean();
+}
+
+#[test]
 fn w3_g22_a_company_is_paused_bounded_and_weighed_from_the_dashboard() {
     let scene = Scene::looking(Look::default(), |server| {
         let later = json!({ "jobId": "later-1", "route": "sandbox", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
@@ -73,13 +123,14 @@ fn w3_g22_a_company_is_paused_bounded_and_weighed_from_the_dashboard() {
     browser.go("#/tenants?companyId=acme");
     browser.click("Pause");
     browser.sees("Its jobs wait and spend no attempt: 1 right now");
+    browser.write("Reason", "invoice open");
     browser.click("Pause");
     browser.sees("acme is paused.");
+    browser.sees("invoice open");
     scene.enqueue(
         json!({ "jobId": "held-1", "route": "sandbox", "companyId": "acme", "data": { "script": ["ok"] } }),
     );
-    browser.sees("Parked: a person paused it.");
-    assert_eq!(scene.get("/v1/jobs/held-1")["status"], "parked");
+    scene.job_when("held-1", |job| job["status"] == "parked");
 
     browser.click("Terms …");
     browser.write("Weight", "0");
@@ -124,7 +175,7 @@ fn why_a_job_waits_is_always_answered() {
     let browser = &scene.browser;
     let rows = [
         ("delayed", "Waits for the time its caller asked for. It may go on"),
-        ("held", "Parked: a person paused it. It spends no attempt."),
+        ("held", "Parked: a person paused its company. It spends no attempt."),
         ("buried", "It was given up and is a dead letter."),
     ];
     for (id, words) in rows {
@@ -134,6 +185,11 @@ fn why_a_job_waits_is_always_answered() {
     let waiting = scene.job_when("retrying", |job| !job["waitingFor"].is_null());
     let reason = waiting["waitingFor"]["reason"].as_str().expect("a reason").to_owned();
     browser.go("#/jobs/retrying");
-    browser.sees(if reason == "retry" { "Waits for its next attempt." } else { "Parked: a rate is used up" });
+    let words = if reason == "retry" {
+        "Waits for its next attempt."
+    } else {
+        "Parked: the provider asked for quiet."
+    };
+    browser.sees(words);
     browser.is_clean();
 }

@@ -21,7 +21,7 @@ fn w3_the_language_is_the_browsers_and_can_be_switched() {
     browser.reload();
     browser.sees("No retry can mend this error.");
     browser.click("Português");
-    for (page, words) in [("jobs", "E agora"), ("providers", "MEIO ABERTO"), ("tenants", "Rodadas de espera")]
+    for (page, words) in [("jobs", "E agora"), ("providers", "MEIO ABERTO"), ("tenants", "rodada de espera")]
     {
         browser.go(&format!("#/{page}"));
         browser.sees(words);
@@ -31,14 +31,25 @@ fn w3_the_language_is_the_browsers_and_can_be_switched() {
 
 #[test]
 fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
-    let look = Look { language: "pt-BR", width: 360, height: 740, dark: true };
-    let scene = Scene::looking(look, |server| {
-        a_bit_of_everything(server);
-        hostile(server);
-    });
+    let look = Look { language: "pt-BR", width: 375, height: 740, dark: true };
+    let scene = Scene::looking(look, a_bit_of_everything);
     let browser = &scene.browser;
-    let pages =
-        ["overview", "jobs", "dlq", "providers", "tenants", "policies", "endpoints", "alerts", "audit"];
+    browser.go("#/dlq");
+    browser.sees("invoice-1042");
+    browser.picture("phone");
+    hostile(&scene);
+    let pages = [
+        "overview",
+        "jobs",
+        "dlq",
+        "providers",
+        "tenants",
+        "policies",
+        "endpoints",
+        "alerts",
+        "kpis",
+        "audit",
+    ];
     let pages = pages.map(|name| format!("#/{name}"));
     let places = PLACES.iter().map(|(place, _)| (*place).to_owned());
     for place in pages.into_iter().chain(places).chain(["#/jobs/evil-2".to_owned()]) {
@@ -48,9 +59,6 @@ fn w3_on_a_phone_nothing_scrolls_sideways_whatever_is_in_it() {
         let widths = "return [document.documentElement.scrollWidth, innerWidth]";
         let widths = browser.run(widths, json!([]));
         assert!(widths[0].as_u64() <= widths[1].as_u64(), "{place}: {widths}");
-        if place == "#/dlq" {
-            browser.picture("phone");
-        }
     }
     let header = "return getComputedStyle(document.querySelector('thead')).display";
     browser.go("#/jobs");
@@ -94,5 +102,60 @@ fn w3_everything_can_be_done_without_a_mouse() {
     browser.type_keys("by hand");
     browser.type_keys(&format!("{TAB}Ana{ENTER}"));
     scene.job_when("order-1", |job| job["status"] == "discarded");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_the_keyboard_stays_where_it_is_while_the_page_keeps_itself_fresh() {
+    let scene =
+        Scene::looking(Look::default(), |server| bury(server, "acme", "order-1", &refused_with("550 gone")));
+    let browser = &scene.browser;
+    browser.go("#/dlq");
+    browser.sees("order-1");
+    browser.run("document.querySelector('main tbody a[href=\"#/dlq/order-1\"]').focus()", json!([]));
+    bury(&scene, "acme", "order-2", &refused_with("550 gone"));
+    browser.sees("order-2");
+    let focused = || browser.run("return document.activeElement.getAttribute('href')", json!([]));
+    assert_eq!(focused(), "#/dlq/order-1", "the row was drawn anew, and the focus went with it");
+
+    // What had the focus goes away altogether: the keyboard goes on in the list, not at the top of the page.
+    scene.post("/v1/dlq/order-1/discard", &json!({ "reason": "tests" }));
+    browser.no_longer_sees("order-1");
+    let inside = "return document.activeElement.closest('main .region') !== null";
+    assert_eq!(browser.run(inside, json!([])), true);
+
+    // A filter that is changed keeps the focus on the page that it leads to.
+    browser.run("document.getElementById('filter-within').focus()", json!([]));
+    browser.run("const select = document.getElementById('filter-within'); select.value = '24'; select.dispatchEvent(new Event('change'))", json!([]));
+    browser.until("the filter", || browser.place().contains("within=24"));
+    browser
+        .until("the focus", || browser.run("return document.activeElement.id", json!([])) == "filter-within");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_recados_own_words_are_in_the_readers_language_and_those_of_others_stay() {
+    let scene = Scene::looking(Look { language: "pt-BR", ..Look::default() }, |server| {
+        let (status, _) = server.ask(
+            "PUT",
+            "/v1/tenants/stopped",
+            &json!({ "paused": true, "reason": "fatura em aberto" }),
+        );
+        assert_eq!(status, 200);
+        let held = json!({ "jobId": "held", "route": "sandbox", "companyId": "stopped", "data": { "script": ["ok"] } });
+        server.enqueue(held);
+        bury(server, "acme", "order-1", &refused_with("550 mailbox not found"));
+    });
+    let browser = &scene.browser;
+    browser.go("#/jobs/held");
+    browser.sees("Estacionada: alguém pôs a empresa em pausa. Não gasta tentativa.");
+    browser.sees("fatura em aberto");
+    assert!(!browser.text().contains("tenant paused"), "{}", browser.text());
+    browser.go("#/jobs/order-1");
+    browser.sees("sem nova tentativa: o erro é permanente");
+    browser.sees("mailbox not found");
+    assert!(!browser.text().contains("Permanent error"), "{}", browser.text());
+    browser.go("#/dlq/no-such-job");
+    browser.sees("Não existe a mensagem morta no-such-job");
     browser.is_clean();
 }

@@ -37,7 +37,12 @@ impl Scene {
 
     /// With something in the store before the browser opens.
     pub fn looking(look: Look, prepare: impl FnOnce(&Server)) -> Self {
-        let place = Place::with(CONFIG);
+        Scene::configured("", look, prepare)
+    }
+
+    /// The same, with more in recado.toml.
+    pub fn configured(more: &str, look: Look, prepare: impl FnOnce(&Server)) -> Self {
+        let place = Place::with(&format!("{CONFIG}{more}"));
         let server = place.serve();
         prepare(&server);
         let browser = Browser::at(&server.url(), look);

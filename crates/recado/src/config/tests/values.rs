@@ -255,6 +255,7 @@ fn the_starter_file_works_with_every_line_taken_in() {
         "YOUTUBE_TOKEN",
         "OPENAI_API_KEY",
         "SMTP_PASSWORD",
+        "OTLP_TOKEN",
     ];
     let secrets = ["WEBHOOK_SECRET", "OPS_WEBHOOK_SECRET"];
     let secrets = secrets.map(|name| (name, "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"));
