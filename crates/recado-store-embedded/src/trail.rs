@@ -1,8 +1,8 @@
 //! The trail: written with what it is about, read by whoever archives it, trimmed once it is archived.
 //!
 //! A row's number is its record's number for good, so the newest row is never removed: the next one would get its
-//! number, and what must be forgotten of it is made blank. Rows that came along with a job and are archived elsewhere say so at their beginning; they are there for
-//! the job's own trail alone.
+//! number, and what must be forgotten of it is made blank. Rows that came along with a job and are archived elsewhere
+//! say so at their beginning; they are there for the job's own trail alone.
 
 use recado_core::{AuditEvent, JobId};
 use recado_store::{AuditRecord, AuditSpan, AuditTrim};
@@ -50,6 +50,7 @@ impl Apply<'_> {
                 continue;
             }
             self.index.forget_row(id);
+            self.index.owners.forget(seq);
             self.index.ended.retain(|(_, ended)| *ended != seq);
             self.forget_records(seq)?;
             gone += 1;

@@ -60,7 +60,10 @@ impl Engine {
     pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
         let inner = &self.inner;
         let terms = inner.keeper.terms().ok_or(TrailError::None)?;
-        if round(inner, &mut *inner.keeper.desk().await, terms).await? == Round::NotOurs {
+        let mut desk = inner.keeper.desk().await;
+        let first = round(inner, &mut desk, terms).await?;
+        drop(desk);
+        if first == Round::NotOurs {
             let node =
                 Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });

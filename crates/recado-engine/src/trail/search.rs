@@ -235,8 +235,8 @@ impl<'t> Walk<'t> {
     fn key(&self, record: &Record) -> Key {
         match &record.content {
             Content::Event { source: from, source_sequence, event, .. } => {
-                let part = (0..u16::MAX).take(self.archived.len().max(1));
-                let part = part.into_iter().find(|part| source(&self.store, *part) == *from);
+                let parts = self.archived.len().max(1);
+                let part = (0..u16::MAX).take(parts).find(|part| source(&self.store, *part) == *from);
                 (event.timestamp, part.unwrap_or(u16::MAX), *source_sequence)
             }
             Content::Erasure { .. } => (record.archived_at, u16::MAX, record.sequence),
