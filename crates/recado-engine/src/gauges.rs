@@ -97,7 +97,7 @@ impl Inner {
     }
 
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
-        let oldest = told(self.store.oldest_due(now).await).flatten()?;
+        let oldest = told(self.store.oldest_due(now).await)?;
         Some(oldest.into_iter().map(|(route, due_at)| (route.as_str().into(), now.since(due_at))).collect())
     }
 

@@ -302,8 +302,8 @@ impl Store for EmbeddedStore {
         })
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
-        Ok(Some(self.index.lock().oldest_due(now.as_millis())))
+    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        Ok(self.index.lock().oldest_due(now.as_millis()))
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

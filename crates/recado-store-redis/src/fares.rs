@@ -40,6 +40,24 @@ impl RedisStore {
         Ok(counts)
     }
 
+    /// Since when the oldest job of each route has been due.
+    pub(crate) async fn due_since(
+        &self,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        let mut since: BTreeMap<RouteName, Timestamp> = BTreeMap::new();
+        for partition in self.partitions() {
+            let answers =
+                self.run(&self.scripts.due, partition, &[Arg::Int(now.as_millis())]).await?.list()?;
+            let mut answers = answers.into_iter();
+            while let (Some(route), Some(at)) = (answers.next(), answers.next()) {
+                let (route, at) = (RouteName::trusted(route.text()?), at.time()?);
+                since.entry(route).and_modify(|known| *known = at.min(*known)).or_insert(at);
+            }
+        }
+        Ok(since)
+    }
+
     pub(crate) async fn fares(
         &self,
         filter: &TenantFilter,

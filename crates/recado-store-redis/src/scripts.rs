@@ -50,6 +50,7 @@ scripts! {
     expired: "#!lua flags=no-writes" "expired" ["jobs" "expired"]
     groups: "#!lua flags=no-writes" "groups" ["jobs" "groups"]
     counts: "#!lua flags=allow-oom" "counts" ["jobs" "lanes" "counts"]
+    due: "#!lua flags=allow-oom" "due" ["jobs" "lanes" "due"]
     tenants: "#!lua flags=allow-oom" "tenants" ["jobs" "lanes" "tenants"]
     notes: "#!lua flags=allow-oom" "notes" ["notes"]
     notes_prune: "#!lua flags=allow-oom" "notes-prune" ["notes-prune"]

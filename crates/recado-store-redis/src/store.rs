@@ -251,6 +251,10 @@ impl Store for RedisStore {
         self.count_jobs(now).await
     }
 
+    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        self.due_since(now).await
+    }
+
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
         self.fares(&filter, now).await
     }

@@ -219,6 +219,7 @@ suite! { $ conformance_tests in checks {
         a_reason_is_found_without_regard_to_case_in_any_script_and_literally
     }
     counting {
+        the_oldest_job_that_is_due_is_told_for_each_route
         counts_follow_each_job_from_place_to_place
         each_stage_is_counted_in_its_place
         jobs_that_leave_the_line_by_another_door_are_not_counted_as_ready

@@ -352,14 +352,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
-    /// Since when the oldest job has been due that nobody has taken, for each route that has one. `None`: the
-    /// store does not tell.
-    async fn oldest_due(
-        &self,
-        _now: Timestamp,
-    ) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
-        Ok(None)
-    }
+    /// Since when the oldest job has been due that nobody has taken, for each route that has one. Where very many
+    /// tenants wait, a store may ask only those that have waited longest for a turn.
+    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
 
     /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and
     /// those served lately.

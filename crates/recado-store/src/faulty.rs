@@ -245,7 +245,7 @@ impl Store for FaultyStore {
         self.inner.counts(now).await
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
         self.inner.oldest_due(now).await
     }
 

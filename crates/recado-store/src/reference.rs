@@ -606,7 +606,7 @@ impl Store for ReferenceStore {
         Ok(counts)
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<Option<BTreeMap<RouteName, Timestamp>>, StoreError> {
+    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
         let mut oldest = BTreeMap::new();
         for Record { job, phase, .. } in &self.state.lock().records {
             if matches!(phase, Phase::Waiting) && job.due_at <= now {
@@ -614,7 +614,7 @@ impl Store for ReferenceStore {
                 *known = job.due_at.min(*known);
             }
         }
-        Ok(Some(oldest))
+        Ok(oldest)
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

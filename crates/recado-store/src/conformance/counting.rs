@@ -3,9 +3,11 @@
 use recado_core::NewJob;
 
 use super::Home;
-use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, job, route};
+use super::given::{
+    Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, priority, retry_at, route,
+};
 use super::snapshot::counts;
-use crate::{DeadLetterFilter, DeadLetterGroup, GroupBy, Pick};
+use crate::{Cancelled, DeadLetterFilter, DeadLetterGroup, GroupBy, Pick};
 
 pub async fn counts_follow_each_job_from_place_to_place(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
@@ -21,6 +23,32 @@ pub async fn counts_follow_each_job_from_place_to_place(home: &mut dyn Home) {
     assert_eq!(now(1).await, [0, 0, 0, 1, 1]);
     desk.redrive("b", None, T0.plus(SECOND * 2)).await;
     assert_eq!(now(1).await, [1, 0, 0, 1, 1], "a replay waits, and its dead letter stays");
+}
+
+pub async fn the_oldest_job_that_is_due_is_told_for_each_route(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let at = |seconds| T0.plus(SECOND * seconds);
+    let oldest = async |seconds| {
+        let told = desk.0.oldest_due(at(seconds)).await.unwrap();
+        told.into_iter().map(|(route, since)| (route.to_string(), since)).collect::<Vec<_>>()
+    };
+    let email = |since| vec![("email".to_owned(), since)];
+    assert_eq!(oldest(0).await, []);
+    let later = |name, seconds| NewJob { due_at: at(seconds), ..job(name) };
+    // The second in line and the other tenant's are older than the first that would go out.
+    let urgent = NewJob { priority: priority(1), ..later("urgent", 3) };
+    let other = NewJob { company: company("globex"), ..later("other", 1) };
+    let elsewhere = NewJob { route: route("whatsapp"), ..later("elsewhere", 4) };
+    desk.accept(vec![urgent, later("usual", 2), other, elsewhere]).await;
+    assert_eq!(oldest(0).await, [], "none is due yet");
+    assert_eq!(oldest(3).await, email(at(1)));
+    let leases = desk.ready(10, at(3)).await;
+    assert_eq!((leases.len(), oldest(3).await), (3, Vec::new()), "somebody has taken them");
+    let usual = leases.iter().find(|lease| lease.job.id == id("usual")).unwrap();
+    desk.done(usual, retry_at(usual, at(5), at(3)), at(3)).await;
+    assert_eq!(oldest(8).await, [email(at(5)), vec![("whatsapp".to_owned(), at(4))]].concat());
+    assert_eq!(desk.cancel("usual", at(8)).await, Cancelled::Done);
+    assert_eq!(oldest(8).await, [("whatsapp".to_owned(), at(4))]);
 }
 
 pub async fn each_stage_is_counted_in_its_place(home: &mut dyn Home) {

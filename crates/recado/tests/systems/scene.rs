@@ -31,6 +31,13 @@ impl Scene {
         Scene { place, server }
     }
 
+    /// On a store that is elsewhere, whatever the other tests use.
+    pub fn on(store: &str, config: &str) -> Self {
+        let place = Place::with(config);
+        let server = place.serve_with(&["--store", store], &[]);
+        Scene { place, server }
+    }
+
     /// The same after a stop and a start.
     pub fn restarted(self) -> Self {
         let Scene { place, server } = self;

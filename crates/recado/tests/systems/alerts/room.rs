@@ -112,8 +112,7 @@ fn g14_a_redis_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
     let settings = ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"];
     let redis = Redis::with(&[&DURABLE[..], &settings].concat());
     let ears = Ears::start();
-    let config = routes(&["lane"], "") + &format!("[store]\nurl = \"{}\"\n", redis.url());
-    let scene = Scene::with(&(config + &ears.config(&rules())));
+    let scene = Scene::on(&redis.url(), &(routes(&["lane"], "") + &ears.config(&rules())));
     let story = Story { scene, ears };
     story.pause("lane");
     story.fill_up();
