@@ -106,9 +106,9 @@ pub(crate) async fn erase(
         Erasing::JobsUnderWay(count) => {
             refused(format!("{count} jobs of this person are being delivered; ask again in a moment"))
         }
-        Erasing::Elsewhere { node } => {
-            refused(format!("node {node} writes the audit trail; ask that one, `recado nodes` says where it listens"))
-        }
+        Erasing::Elsewhere { node } => refused(format!(
+            "node {node} writes the audit trail; ask that one, `recado nodes` says where it listens"
+        )),
     }
 }
 

@@ -112,12 +112,13 @@ fn show(called: Called) -> Result<Response, Refused> {
             ..nothing
         })),
         Called::Unavailable { failure, retry_after } => {
-            Err(Refused::after(unavailable(&failure), retry_after))
+            Err(Refused::after(problem(Code::ProviderUnavailable, &failure), retry_after))
         }
+        Called::Refused { failure } => Err(problem(Code::ProviderRefused, &failure).into()),
     }
 }
 
-fn unavailable(failure: &Failure) -> Problem {
+fn problem(kind: Code, failure: &Failure) -> Problem {
     let code = failure.code.as_deref().map(|code| format!("{code} ")).unwrap_or_default();
     let class = failure.class.as_str();
     let detail = format!("{code}{} ({class} by rule {})", failure.reason, failure.rule);
@@ -125,7 +126,7 @@ fn unavailable(failure: &Failure) -> Problem {
         error_code: failure.code.as_deref().map(str::to_owned),
         error_classification: Some(failure.class),
         rule: Some(failure.rule.to_string()),
-        ..Problem::new(Code::ProviderUnavailable, detail)
+        ..Problem::new(kind, detail)
     }
 }
 

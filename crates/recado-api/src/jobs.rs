@@ -189,7 +189,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         expires_at: job.expires_at,
         attempts: job.attempts.iter().map(Attempt::from).collect(),
         next_attempt_at: waits.then_some(job.due_at),
-        deferrals: job.progress.deferrals,
+        deferrals: job.progress.deferrals + u32::from(status == Status::Parked),
         waiting_for,
         replays: job.progress.replays,
         ended_at: found.ended_at,

@@ -119,7 +119,7 @@ pub(crate) struct CallProblems;
 
 impl IntoResponses for CallProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[WRITE, &[Code::ProviderUnavailable]].concat())
+        problems(&[WRITE, &[Code::ProviderUnavailable, Code::ProviderRefused]].concat())
     }
 }
 

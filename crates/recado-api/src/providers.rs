@@ -44,7 +44,9 @@ pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
     match by {
         Holder::Breaker => WaitingFor::Breaker { why, said, until },
         Holder::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
-        Holder::Pause(what) => WaitingFor::Pause { code: pause_code(what), why, said },
+        Holder::Pause(what, Pause { since, actor, .. }) => {
+            WaitingFor::Pause { code: pause_code(what), why, said, since: Some(since), actor }
+        }
     }
 }
 

@@ -88,7 +88,7 @@ struct Known {
 }
 
 fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
-    let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason } =
+    let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
         api.engine().tenant_terms(company_id.as_str());
     let routes: Vec<_> = known.lanes.into_iter().map(|lane| on_one_route(api, lane)).collect();
     Tenant {
@@ -98,6 +98,7 @@ fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
         paused,
         paused_since,
         paused_reason,
+        paused_by,
         dead: known.dead,
         fares: over_all(&routes),
         routes,

@@ -135,9 +135,12 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it, when the route has several.
+    /// Which provider served it. Absent of attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
+    /// The job had waited for a breaker, a limit or a pause although it was due.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_up: bool,
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
@@ -175,6 +178,7 @@ impl Attempt {
             blame: None,
             next_retry_delay_ms: None,
             provider: None,
+            held_up: false,
             recipients: Vec::new(),
         }
     }

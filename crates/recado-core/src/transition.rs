@@ -37,8 +37,8 @@ pub struct Burial {
 }
 
 impl Transition {
-    /// Says on the attempt which provider served it.
-    pub fn served_by(&mut self, provider: &str) {
+    /// Says on the attempt which provider served it, and whether the job had been held up before.
+    pub fn served_by(&mut self, provider: &str, held_up: bool) {
         let attempt = match self {
             Transition::Deliver { attempt, .. } | Transition::RetryAt { attempt, .. } => Some(attempt),
             Transition::Bury(burial) => burial.attempt.as_mut(),
@@ -46,6 +46,7 @@ impl Transition {
         };
         if let Some(attempt) = attempt {
             attempt.provider = Some(provider.into());
+            attempt.held_up = held_up;
         }
     }
 
@@ -71,6 +72,7 @@ impl Transition {
                 after.attempts_started = attempt.number;
                 after.attempts_spent += 1;
                 after.crashes = 0;
+                after.deferrals += u32::from(attempt.held_up);
             }
             None if matches!(self, Transition::Postpone { .. }) => after.deferrals += 1,
             None => {}

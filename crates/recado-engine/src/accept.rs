@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
+use recado_observe::Fact;
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
@@ -97,15 +98,16 @@ impl Engine {
             }
         }
         let mut stored = self.enqueue(jobs).await?.into_iter();
-        let answer = |answer: Result<(JobId, Option<Open>), Refusal>| {
+        let answer = |answer: Result<(JobId, Option<Box<Open>>), Refusal>| {
             let (job_id, span) = answer?;
-            let accepted = |status, duplicate| {
+            let stored = stored.next();
+            if let Some(Ok(Enqueued::Accepted { .. } | Enqueued::Duplicate { .. })) = stored {
+                let duplicate = matches!(stored, Some(Ok(Enqueued::Duplicate { .. })));
                 self.inner.close(span, false, ("duplicate", Attribute::Flag(duplicate)));
-                Accepted { job_id: job_id.clone(), status, duplicate }
-            };
-            match stored.next() {
-                Some(Ok(Enqueued::Accepted { status })) => Ok(accepted(status, false)),
-                Some(Ok(Enqueued::Duplicate { status })) => Ok(accepted(status, true)),
+            }
+            match stored {
+                Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
+                Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
                 Some(Ok(Enqueued::Conflict)) => Err(Refusal::Conflict { job_id }),
                 Some(Err(error)) => Err(Refusal::NotStored(error)),
                 None => Err(Refusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
@@ -123,8 +125,14 @@ impl Engine {
             let rest = jobs.split_off(jobs.len().min(ENQUEUE_JOBS_MAX));
             match self.inner.enqueue(jobs).await {
                 Ok(stored) => answers.extend(stored.into_iter().map(Ok)),
-                Err(error) if answers.is_empty() => return Err(error.into()),
                 Err(error) => {
+                    if matches!(error, StoreError::Full(_)) {
+                        // Only what callers hear: that a notice of ours did not fit would ring for itself.
+                        self.note(&Fact::WritesRejected { writes: (asked - answers.len()) as u64 });
+                    }
+                    if answers.is_empty() {
+                        return Err(error.into());
+                    }
                     answers.resize(asked, Err(error));
                     return Ok(answers);
                 }

@@ -23,6 +23,7 @@ use crate::engine::Inner;
 use crate::fallback::Act;
 use crate::figures::WaitBy;
 use crate::notices::{NOTICES_COMPANY, follow_up};
+use crate::past_the_store;
 use crate::route::Route;
 
 #[derive(Debug, Default)]
@@ -237,10 +238,12 @@ pub(crate) async fn notify_channels(engine: &Inner, channels: &[Box<str>], event
     if channels.is_empty() {
         jobs.extend(notice(engine, None, event, now));
     }
-    if !jobs.is_empty()
-        && let Err(error) = engine.enqueue(jobs).await
-    {
-        tracing::warn!(%error, "cannot enqueue the callbacks of an event");
+    if jobs.is_empty() {
+        return;
+    }
+    if let Err(error) = engine.enqueue(jobs.clone()).await {
+        tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; they go out past the store");
+        jobs.into_iter().for_each(|job| past_the_store::send(engine, job));
     }
 }
 

@@ -98,5 +98,5 @@ async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<
 
 fn is_closed_off(engine: &Engine, route: &RouteName) -> bool {
     let hold = engine.routes().get(route.as_str()).and_then(|route| engine.route_hold(route));
-    hold.is_some_and(|hold| matches!(hold.by, Holder::Breaker | Holder::Pause(_)))
+    hold.is_some_and(|hold| matches!(hold.by, Holder::Breaker | Holder::Pause(..)))
 }

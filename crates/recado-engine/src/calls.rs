@@ -71,6 +71,10 @@ pub enum Called {
         failure: Failure,
         retry_after: Duration,
     },
+    /// The provider would say the same again.
+    Refused {
+        failure: Failure,
+    },
 }
 
 impl Called {
@@ -79,6 +83,7 @@ impl Called {
             Called::Answered { .. } => "answered",
             Called::Cached { .. } => "cached",
             Called::Unavailable { .. } => "unavailable",
+            Called::Refused { .. } => "refused",
         }
     }
 }
@@ -229,7 +234,7 @@ impl Engine {
         let now = inner.clock.now();
         let refused = |(why, until)| Refusal { why, until };
         if let Some(pause) = inner.pause_of(&route.name) {
-            return Err(Refusal { why: Held::Paused(pause.reason), until: None });
+            return Err(Refusal { why: Held::Paused(pause), until: None });
         }
         let by_company = || {
             let everywhere = inner.tenants.held(company.as_str(), now);
@@ -270,6 +275,9 @@ impl Engine {
                 _ => self.schedule_refresh(route, &call, key, &failure, now).await,
             };
             return Ok(Called::Cached { answer, age: now.since(at), failure, retry });
+        }
+        if failure.class == Class::Permanent {
+            return Ok(Called::Refused { failure });
         }
         let retry_after =
             decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.inner.chance.draw());

@@ -47,6 +47,8 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             Ok(admitted) => admitted,
             Err((why, free_at)) => {
                 held.held(&engine, &route.name, why);
+                let is_held = why.is_some_and(|why| why != Hold::Concurrency);
+                engine.held_up.lane(&route.name, is_held, engine.clock.now());
                 tokio::select! {
                     () = engine.stopping.cancelled() => return,
                     () = any(changes) => {}
@@ -56,10 +58,12 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             }
         };
         held.held(&engine, &route.name, None);
+        engine.held_up.lane(&route.name, false, engine.clock.now());
         let granted = places.count();
         waker.reset();
         let (shares, _) = turns(&engine, Some(&leg.provider), granted);
         let quota = shares.quota.clone();
+        engine.held_up.companies(&route.name, &quota, engine.clock.now());
         // A stop must not tear a claim apart: its answer carries leases.
         let claimed = match claim(&engine, &route, granted, shares).await {
             Ok(claimed) => claimed,
@@ -82,6 +86,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         let mut freed = std::pin::pin!(leg.provider.freed.notified());
         freed.as_mut().enable();
         let (shares, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
+        engine.held_up.companies(&route.name, &shares.quota, engine.clock.now());
         if held_back.iter().any(|company| shares.quota_of(company) > 0) {
             continue;
         }

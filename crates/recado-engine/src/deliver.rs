@@ -61,6 +61,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
     }
 
+    let held_up = engine.held_up.had_held(&lease.job, started_at);
     let refreshes = calls::refreshes(&lease.job);
     let delivery = Delivery {
         job: &lease.job,
@@ -84,9 +85,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     let wait_by = WaitBy::of(&verdict);
     let (mut transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
-    if leg.named {
-        transition.served_by(&leg.provider.name);
-    }
+    transition.served_by(&leg.provider.name, held_up);
 
     log::attempt(engine, &lease, &route.terms.policy, &transition);
     engine.traced_attempt(&lease, &leg.provider.name, &transition, (started_at, took));
@@ -99,7 +98,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
 /// last answer was lost goes back to the provider that may have it, not to another one.
 fn postponed(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
     let last = job.attempts.last()?;
-    let elsewhere = leg.named
+    let elsewhere = leg.is_one_of_several
         && matches!(last.result, AttemptResult::Uncertain | AttemptResult::Lost)
         && last.provider.as_deref().is_some_and(|provider| *provider != *leg.provider.name);
     let held = elsewhere || (job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now));

@@ -27,9 +27,11 @@ use crate::events::Events;
 use crate::figures::StoreWatcher;
 use crate::gauges::Standing;
 use crate::heartbeat::{self, Beats};
+use crate::held_up::HeldUp;
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
+use crate::refresh::Teller;
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
 use crate::traces::Tracer;
@@ -110,6 +112,7 @@ pub(crate) struct Inner {
     pub entries: Entries,
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
+    pub held_up: HeldUp,
     pub ringing: Ringing,
     pub keeper: Keeper,
     /// Takes spans; absent where no traces are recorded.
@@ -159,9 +162,10 @@ impl Inner {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
         let others = route.others.iter().map(|(name, transport)| (&**name, transport));
         let ways = [(&*route.provider, first)].into_iter().chain(others);
-        let named = !route.others.is_empty();
+        let is_one_of_several = !route.others.is_empty();
         let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
-            Some(Leg { provider: self.providers.get(name)?.clone(), transport: transport.clone(), named })
+            let provider = self.providers.get(name)?.clone();
+            Some(Leg { provider, transport: transport.clone(), is_one_of_several })
         };
         ways.filter_map(leg).collect()
     }
@@ -303,6 +307,7 @@ impl Engine {
             entries: Entries::default(),
             ledger,
             standing: Standing::default(),
+            held_up: HeldUp::default(),
             ringing: Ringing::new(alerts),
             keeper: Keeper::new(trail_terms.clone()),
             tracer,
@@ -316,7 +321,7 @@ impl Engine {
         });
         for (shelf, notes) in &found {
             // Nobody writes yet who could be too busy to listen.
-            let _ = inner.learn(*shelf, notes);
+            let _ = inner.learn(*shelf, notes, Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));

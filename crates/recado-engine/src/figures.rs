@@ -47,19 +47,13 @@ impl Inner {
     }
 
     pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
-        let (asked, began) = (jobs.len() as u64, Instant::now());
+        let began = Instant::now();
         let routes: Vec<_> = jobs.iter().map(|job| job.route.clone()).collect();
-        let enqueued = self.store.enqueue(jobs).await;
-        match &enqueued {
-            Ok(answers) => {
-                self.worked(StoreWork::Enqueue, began);
-                let new = routes.iter().zip(answers).filter(|(_, answer)| is_new(answer));
-                self.accepted(new.map(|(route, _)| route));
-            }
-            Err(StoreError::Full(_)) => self.note(&Fact::WritesRejected { writes: asked }),
-            Err(_) => {}
-        }
-        enqueued
+        let enqueued = self.store.enqueue(jobs).await?;
+        self.worked(StoreWork::Enqueue, began);
+        let new = routes.iter().zip(&enqueued).filter(|(_, answer)| is_new(answer));
+        self.accepted(new.map(|(route, _)| route));
+        Ok(enqueued)
     }
 
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {

@@ -19,11 +19,11 @@ pub struct Hold {
     pub until: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     Breaker,
     Limit(Limit),
-    Pause(Paused),
+    Pause(Paused, Pause),
 }
 
 /// Which bound is reached.
@@ -53,7 +53,7 @@ impl Hold {
     fn new(why: &Held, until: Option<Timestamp>) -> Self {
         let (by, said) = match why {
             Held::Breaker { reason, .. } => (Holder::Breaker, reason.clone()),
-            Held::Paused(reason) => (Holder::Pause(Paused::Provider), reason.clone()),
+            Held::Paused(pause) => (Holder::Pause(Paused::Provider, pause.clone()), pause.reason.clone()),
             Held::Rate => (Holder::Limit(Limit::Rate), None),
             Held::Quiet(why) => {
                 (Holder::Limit(Limit::Quiet), Some(why.clone()).filter(|why| !why.is_empty()))
@@ -65,17 +65,18 @@ impl Hold {
         Hold { by, why: words(why), said, until }
     }
 
-    fn pause(what: Paused, reason: Option<Box<str>>) -> Self {
+    fn pause(what: Paused, pause: Pause) -> Self {
         let whose = match what {
             Paused::Company => "tenant",
             Paused::Route => "route",
             Paused::Provider => "provider",
         };
-        let why = match &reason {
+        let why = match &pause.reason {
             Some(reason) => format!("{whose} paused: {reason}"),
             None => format!("{whose} paused"),
         };
-        Hold { by: Holder::Pause(what), why, said: reason, until: None }
+        let said = pause.reason.clone();
+        Hold { by: Holder::Pause(what, pause), why, said, until: None }
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn words(why: &Held) -> String {
         Held::Rate => "the provider's rate is used up".to_owned(),
         Held::Quiet(why) if why.is_empty() => "the provider asked for quiet".to_owned(),
         Held::Quiet(why) => format!("the provider asked for quiet: {why}"),
-        Held::Paused(reason) => format!("paused: {}", reason.as_deref().unwrap_or("no reason given")),
+        Held::Paused(pause) => format!("paused: {}", pause.reason.as_deref().unwrap_or("no reason given")),
         Held::Busy => "all slots are taken".to_owned(),
         Held::CompanyBusy => "the company has as many deliveries on their way as it may".to_owned(),
         Held::Store => "the store did not answer".to_owned(),
@@ -110,7 +111,7 @@ impl Inner {
     /// What holds a whole route back, if anything does. Its other providers have to be held, too.
     pub fn route_hold(&self, route: &Route) -> Option<Hold> {
         if let Some(pause) = self.pause_of(&route.name) {
-            return Some(Hold::pause(Paused::Route, pause.reason));
+            return Some(Hold::pause(Paused::Route, pause));
         }
         let now = self.clock.now();
         self.hold_by_providers(route, now, |provider| provider.view(now).held)
@@ -119,7 +120,7 @@ impl Inner {
     fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.clock.now();
         match self.tenants.held(company, now) {
-            Some((Held::Paused(reason), _)) => return Some(Hold::pause(Paused::Company, reason)),
+            Some((Held::Paused(pause), _)) => return Some(Hold::pause(Paused::Company, pause)),
             Some((_, until)) => {
                 let why = "the tenant's rate is used up".to_owned();
                 return Some(Hold { by: Holder::Limit(Limit::CompanyRate), why, said: None, until });

@@ -14,7 +14,7 @@
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |
 //! | [`closed_off`] | a route's fallback while every provider of it is closed off |
 //! | [`protect`] [`tenants`] | what operators say about providers, routes and companies |
-//! | [`holds`] | why something waits |
+//! | [`holds`] [`held_up`] | why something waits, and whether it had to |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
 //! | [`nodes`] | the processes that share the store |
 //! | [`shelves`] | the notes that move with a store |
@@ -33,6 +33,7 @@
 //! | [`events`] | the live stream |
 //! | [`endpoints`] [`accounts`] | small durable state: webhook endpoints, refused credentials |
 //! | [`fallback`] [`notices`] | what a route does when it cannot deliver, and who hears of it |
+//! | [`past_the_store`] | notices that a full store does not take |
 //! | [`traces`] | the spans that jobs and attempts leave |
 //! | [`figures`] [`gauges`] [`alerts`] | what is counted, how things stand, and when it rings |
 //! | [`clock`] | the one place that reads the time |
@@ -65,12 +66,14 @@ pub mod fallback;
 mod figures;
 mod gauges;
 mod heartbeat;
+mod held_up;
 mod holds;
 mod janitor;
 mod log;
 pub mod nodes;
 pub mod notices;
 pub mod operate;
+mod past_the_store;
 mod protect;
 pub mod providers;
 mod refresh;

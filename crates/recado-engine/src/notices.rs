@@ -113,6 +113,8 @@ fn subject(event: &Event) -> String {
     let about = [
         ("alert", event.data.alert.as_deref()),
         ("route", event.data.route.as_deref()),
+        ("provider", event.data.provider.as_deref()),
+        ("error code", event.data.error_code.as_deref().filter(|_| event.data.alert.is_some())),
         ("company", event.company_id.as_ref().map(CompanyId::as_str)),
         ("endpoint", event.data.endpoint_id.as_deref()),
     ];

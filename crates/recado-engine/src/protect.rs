@@ -16,7 +16,7 @@ use crate::agreed::make;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::holds::words;
 use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
-use crate::tenants::{TenantTerms, TermsChange};
+use crate::tenants::{TenantTerms, TermsChange, TermsStep};
 use crate::values::{Change, News, Pause};
 
 /// Answer to whoever wants to ask a provider by code of its own.
@@ -184,7 +184,8 @@ impl Engine {
         let (now, reason) = (self.now(), change.reason.as_deref());
         let by = By { actor, reason };
         let agreed = self.inner.tenants.agreed(company);
-        make(&*self.inner.store, &[(&*agreed, Some((change.clone(), now)))], now).await?;
+        let step = TermsStep { change: change.clone(), actor: actor.map(Into::into), at: now };
+        make(&*self.inner.store, &[(&*agreed, Some(step))], now).await?;
         self.inner.tenants.said();
         self.inner.said.notify_waiters();
         let terms = agreed.read(TenantTerms::clone);

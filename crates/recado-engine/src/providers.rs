@@ -61,7 +61,7 @@ pub enum Held {
     Rate,
     /// The provider asked for quiet, in these words.
     Quiet(Box<str>),
-    Paused(Option<Box<str>>),
+    Paused(Pause),
     /// As many as may be are on their way.
     Busy,
     /// As many of the company as may be are on their way.
@@ -160,7 +160,7 @@ impl Provider {
         let refused = |why, until| Answer::Refused(Refusal { why, until });
         let mut here = self.here.lock();
         let admission = self.valve.read(|valve| match (&valve.paused, &self.terms.breaker) {
-            (Some(pause), _) => Err((Held::Paused(pause.reason.clone()), None)),
+            (Some(pause), _) => Err((Held::Paused(pause.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
             (None, Some(terms)) => match valve.breaker.look(terms, now) {
                 Admission::Refused { until } => Err((closed_off(&valve.breaker), until)),
@@ -433,7 +433,7 @@ impl Provider {
         now: Timestamp,
     ) -> Option<(Held, Option<Timestamp>)> {
         if let Some(pause) = paused {
-            return Some((Held::Paused(pause.reason.clone()), None));
+            return Some((Held::Paused(pause.clone()), None));
         }
         if self.terms.breaker.is_some() && breaker.state != BreakerState::Closed {
             return Some((closed_off(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));

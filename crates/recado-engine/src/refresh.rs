@@ -98,21 +98,29 @@ pub(crate) async fn read(
     Ok(shelves)
 }
 
+/// Whose word the store has kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    /// What was known before this process started.
+    Ourselves,
+    AnotherNode,
+}
+
 impl Inner {
     async fn read_again(&self, shelf: Shelf) -> Result<Heard, StoreError> {
         let now = self.clock.now();
         match shelf {
             endpoints::SHELF => self.endpoints.read_again(&*self.store, now).await?,
             accounts::SHELF => self.accounts.read_again(&*self.store, now).await?,
-            _ => return Ok(self.learn(shelf, &self.store.notes(shelf, now).await?)),
+            _ => return Ok(self.learn(shelf, &self.store.notes(shelf, now).await?, Teller::AnotherNode)),
         }
         Ok(Heard::default())
     }
 
     /// Takes in what the store was found to have, and wakes whoever waits for such news.
-    pub fn learn(&self, shelf: Shelf, notes: &[Note]) -> Heard {
+    pub fn learn(&self, shelf: Shelf, notes: &[Note], teller: Teller) -> Heard {
         let heard: Heard = match shelf {
-            PROVIDERS => return notes.iter().map(|note| self.learn_valve(note)).collect(),
+            PROVIDERS => return notes.iter().map(|note| self.learn_valve(note, teller)).collect(),
             LIMITS => return notes.iter().map(|note| self.learn_limit(note)).collect(),
             ROUTES => notes.iter().filter_map(|note| Some(self.doors.get(&*note.key)?.learn(note))).collect(),
             tenants::SHELF => self.tenants.learn(notes),
@@ -123,7 +131,7 @@ impl Inner {
         heard
     }
 
-    fn learn_valve(&self, note: &Note) -> Heard {
+    fn learn_valve(&self, note: &Note, teller: Teller) -> Heard {
         let Some(provider) = self.providers.get(&note.key) else { return Heard::default() };
         let before = provider.valve.read(|valve| valve.breaker.state);
         let heard = provider.valve.learn(note);
@@ -133,7 +141,11 @@ impl Inner {
         // Whoever made it swing tells of it.
         let state = provider.valve.read(|valve| valve.breaker.state);
         if state != before {
-            tracing::info!(provider = %provider.name, state = state.as_str(), "Circuit breaker, says another node");
+            let message = match teller {
+                Teller::Ourselves => "Circuit breaker as it was before the start",
+                Teller::AnotherNode => "Circuit breaker, says another node",
+            };
+            tracing::info!(provider = %provider.name, state = state.as_str(), "{message}");
         }
         provider.changed.notify_waiters();
         self.say(true);

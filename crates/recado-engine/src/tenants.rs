@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agreed::{Agreed, Heard, Stepped};
 use crate::providers::{Held, Quotas};
-use crate::values::TENANT_LIMITS;
+use crate::values::{Pause, TENANT_LIMITS};
 
 pub const SHELF: Shelf = Shelf::new("tenants");
 
@@ -31,6 +31,8 @@ pub struct TenantTerms {
     pub paused_since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_reason: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<Box<str>>,
 }
 
 impl Default for TenantTerms {
@@ -41,6 +43,7 @@ impl Default for TenantTerms {
             paused: false,
             paused_since: None,
             paused_reason: None,
+            paused_by: None,
         }
     }
 }
@@ -48,6 +51,11 @@ impl Default for TenantTerms {
 impl TenantTerms {
     fn rate(&self) -> Option<Rate> {
         Some(Rate { max: self.max_per_minute?, per: Duration::from_secs(60) })
+    }
+
+    fn pause(&self) -> Option<Pause> {
+        let since = self.paused_since.filter(|_| self.paused)?;
+        Some(Pause { since, reason: self.paused_reason.clone(), actor: self.paused_by.clone() })
     }
 }
 
@@ -62,11 +70,19 @@ pub struct TermsChange {
     pub reason: Option<Box<str>>,
 }
 
+/// Who changes it, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct TermsStep {
+    pub change: TermsChange,
+    pub actor: Option<Box<str>>,
+    pub at: Timestamp,
+}
+
 impl Stepped for TenantTerms {
-    type Step = (TermsChange, Timestamp);
+    type Step = TermsStep;
     type Effect = ();
 
-    fn step(&mut self, (change, at): &(TermsChange, Timestamp)) {
+    fn step(&mut self, TermsStep { change, actor, at }: &TermsStep) {
         self.weight = change.weight.unwrap_or(self.weight);
         self.max_per_minute = change.max_per_minute.unwrap_or(self.max_per_minute);
         match change.paused {
@@ -74,8 +90,12 @@ impl Stepped for TenantTerms {
                 self.paused = true;
                 self.paused_since = self.paused_since.or(Some(*at));
                 self.paused_reason = change.reason.clone().or(self.paused_reason.take());
+                self.paused_by = actor.clone().or(self.paused_by.take());
             }
-            Some(false) => (self.paused, self.paused_since, self.paused_reason) = (false, None, None),
+            Some(false) => {
+                self.paused = false;
+                (self.paused_since, self.paused_reason, self.paused_by) = (None, None, None);
+            }
             None => {}
         }
     }
@@ -197,10 +217,9 @@ impl Tenants {
     pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;
-        let (paused, reason, rate) =
-            tenant.terms.read(|terms| (terms.paused, terms.paused_reason.clone(), terms.rate()));
-        if paused {
-            return Some((Held::Paused(reason), None));
+        let (pause, rate) = tenant.terms.read(|terms| (terms.pause(), terms.rate()));
+        if let Some(pause) = pause {
+            return Some((Held::Paused(pause), None));
         }
         tenant.limit.read(|limit| {
             let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;

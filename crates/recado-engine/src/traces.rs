@@ -71,7 +71,8 @@ impl From<&str> for Attribute {
     }
 }
 
-/// A span that has begun. It is recorded when it ends, and not at all when it is dropped.
+/// A span that has begun. It is recorded when it ends, and not at all when it is dropped. Kept in a box, because
+/// mostly there is none.
 #[derive(Debug)]
 pub(crate) struct Open {
     span: Span,
@@ -117,7 +118,7 @@ impl Inner {
         traceparent: &mut Option<TraceParent>,
         (job_id, route, company): (&JobId, &RouteName, &CompanyId),
         started_at: Timestamp,
-    ) -> Option<Open> {
+    ) -> Option<Box<Open>> {
         let tracer = self.tracer.as_ref()?;
         let parent = *traceparent;
         let context = match parent {
@@ -142,12 +143,13 @@ impl Inner {
                 ("companyId", company.as_str().into()),
             ],
         };
-        context.is_sampled().then(|| Open { span: span(), began: Instant::now() })
+        context.is_sampled().then(|| Box::new(Open { span: span(), began: Instant::now() }))
     }
 
     /// What began with [`Inner::open`] has ended.
-    pub fn close(&self, open: Option<Open>, failed: bool, more: (&'static str, Attribute)) {
-        let (Some(tracer), Some(Open { mut span, began })) = (&self.tracer, open) else { return };
+    pub fn close(&self, open: Option<Box<Open>>, failed: bool, more: (&'static str, Attribute)) {
+        let (Some(tracer), Some(open)) = (&self.tracer, open) else { return };
+        let Open { mut span, began } = *open;
         span.took = began.elapsed();
         span.failed = failed;
         span.attributes.push(more);

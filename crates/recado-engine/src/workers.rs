@@ -144,6 +144,7 @@ impl Engine {
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
             if inner.pause_of(route).is_some() {
+                inner.held_up.lane(route, true, inner.clock.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
@@ -154,6 +155,7 @@ impl Engine {
                 match inner.admit(provider, wanted, Slots::Theirs).await {
                     Ok(granted) => places = Some(granted),
                     Err(refusal) => {
+                        inner.held_up.lane(route, true, inner.clock.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
@@ -162,6 +164,8 @@ impl Engine {
             let (turns, free_at) = turns(inner, provider, wanted);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = inner.clock.now();
+            inner.held_up.lane(route, false, now);
+            inner.held_up.companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
                 max: places.as_ref().map_or(wanted, Places::count),
@@ -261,10 +265,14 @@ impl Engine {
                 );
             }
             let wait_by = WaitBy::of(&verdict);
-            let (transition, audit) =
+            let (mut transition, audit) =
                 decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
-            log::attempt(inner, &lease, &terms.policy, &transition);
             let provider = self.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
+            if !provider.is_empty() {
+                let held_up = inner.held_up.had_held(&lease.job, lease.claimed_at);
+                transition.served_by(provider, held_up);
+            }
+            log::attempt(inner, &lease, &terms.policy, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));
             inner.traced_attempt(&lease, provider, &transition, lasted);
             let mut aftermath = Aftermath::of(inner, &lease.job, &transition, wait_by, now);

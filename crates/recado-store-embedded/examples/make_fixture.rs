@@ -182,6 +182,7 @@ fn attempt(lease: &Lease, result: AttemptResult) -> Done<Attempt> {
         blame: failed.then_some(Blame::Provider),
         next_retry_delay_ms: failed.then_some(3_600_000),
         provider: None,
+        held_up: false,
         recipients: Vec::new(),
     })
 }

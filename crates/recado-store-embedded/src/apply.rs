@@ -243,7 +243,7 @@ impl Apply<'_> {
                 self.file
                     .prepare_cached(
                         "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
-                         crashes = ?5, attempts = ?6, answer = ?7, data = NULL WHERE seq = ?1",
+                         crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, data = NULL WHERE seq = ?1",
                     )?
                     .execute(params![
                         seq,
@@ -251,6 +251,7 @@ impl Apply<'_> {
                         progress.attempts_started,
                         progress.attempts_spent,
                         progress.crashes,
+                        progress.deferrals,
                         attempts,
                         answer.as_ref().map(|answer| answer.as_str()),
                     ])?;
@@ -321,13 +322,14 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 attempts = ?5, data = ?6 WHERE seq = ?1",
+                 deferrals = ?5, attempts = ?6, data = ?7 WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
                 progress.attempts_started,
                 progress.attempts_spent,
                 progress.crashes,
+                progress.deferrals,
                 attempts,
                 entry.corrected_data.as_ref().map(Payload::as_str),
             ])?;
@@ -524,7 +526,6 @@ impl Apply<'_> {
             self.write_audit(about, event)
         })
     }
-
 }
 
 fn lost(held: &Held) -> LostLease {

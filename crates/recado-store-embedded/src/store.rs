@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Status, Timestamp};
 use recado_store::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
-    Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
-    TenantFilter, TenantView, Transfer, Waker, Wakes, Watcher,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
+    NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf,
+    Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};

@@ -42,7 +42,9 @@ impl Apply<'_> {
             let Some(Place::Row(seq)) = self.index.find(id) else { continue };
             let removed = self
                 .file
-                .prepare_cached("DELETE FROM jobs WHERE seq = ?1 AND status IN ('sent', 'cancelled', 'discarded')")?
+                .prepare_cached(
+                    "DELETE FROM jobs WHERE seq = ?1 AND status IN ('sent', 'cancelled', 'discarded')",
+                )?
                 .execute([seq])?;
             if removed == 0 {
                 continue;
@@ -64,7 +66,9 @@ impl Apply<'_> {
         if let Some(AuditEvent { route, kind, timestamp, .. }) = newest {
             let blank = rows::json(&AuditEvent::claim("", &route, kind, timestamp))?;
             self.file
-                .prepare_cached("UPDATE audit SET seq = NULL, record = ?1 WHERE id = (SELECT max(id) FROM audit)")?
+                .prepare_cached(
+                    "UPDATE audit SET seq = NULL, record = ?1 WHERE id = (SELECT max(id) FROM audit)",
+                )?
                 .execute([blank.replacen('{', ARCHIVED, 1)])?;
         }
         self.file.prepare_cached("DELETE FROM audit WHERE seq = ?1")?.execute([seq])?;
@@ -83,7 +87,12 @@ impl Apply<'_> {
                    WHERE at < ?2 \
                       OR (at < ?3 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.seq = oldest.seq)))",
             )?
-            .execute(params![up_to, trim.before.to_string(), trim.forgotten_before.to_string(), TRIM_ROWS_MAX])?;
+            .execute(params![
+                up_to,
+                trim.before.to_string(),
+                trim.forgotten_before.to_string(),
+                TRIM_ROWS_MAX
+            ])?;
         Ok(removed as u64)
     }
 }

@@ -1,6 +1,6 @@
 //! Leasing jobs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -87,6 +87,7 @@ impl RedisStore {
             return self.lease_from(&mut claim, 0, max).await.map(|given| given.claimed);
         }
         let mut all = Claimed::default();
+        let mut next_at = BTreeMap::new();
         let mut asked = self.shares(&claim);
         // First everybody's share; then whoever had all of it is asked for what others left of theirs.
         while !asked.is_empty() && all.leases.len() < claim.max {
@@ -102,7 +103,9 @@ impl RedisStore {
                 }
                 self.note_tenants(&claim.pick, partition, given.tenants);
                 all.leases.extend(given.claimed.leases);
-                all.next_at = all.next_at.into_iter().chain(given.claimed.next_at).min();
+                // What a partition said before it was asked again is out of date.
+                next_at.insert(partition, given.claimed.next_at);
+                all.next_at = next_at.values().copied().flatten().min();
             }
             asked = had_more;
         }

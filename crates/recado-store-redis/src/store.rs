@@ -7,10 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
-    Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note, NoteWrite, Noted, Page, PageRequest,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport,
-    TenantFilter, TenantView, Transfer, Waker,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
+    NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf,
+    Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
 };
 use tokio::task::JoinSet;
 

@@ -141,6 +141,7 @@ suite! { $ conformance_tests in checks {
         a_delivery_without_an_answer_keeps_none
         a_failed_attempt_is_remembered_and_tried_again_at_its_time
         a_postponed_job_has_spent_nothing
+        what_had_been_held_up_says_so_however_its_attempt_ends
         a_released_job_is_as_if_it_had_never_been_claimed
         a_release_with_a_lost_attempt_counts_a_crash_and_spends_nothing
         a_buried_job_leaves_a_dead_letter_with_all_that_a_person_needs

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 
 use crate::contract::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Store, StoreError, Transfer, Watcher,
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
+    Extended, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
+    Watcher,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
@@ -29,7 +30,6 @@ pub enum Verb {
     WriteNotesAnswer,
     /// One note or a whole shelf.
     ReadNotes,
-    ReadAudit,
 }
 
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub struct FaultyStore {
     plan: Mutex<Vec<Fault>>,
     fired: Mutex<Vec<Verb>>,
     recorded: Mutex<Vec<AuditEvent>>,
+    shelves_read: Mutex<Vec<Shelf>>,
     /// Rung when notes are written, where several nodes share the store.
     notes_bell: Option<Arc<Wakes>>,
 }
@@ -58,6 +59,7 @@ impl FaultyStore {
             plan: Mutex::default(),
             fired: Mutex::default(),
             recorded: Mutex::default(),
+            shelves_read: Mutex::default(),
             notes_bell: None,
         }
     }
@@ -80,6 +82,11 @@ impl FaultyStore {
     /// What was put on record that belongs to no other change, in order.
     pub fn recorded(&self) -> Vec<AuditEvent> {
         self.recorded.lock().clone()
+    }
+
+    /// How often this whole shelf was read.
+    pub fn reads_of(&self, shelf: &str) -> usize {
+        self.shelves_read.lock().iter().filter(|read| read.as_str() == shelf).count()
     }
 
     fn trip(&self, verb: Verb) -> Result<(), StoreError> {
@@ -199,7 +206,6 @@ impl Store for FaultyStore {
     }
 
     async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.trip(Verb::ReadAudit)?;
         self.inner.audit_in(span, limit).await
     }
 
@@ -269,6 +275,7 @@ impl Store for FaultyStore {
     }
 
     async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
+        self.shelves_read.lock().push(shelf);
         self.trip(Verb::ReadNotes)?;
         self.inner.notes(shelf, now).await
     }

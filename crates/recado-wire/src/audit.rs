@@ -255,7 +255,7 @@ impl Body for AuditSubject {
     fn check(&self, faults: &mut Faults) {
         let ids = [&self.user_id, &self.correlation_id, &self.claim_id, &self.job_id];
         if ids.iter().filter(|id| id.as_ref().is_some_and(|id| !id.is_empty())).count() != 1 {
-            faults.note("userId", "name one person by one of userId, correlationId, claimId and jobId");
+            faults.note("", "names nobody, or several; give one of userId, correlationId, claimId and jobId");
         }
     }
 }

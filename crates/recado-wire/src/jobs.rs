@@ -191,7 +191,7 @@ pub struct JobView {
     /// `null` when nothing more is going to happen by itself, or somebody is at it right now.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub next_attempt_at: Option<Timestamp>,
-    /// Times it was held back without spending an attempt.
+    /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
     pub deferrals: u32,
     /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
     pub waiting_for: Option<WaitingFor>,
@@ -239,7 +239,7 @@ pub struct Attempt {
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
     pub blame: Option<Blame>,
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it, when the route has several.
+    /// Which provider served it. Absent of attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
@@ -348,6 +348,13 @@ pub enum WaitingFor {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         said: Option<Box<str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+        since: Option<Timestamp>,
+        /// Who it was.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+        actor: Option<Box<str>>,
     },
     /// For its turn: it is due, and others are before it or every slot is taken.
     Turn,

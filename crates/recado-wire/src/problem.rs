@@ -122,6 +122,8 @@ codes! {
     /// It can be read, and something in it is wrong.
     ValidationFailed = "validation_failed", 422, "The request has faults";
     Internal = "internal", 500, "A fault of Recado's own";
+    /// The provider of a call said no, and would say so again.
+    ProviderRefused = "provider_refused", 502, "The provider refused the call for good";
     /// Nothing was written; come back later.
     StoreFull = "store_full", 503, "The store takes no new jobs right now";
     StoreUnavailable = "store_unavailable", 503, "The store did not answer";

@@ -30,6 +30,10 @@ pub struct Tenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub paused_reason: Option<Box<str>>,
+    /// Who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub paused_by: Option<Box<str>>,
     /// Its dead letters.
     pub dead: u64,
     #[serde(flatten)]

@@ -289,13 +289,15 @@ impl ServerArgs {
         // An empty variable is how many tools unset one.
         let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
         let client = Client::new(url, token).map_err(|error| Stop::Usage(error.to_string()))?;
-        // The audit trail names who acted; a name that no header can carry stays unnamed.
-        let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
-        Ok(match user {
-            Some(user) => client.clone().with_actor(&user).unwrap_or(client),
-            None => client,
-        })
+        Ok(client.clone().with_actor(&actor()).unwrap_or(client))
     }
+}
+
+/// Whom the audit trail names: the user, or where none is told, as in containers and jobs of cron, this machine's
+/// command line.
+fn actor() -> String {
+    let told = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    told("USER").or_else(|| told("LOGNAME")).unwrap_or_else(|| format!("cli@{}", crate::serve::host()))
 }
 
 /// Where the configuration is.

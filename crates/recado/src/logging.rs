@@ -10,11 +10,13 @@
 mod line;
 mod outlet;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use recado_engine::Clock;
+use regex::Regex;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -113,9 +115,16 @@ impl LineLayer {
 
 /// A panic is one more line, not a page of text in the middle of the others.
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
-    let words = panic.payload_as_str().unwrap_or("no message");
+    let words = without_quotations(panic.payload_as_str().unwrap_or("no message"));
     let place = panic.location().map(ToString::to_string);
-    tracing::error!(panic = words, at = place, "A task panicked");
+    tracing::error!(panic = &*words, at = place, "A task panicked");
+}
+
+/// What a panic quotes may be somebody's data: whoever cuts a text in the wrong place panics with the whole of it.
+fn without_quotations(words: &str) -> Cow<'_, str> {
+    #[expect(clippy::unwrap_used, reason = "the pattern is a constant, and a test uses it")]
+    static QUOTATION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(?s)`[^`]*`?|"[^"]*"?"#).unwrap());
+    QUOTATION.replace_all(words, "`***`")
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! as moved, so that nobody serves it by mistake and delivers what is delivered elsewhere. A move that was
 //! cut off is taken up again by asking for it again: what has arrived is left alone.
 
+mod trail;
+
 use std::sync::Arc;
 
 use recado_core::payload::digest_of;
@@ -13,12 +15,10 @@ use recado_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use trail::Unarchived;
+
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;
-
-mod trail;
-
-use trail::Unarchived;
 
 /// What is known of a store's moves, under [`FROM`] and [`TO`].
 const MOVES: Shelf = Shelf::new("moves");

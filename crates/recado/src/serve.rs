@@ -214,7 +214,8 @@ pub fn node() -> String {
     format!("{}/{}-{}", host(), std::process::id(), &random[..4])
 }
 
-fn host() -> String {
+/// This machine's name.
+pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -3,6 +3,7 @@
 //! Every test has a directory and a server of its own, on a port that the system chooses.
 
 mod cli {
+    mod audit;
     mod camunda;
     mod commands;
     mod configuring;

@@ -15,6 +15,7 @@ mod systems {
     mod scene;
 
     mod addresses;
+    mod alerts;
     mod at_the_seeds_pace;
     mod documented;
     mod email;

@@ -130,6 +130,22 @@ async fn f12_what_is_refused_for_good_is_not_asked_again_on_the_quiet() {
 }
 
 #[tokio::test]
+async fn f12_a_refusal_for_good_is_no_outage_and_names_no_time_to_come_back() {
+    let provider = FarEnd::start().await;
+    let server = server(Kind::Memory, &provider).await;
+    for status in [400, 401] {
+        provider.says(status, "no such field");
+        let answer = server.post("/v1/calls", question(json!({}))).await;
+        answer.is_problem(502, "provider_refused");
+        assert_eq!(answer.header("retry-after"), "");
+        assert_eq!(
+            (&answer.body["errorCode"], &answer.body["errorClassification"]),
+            (&json!(status.to_string()), &json!("PERMANENT"))
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_caller_waits_no_longer_than_it_said() {
     let provider = FarEnd::start().await;
     let server = server(Kind::Memory, &provider).await;

@@ -110,7 +110,7 @@ async fn a_provider_is_asked_and_an_account_cleared() {
     assert_eq!((answer.answer.unwrap().as_str(), answer.fallback), (r#"{"followers": 1}"#, None));
     provider.says(401, "");
     let error = client.call_provider(&question).await.unwrap_err();
-    assert_eq!(error.code(), Some(Code::ProviderUnavailable));
+    assert_eq!(error.code(), Some(Code::ProviderRefused));
     let ClientError::Problem(problem) = error else { panic!("{error}") };
     assert_eq!(
         (problem.error_code.as_deref(), problem.error_classification),

@@ -180,6 +180,7 @@ async fn a_job_that_ended_shows_the_fields_of_the_contract() {
             "rule",
             "nextRetryDelayMs",
             "blame",
+            "provider",
         ];
         expected.sort_unstable();
         assert_eq!(keys(&attempts[0]), expected);

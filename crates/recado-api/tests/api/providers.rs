@@ -218,12 +218,20 @@ async fn a_paused_provider_parks_its_jobs_until_it_is_resumed() {
             .enqueue(json!({"route": "sandbox", "companyId": "acme", "delayMs": 600_000, "data": {}}))
             .await;
         let shown = server.until(&waiting, "parked").await;
-        assert_eq!(shown["waitingFor"], json!({"reason": "pause", "code": "provider", "why": "paused: invoice open", "said": "invoice open"}));
+        let waiting_for = &shown["waitingFor"];
+        assert_eq!((&waiting_for["reason"], &waiting_for["actor"]), (&json!("pause"), &json!("api")));
+        assert_eq!(
+            (&waiting_for["code"], &waiting_for["said"]),
+            (&json!("provider"), &json!("invoice open"))
+        );
+        assert_eq!(waiting_for["why"], "paused: invoice open");
+        assert_eq!(shown["deferrals"], 1, "the wait that it is in");
         assert_eq!(provider(server, "sandbox").await["parked"], 1, "what is not due is not parked");
         let answer = server.http.post(server.url("/v1/providers/sandbox/resume")).send().await.unwrap();
         let shown: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
         assert_eq!((shown.get("paused"), shown.get("waitingFor")), (None, None), "{shown}");
-        server.until(&waiting, "sent").await;
+        let shown = server.until(&waiting, "sent").await;
+        assert_eq!((&shown["deferrals"], &shown["attempts"][0]["provider"]), (&json!(1), &json!("sandbox")));
         assert_eq!(provider(server, "sandbox").await["parked"], 0);
     })
     .await;

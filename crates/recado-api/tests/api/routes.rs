@@ -57,7 +57,11 @@ async fn a_paused_route_parks_its_jobs_until_it_is_resumed_and_others_go_on() {
         let other = enqueue(server, "patient").await;
         server.until(&other, "sent").await;
         let job = server.until(&waiting, "parked").await;
-        let pause = json!({"reason": "pause", "code": "route", "why": "route paused: wrong template", "said": "wrong template"});
+        let since = serde_json::to_value(paused.since).unwrap();
+        let pause = json!({
+            "reason": "pause", "code": "route", "why": "route paused: wrong template", "said": "wrong template",
+            "since": since, "actor": "ana",
+        });
         assert_eq!((&job["waitingFor"], &job["attempts"]), (&pause, &json!([])));
         let shown = route(server, "sandbox").await;
         assert_eq!((&shown["waiting"], &shown["waitingFor"]), (&json!(1), &pause));

@@ -132,8 +132,22 @@ fn an_audit_record_names_the_job_its_company_and_its_route_and_reads_back() {
     assert_eq!(audit.job_id.as_deref(), Some("123e4567-e89b-12d3-a456-426614174000"));
     assert_eq!(audit.company_id.as_deref(), Some("789e4567-e89b-12d3-a456-426614174999"));
     assert_eq!(&*audit.route, "email");
+    assert_eq!((audit.user_id.as_deref(), audit.correlation_id.as_deref()), (Some("user-7"), Some("corr-9")));
     let text = serde_json::to_string(&audit).unwrap();
     assert_eq!(serde_json::from_str::<AuditEvent>(&text).unwrap(), audit);
+    let of_an_earlier_version = text.replace(r#""userId":"user-7","correlationId":"corr-9","#, "");
+    assert_ne!(of_an_earlier_version, text);
+    assert_eq!(serde_json::from_str::<AuditEvent>(&of_an_earlier_version).unwrap().user_id, None);
+}
+
+#[test]
+fn every_kind_has_one_word_everywhere() {
+    for kind in AuditKind::ALL {
+        assert_eq!(serde_json::to_value(kind).unwrap(), json!(kind.as_str()));
+        assert!(!kind.events().is_empty(), "{kind:?} stands for nothing");
+    }
+    let words: std::collections::BTreeSet<_> = AuditKind::ALL.map(AuditKind::as_str).into();
+    assert_eq!(words.len(), AuditKind::ALL.len());
 }
 
 #[test]

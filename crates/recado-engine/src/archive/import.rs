@@ -131,6 +131,7 @@ impl Engine {
         };
         let trail = self.store().audit(&view.job.id).await?;
         let archived = trail.last().is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
+        transfer.archived = trail.len();
         transfer.audit = trail;
         Ok((view.status == Status::Discarded && (archived || is_export)).then_some(transfer))
     }

@@ -84,7 +84,9 @@ pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
         }
     }
     if tokio::time::timeout(DRAIN_MAX, engine.drain_trail(&terms)).await.is_err() {
-        tracing::warn!("Not all of the audit trail is in its files; the rest stays in the store for the next start");
+        tracing::warn!(
+            "Not all of the audit trail is in its files; the rest stays in the store for the next start"
+        );
     }
 }
 
@@ -129,9 +131,12 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         None => open(terms, hold.store.clone()).await?,
     };
     let (mut entries, mut more) = (Vec::new(), false);
+    let marked = hold.archived.clone();
     for part in 0..engine.store.audit_parts() {
         let after = hold.archived(part).max(files.archived(part));
-        hold.archived.insert(part, after);
+        if after > 0 {
+            hold.archived.insert(part, after);
+        }
         let span = AuditSpan { part, after, newest_first: false };
         let records = engine.store.audit_in(span, BITE_RECORDS).await?;
         more |= records.len() == BITE_RECORDS;
@@ -147,7 +152,9 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     }
     if entries.is_empty() {
         desk.files = Some(files);
-        return Ok(Round::Even);
+        // A process before this one copied what it could not mark any more.
+        let ours = hold.archived == marked || hold.mark(engine).await?;
+        return Ok(if ours { Round::Even } else { Round::NotOurs });
     }
     let now = engine.clock.now();
     let (files, appended) = off_thread(move || {

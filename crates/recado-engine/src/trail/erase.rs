@@ -50,7 +50,9 @@ pub enum Erasing {
     /// So many are being delivered right now: nothing was touched.
     JobsUnderWay(u64),
     /// Another node writes the files: nothing was touched.
-    Elsewhere { node: Box<str> },
+    Elsewhere {
+        node: Box<str>,
+    },
 }
 
 impl Engine {
@@ -59,11 +61,13 @@ impl Engine {
         let inner = &self.inner;
         let terms = inner.keeper.terms().ok_or(TrailError::None)?;
         if round(inner, &mut *inner.keeper.desk().await, terms).await? == Round::NotOurs {
-            let node = Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
+            let node =
+                Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
         }
         let jobs = self.jobs_of(&order.subject).await?;
-        let count = |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
+        let count =
+            |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
         match (count(is_under_way), count(is_waiting)) {
             (0, 0) => {}
             (0, waiting) if !order.with_jobs => return Ok(Erasing::JobsWait(waiting)),
@@ -103,13 +107,10 @@ impl Engine {
         drop(desk);
         (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
         erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
-        tracing::warn!(
-            actor = &*actor,
-            reason = &*reason,
-            records = erased.records,
-            jobs = erased.jobs_forgotten,
-            "Personal data was erased"
-        );
+        if erased != Erased::default() {
+            let (records, jobs) = (erased.records, erased.jobs_forgotten);
+            tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");
+        }
         Ok(Erasing::Done(erased))
     }
 
@@ -130,7 +131,8 @@ impl Engine {
         }
         let (mut jobs, mut before) = (Vec::new(), None);
         loop {
-            let page = self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
+            let page =
+                self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
             jobs.extend(page.items.into_iter().map(|view| (view.job.id, view.status)));
             before = page.next;
             if before.is_none() {

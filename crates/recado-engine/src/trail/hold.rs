@@ -74,7 +74,8 @@ impl Hold {
         if !ours && shared && hold.until > now {
             return Ok(Err(hold));
         }
-        let lasts = hold.until.since(now) > HELD_FOR / 2;
+        // Where nobody else could take it, there is nothing to renew.
+        let lasts = !shared || hold.until.since(now) > HELD_FOR / 2;
         if ours && hold.version > 0 && lasts {
             return Ok(Ok(hold));
         }
@@ -98,7 +99,8 @@ impl Hold {
     async fn write(&mut self, engine: &Inner, held_for: Duration) -> Result<bool, StoreError> {
         let now = engine.clock.now();
         self.until = now.plus(held_for);
-        let value = serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let value =
+            serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let write = NoteWrite {
             shelf: SHELF,
             key: KEY.into(),

@@ -92,8 +92,12 @@ impl Engine {
             return Ok(view.map(|_| kept));
         };
         let mut trail = Vec::new();
-        let mut query =
-            Query { job: Some(id.as_str().into()), order: Order::OldestFirst, limit: JOB_RECORDS, ..Query::default() };
+        let mut query = Query {
+            job: Some(id.as_str().into()),
+            order: Order::OldestFirst,
+            limit: JOB_RECORDS,
+            ..Query::default()
+        };
         loop {
             let page = search(terms, query.clone()).await?;
             trail.extend(page.records.iter().map(Record::event));
@@ -216,7 +220,8 @@ impl<'t> Walk<'t> {
             all.insert(self.key(&record), Found::from(record));
         }
         let newest_first = self.query.order == Order::NewestFirst;
-        let is_left = |key: &Key| beyond.is_none_or(|beyond| if newest_first { *key < beyond } else { *key > beyond });
+        let is_left =
+            |key: &Key| beyond.is_none_or(|beyond| if newest_first { *key < beyond } else { *key > beyond });
         let mut left: Vec<_> = all.into_iter().filter(|(key, _)| is_left(key)).collect();
         if newest_first {
             left.reverse();

@@ -31,7 +31,9 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     given.until("b", Status::Sent).await;
     sleep(60).await;
     let hold = engine.hold("mail", "acme").unwrap();
-    assert_eq!((hold.by, hold.why.as_str()), (Holder::Pause(Paused::Route), "route paused: wrong template"));
+    assert_eq!(hold.why, "route paused: wrong template");
+    let Holder::Pause(Paused::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
+    assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     assert_eq!(given.view("a").await.job.progress.attempts_started, 0);
     engine.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky), other()], &[]).await;

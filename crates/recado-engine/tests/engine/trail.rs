@@ -71,7 +71,11 @@ async fn t14_what_is_decided_and_done_goes_to_the_files_with_whom_it_was_about()
     assert_eq!(event.should_retry, Some(true));
     let by_user = Query { user: Some("maria".into()), ..Query::default() };
     assert_eq!(search(dir.path(), &by_user).unwrap().records.len(), 2);
-    assert_eq!(archived_in(&*given.store, given.clock_now()).await.unwrap()[&0], 3, "the store knows how far");
+    assert_eq!(
+        archived_in(&*given.store, given.clock_now()).await.unwrap()[&0],
+        3,
+        "the store knows how far"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,12 +139,16 @@ async fn thousands_of_records_go_bite_by_bite_and_in_order() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let engine = archiving(&given, &["ok"], dir.path());
     let at = engine.now();
-    let act = |nth: usize| AuditEvent::about_route("mail", AuditKind::RoutePaused, at).reason(nth.to_string());
+    let act =
+        |nth: usize| AuditEvent::about_route("mail", AuditKind::RoutePaused, at).reason(nth.to_string());
     engine.store().record((0..5_000).map(act).collect()).await.unwrap();
     pass(30).await;
     let records = written(dir.path());
     let reasons: Vec<_> = records.iter().filter_map(|record| record.event().retry_reason).collect();
-    assert!(reasons.iter().enumerate().all(|(nth, reason)| **reason == *nth.to_string()) && reasons.len() == 5_000);
+    assert!(
+        reasons.iter().enumerate().all(|(nth, reason)| **reason == *nth.to_string())
+            && reasons.len() == 5_000
+    );
     engine.stop().await.unwrap();
 }
 

@@ -228,30 +228,54 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     );
 }
 
+/// What the seeds ask for, in their words, and what becomes of it: the rule, its threshold, and that threshold as the
+/// runbooks write it.
+const SEEDS: [(&str, &str, &str, f64, &str); 18] = [
+    ("000", "Taxa de falha > 10%", "failure_rate", 0.1, "10 %"),
+    ("000", "DLQ com mais de 100 jobs", "dlq_size", 100.0, "100"),
+    ("000", "Tempo de processamento > 5 minutos", "processing_time", 300.0, "5 min"),
+    ("000", "Tempo de processamento > 5 minutos", "queue_age", 300.0, "5 min"),
+    ("000", "Alertas para padrões anômalos", "failure_jump", 3.0, "3 "),
+    ("000", "Alertas para padrões anômalos", "code_jump", 3.0, "3 "),
+    ("001", "jobs_na_dlq > 100", "dlq_size", 100.0, "100"),
+    ("001", "taxa_dlq > 2% dos envios", "dlq_rate", 0.02, "2 %"),
+    ("001", "jobs_dlq_por_empresa > 50", "dlq_company", 50.0, "50"),
+    ("001", "used_memory / maxmemory > 0.8", "store_80", 0.8, "80 %"),
+    ("001", "used_memory / maxmemory > 0.9", "store_90", 0.9, "90 %"),
+    ("001", "Redis OOM Errors", "rejected_writes", 0.0, "0"),
+    ("002", "alerta quando DLQ > 100 itens", "dlq_size", 100.0, "100"),
+    ("003", "Taxa de Erro Permanente > 10%", "permanent_rate", 0.1, "10 %"),
+    ("003", "Taxa de Backoff Máximo > 5%", "max_backoff_rate", 0.05, "5 %"),
+    ("003", "Uniformidade Jitter: Desvio > 30%", "jitter_deviation", 0.3, "30 %"),
+    ("003", "Tempo Médio Backoff > 30 min", "mean_backoff", 1_800.0, "30 min"),
+    ("004", "CircuitBreakerOpened → alerta", "breaker_open", 0.0, ""),
+];
+
+/// Ours: what leaves the queue for want of room must not do so silently.
+const OURS: [&str; 1] = ["dlq_overflow"];
+
 #[test]
 fn the_seeds_thresholds_are_the_defaults() {
     let config = AlertConfig::default();
     assert_eq!(config.faults(), Vec::<String>::new());
-    let thresholds = [
-        ("failure_rate", 0.1),
-        ("dlq_size", 100.0),
-        ("dlq_rate", 0.02),
-        ("dlq_company", 50.0),
-        ("processing_time", 300.0),
-        ("permanent_rate", 0.1),
-        ("max_backoff_rate", 0.05),
-        ("jitter_deviation", 0.3),
-        ("mean_backoff", 1_800.0),
-        ("store_80", 0.8),
-        ("store_90", 0.9),
-        ("rejected_writes", 0.0),
+    for (seed, words, name, threshold, _) in SEEDS {
+        let rule = config.rule(name).map(|rule| (rule.threshold, rule.enabled));
+        assert_eq!(rule, Some((threshold, true)), "{name}: seed {seed} says {words}");
+    }
+    let asked = |name: &str| OURS.contains(&name) || SEEDS.iter().any(|(_, _, rule, _, _)| *rule == name);
+    assert!(config.rules.iter().all(|rule| asked(rule.name)), "a rule that nobody asked for");
+}
+
+#[test]
+fn the_runbooks_tables_say_the_seeds_thresholds() {
+    let pages = [
+        include_str!("../../../../docs/operating/alerts.md"),
+        include_str!("../../../../docs/operating/alerts.pt-BR.md"),
     ];
-    for (name, threshold) in thresholds {
-        assert_eq!(
-            config.rule(name).map(|rule| (rule.threshold, rule.enabled)),
-            Some((threshold, true)),
-            "{name}"
-        );
+    for (page, (_, _, name, _, written)) in pages.iter().flat_map(|page| SEEDS.map(|row| (page, row))) {
+        let row = page.lines().find(|line| line.starts_with("| [") && line.contains(&format!("(#{name})")));
+        let cells: Vec<_> = row.unwrap_or_else(|| panic!("no row for {name}")).split(" | ").collect();
+        assert!(cells[2].contains(written), "{name}: {} instead of {written}", cells[2]);
     }
 }
 

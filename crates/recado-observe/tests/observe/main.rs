@@ -8,6 +8,7 @@ mod kpis;
 mod metrics;
 mod promtool;
 mod rules;
+mod series;
 mod stream;
 mod transitions;
 
@@ -77,6 +78,7 @@ pub fn company(name: &str) -> CompanyId {
 pub fn gauges() -> Gauges {
     Gauges {
         version: "1.2.3",
+        spans: None,
         started_at: Some(at(0)),
         resident_bytes: Some(12_345_678),
         queue: vec![Depth { route: "email".into(), status: Status::Queued, jobs: 7 }],
@@ -95,6 +97,7 @@ pub fn gauges() -> Gauges {
         }],
         breakers: Some(vec![("smtp-main".into(), BreakerState::Closed)]),
         store: Some(StoreUse { bytes: 100, max_bytes: Some(1_000) }),
+        spans: Some(recado_observe::gauges::Spans { exported: 41, dropped: 1 }),
     }
 }
 

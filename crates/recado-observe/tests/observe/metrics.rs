@@ -286,6 +286,11 @@ fn the_engine_s_own_metrics_are_there() {
         "histogram",
         &[(r#"recado_http_request_duration_seconds_count{path="/v1/jobs/{jobId}"}"#, 1.0)],
     );
+    for (name, count) in
+        [("recado_trace_spans_exported_total", 41.0), ("recado_trace_spans_dropped_total", 1.0)]
+    {
+        has(&page, name, "counter", &[(name, count)]);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use recado_observe::prometheus::prometheus_rules;
 use recado_observe::{AlertConfig, RuleChange};
 
 use crate::metrics::lived;
+use crate::series::rows;
 use crate::{at, gauges};
 
 fn promtool(arguments: &[&str], input: &str) -> Output {
@@ -84,23 +85,10 @@ fn a_rule_that_is_switched_off_is_not_in_the_file() {
     assert!(!rules.contains("RecadoDlqSize") && rules.contains("RecadoDlqRate"));
 }
 
-/// A counter that grows by so much a minute.
-fn grows(metric: &str, a_minute: u32) -> String {
-    format!("      - series: '{metric}'\n        values: '0+{a_minute}x1500'\n")
-}
-
-fn stands(metric: &str, value: u32) -> String {
-    format!("      - series: '{metric}'\n        values: '{value}x1500'\n")
-}
-
-/// What must ring after some hours of these series, and nothing else.
-fn check(series: &[String], expected: &[&str]) {
-    check_at("2h30m", series, expected);
-}
-
-fn check_at(time: &str, series: &[String], expected: &[&str]) {
+/// What must ring at this time of these series, and nothing else.
+fn check(config: &AlertConfig, time: &str, series: &[String], expected: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("recado.yml"), prometheus_rules(&config())).unwrap();
+    std::fs::write(folder.path().join("recado.yml"), prometheus_rules(config)).unwrap();
     let mut samples = String::new();
     for alert in expected {
         samples += &format!("          - labels: '{{alertname=\"{alert}\"}}'\n            value: 1\n");
@@ -116,115 +104,65 @@ fn check_at(time: &str, series: &[String], expected: &[&str]) {
     assert!(output.status.success(), "{}\n{test}", said(&output));
 }
 
-fn attempts(route: &str, good: u32, bad: u32) -> [String; 2] {
-    let name = |result| format!("recado_attempts_total{{route=\"{route}\",result=\"{result}\"}}");
-    [grows(&name("sent"), good), grows(&name("failed"), bad)]
+/// Each of these rules rings above its threshold, and neither just below it nor on just too little.
+fn agree(rules: &[&str]) {
+    let rows = rows();
+    for rule in rules {
+        let row = rows.iter().find(|row| row.rule == *rule).unwrap();
+        check(&AlertConfig::default(), row.at, &row.above, row.ring);
+        row.quiet.iter().for_each(|series| check(&AlertConfig::default(), row.at, series, &[]));
+    }
+}
+
+#[test]
+fn every_rule_has_a_row_and_no_row_is_without_a_rule() {
+    let config = AlertConfig::default();
+    let rules: Vec<_> = config.rules.iter().map(|rule| rule.name).collect();
+    assert_eq!(rows().iter().map(|row| row.rule).collect::<Vec<_>>(), rules);
+    // Without a volume there is nothing to have too little of; the others are tried on just too little.
+    let with_volume = rules.iter().zip(&config.rules).filter(|(_, rule)| rule.min_volume > 0);
+    for (name, _) in with_volume {
+        assert!(rows().iter().any(|row| row.rule == *name && row.quiet.len() == 2), "{name}");
+    }
 }
 
 #[test]
 fn e10_the_failure_rate_rings_in_prometheus_as_here() {
-    check(&attempts("email", 88, 12), &["RecadoFailureRate"]);
-    check(&attempts("email", 92, 8), &[]);
-    check(&attempts("email", 0, 1), &[]); // ten in ten minutes are too few
-    check(&attempts("sandbox", 0, 100), &[]); // excepted
+    agree(&["failure_rate"]);
+    let excepted =
+        rows().remove(0).above.iter().map(|series| series.replace("email", "sandbox")).collect::<Vec<_>>();
+    check(&config(), "2h30m", &excepted, &[]);
+    check(&AlertConfig::default(), "2h30m", &excepted, &["RecadoFailureRate"]);
 }
 
 #[test]
 fn g8_the_dead_letters_ring_in_prometheus_as_here() {
-    check(
-        &[stands("dlq_size", 101), stands(r#"dlq_by_company{company_id="acme"}"#, 51)],
-        &["RecadoDlqCompany", "RecadoDlqSize"],
-    );
-    check(&[stands("dlq_size", 100), stands(r#"dlq_by_company{company_id="other"}"#, 90)], &[]);
-    let ended = |sent, failed| {
-        let name = |status| format!("recado_jobs_ended_total{{route=\"email\",status=\"{status}\"}}");
-        [grows(&name("sent"), sent), grows(&name("failed"), failed)]
-    };
-    check(&ended(97, 3), &["RecadoDlqRate"]);
-    check(&ended(99, 1), &[]);
+    agree(&["dlq_size", "dlq_rate", "dlq_company", "dlq_overflow"]);
 }
 
 #[test]
 fn e10_slow_processing_rings_in_prometheus_as_here() {
-    let processed = |within: u32| {
-        let name = |le| format!("recado_processing_seconds_bucket{{route=\"email\",le=\"{le}\"}}");
-        [
-            grows(&name("300"), within),
-            grows(&name("600"), 100),
-            grows(&name("+Inf"), 100),
-            grows(r#"recado_processing_seconds_count{route="email"}"#, 100),
-        ]
-    };
-    check(&processed(80), &["RecadoProcessingTime"]);
-    check(&processed(99), &[]);
-    check(&[stands(r#"recado_queue_oldest_due_age_seconds{route="email"}"#, 301)], &["RecadoQueueAge"]);
+    agree(&["processing_time", "queue_age"]);
 }
 
 #[test]
 fn t16_the_technical_figures_ring_in_prometheus_as_here() {
-    let retries = |minutes: u32, at_cap: u32| {
-        [
-            grows(r#"submission_retry_total{route="tiss-claims"}"#, 100),
-            grows(r#"recado_retries_at_cap_total{route="tiss-claims"}"#, at_cap),
-            grows(r#"submission_retry_backoff_minutes_count{route="tiss-claims"}"#, 100),
-            grows(r#"submission_retry_backoff_minutes_sum{route="tiss-claims"}"#, 100 * minutes),
-        ]
-    };
-    check(&retries(31, 6), &["RecadoMaxBackoffRate", "RecadoMeanBackoff"]);
-    check(&retries(29, 4), &[]);
-
-    let permanent = |count| {
-        [
-            grows(
-                r#"error_classification_distribution{route="tiss-claims",classification="PERMANENT"}"#,
-                count,
-            ),
-            grows(r#"recado_attempts_total{route="tiss-claims",result="sent"}"#, 50),
-            grows(r#"recado_decisions_total{route="tiss-claims"}"#, 50),
-        ]
-    };
-    check(&permanent(11), &["RecadoPermanentRate"]);
-    check(&permanent(9), &[]);
-
-    let jitter = |first: u32, rest: u32| -> Vec<_> {
-        let name = |decile| format!("recado_retry_jitter_total{{route=\"tiss-claims\",decile=\"{decile}\"}}");
-        (1..=10).map(|decile| grows(&name(decile), if decile == 1 { first } else { rest })).collect()
-    };
-    check(&jitter(91, 1), &["RecadoJitterDeviation"]);
-    check(&jitter(10, 10), &[]);
+    agree(&["permanent_rate", "max_backoff_rate", "jitter_deviation", "mean_backoff"]);
 }
 
 #[test]
 fn g14_the_store_rings_in_prometheus_as_here() {
-    let used = |percent| [stands("recado_store_size_bytes", percent), stands("recado_store_max_bytes", 100)];
-    check(&used(85), &["RecadoStore80"]);
-    check(&used(91), &["RecadoStore80", "RecadoStore90"]);
-    check(&used(80), &[]);
-    check(&[grows("recado_store_rejected_writes_total", 1)], &["RecadoRejectedWrites"]);
-    check(&[stands("recado_store_rejected_writes_total", 7)], &[]); // long ago
-    check(&[grows(r#"recado_dead_letters_left_total{how="archived"}"#, 1)], &["RecadoDlqOverflow"]);
+    agree(&["store_80", "store_90", "rejected_writes"]);
 }
 
 #[test]
 fn f5_an_open_breaker_rings_in_prometheus_as_here() {
-    let state =
-        |state: &str| stands(&format!("recado_breaker_state{{provider=\"instagram\",state=\"{state}\"}}"), 1);
-    check(&[state("OPEN")], &["RecadoBreakerOpen"]);
-    check(&[state("CLOSED")], &[]);
+    agree(&["breaker_open"]);
 }
 
 #[test]
 fn e10_an_unusual_pattern_rings_in_prometheus_as_here() {
-    // Quiet for a day; then eight in a hundred fail in the last half hour.
-    let late = |metric: &str, a_minute: u32| {
-        format!("      - series: '{metric}'\n        values: '0x1439 0+{a_minute}x60'\n")
-    };
-    let all = grows(r#"recado_attempts_total{route="email",result="sent"}"#, 92);
-    let failed = late(r#"recado_attempts_total{route="email",result="failed"}"#, 8);
-    let errors = late(r#"recado_errors_total{error_code="450"}"#, 8);
-    check_at("24h30m", &[all.clone(), failed, errors], &["RecadoCodeJump", "RecadoFailureJump"]);
-    let steady = grows(r#"recado_attempts_total{route="email",result="failed"}"#, 8);
-    check_at("24h30m", &[all, steady, grows(r#"recado_errors_total{error_code="450"}"#, 8)], &[]);
+    agree(&["failure_jump", "code_jump"]);
 }
 
 #[test]

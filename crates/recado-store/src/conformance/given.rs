@@ -87,6 +87,7 @@ pub fn attempt(number: u32, result: AttemptResult, now: Timestamp) -> Attempt {
         blame: failed.then_some(Blame::Provider),
         next_retry_delay_ms: None,
         provider: None,
+        held_up: false,
         recipients: Vec::new(),
     }
 }

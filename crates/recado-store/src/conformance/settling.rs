@@ -56,6 +56,27 @@ pub async fn a_failed_attempt_is_remembered_and_tried_again_at_its_time(home: &m
     assert_eq!(again.job.data, job("a").data, "the payload is still there for the second try");
 }
 
+pub async fn what_had_been_held_up_says_so_however_its_attempt_ends(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a"), job("b"), job("c")]).await;
+    let leases = desk.ready(3, T0).await;
+    let ends = [
+        deliver(&leases[0], T0),
+        retry_at(&leases[1], T0.plus(SECOND), T0),
+        bury(&leases[2], None, "no", T0),
+    ];
+    for (lease, mut transition) in leases.iter().zip(ends) {
+        transition.served_by("smtp-main", true);
+        desk.done(lease, transition, T0).await;
+    }
+    for name in ["a", "b", "c"] {
+        let job = desk.view(name, T0).await.job;
+        assert_eq!(job.progress.deferrals, 1, "{name}");
+        let attempt = &job.attempts[0];
+        assert_eq!((attempt.provider.as_deref(), attempt.held_up), (Some("smtp-main"), true), "{name}");
+    }
+}
+
 pub async fn a_postponed_job_has_spent_nothing(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     let lease = one_leased(&desk).await;

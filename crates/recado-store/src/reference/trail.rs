@@ -42,7 +42,8 @@ impl Trail {
     }
 
     pub fn read(&self, span: AuditSpan, limit: usize) -> Vec<AuditRecord> {
-        let given = self.kept.iter().filter(|kept| span.part == 0 && kept.number > span.after && !kept.archived);
+        let given =
+            self.kept.iter().filter(|kept| span.part == 0 && kept.number > span.after && !kept.archived);
         let record = |kept: &Kept| AuditRecord { number: kept.number, event: kept.event.clone() };
         match span.newest_first {
             true => given.rev().take(limit).map(record).collect(),

@@ -157,6 +157,7 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
     let tried = u32::from(!waits || nth.is_multiple_of(50));
     let due_at = if nth.is_multiple_of(7) { now.plus(Duration::from_secs(86_400)) } else { enqueued_at };
     let job = Job {
+        traceparent: None,
         id: JobId::new(format!("job-{nth}"))?,
         route: RouteName::new(if is_rare { RARE } else { ROUTES[nth % ROUTES.len()] })?,
         company: CompanyId::new(company)?,
@@ -179,7 +180,14 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
         _ => ended(Status::Sent),
     };
     let dead_letter = (standing == Standing::Dead).then(|| entry(nth, &job)).transpose()?;
-    Ok(Transfer { job, body_hash: BodyHash(nth as u128), standing, dead_letter, audit: Vec::new() })
+    Ok(Transfer {
+        job,
+        body_hash: BodyHash(nth as u128),
+        standing,
+        dead_letter,
+        audit: Vec::new(),
+        archived: 0,
+    })
 }
 
 fn entry(nth: usize, job: &Job) -> Result<DeadLetter, Failed> {

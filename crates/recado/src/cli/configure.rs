@@ -84,12 +84,13 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
     let inputs = args.inputs(Flags::default())?;
     let config = Config::load(&inputs)?;
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
-        if let Err(faults) = Config::check_elsewhere(&inputs, other) {
-            return Err(Stop::Failed(format!(
-                "{faults}\nIt works in {} and not in {other}.",
-                config.environment
-            )));
+        let Err(faults) = Config::check_elsewhere(&inputs, other) else { continue };
+        if args.env.is_none() {
+            let here = config.environment;
+            return Err(Stop::Failed(format!("{faults}\nIt works in {here} and not in {other}.")));
         }
+        screen
+            .line(format_args!("note: it does not work in {other}; see recado config check --env {other}"))?;
     }
     for (name, meant) in misspelled(&variables()) {
         screen.line(format_args!("note: nothing reads the variable {name}; did you mean {meant}?"))?;

@@ -226,6 +226,7 @@ fn facts(screen: &mut Screen, tenant: &Tenant) -> io::Result<()> {
     facts.extend(tenant.paused.then(|| ("state", state(tenant))));
     facts.extend(tenant.paused_since.map(|at| ("paused since", Field::from(at))));
     facts.extend(tenant.paused_reason.as_ref().map(|reason| ("paused because", Field::from(reason))));
+    facts.extend(tenant.paused_by.as_ref().map(|actor| ("paused by", Field::from(actor))));
     facts.push(("dead", Field::from(tenant.dead)));
     facts.extend(tenant.fares.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
     screen.pairs(facts)?;

@@ -74,7 +74,10 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
         WaitingFor::Breaker { why, until, .. } | WaitingFor::Limit { why, until, .. } => {
             format!("waits: {}{}", clean(why), known(until))
         }
-        WaitingFor::Pause { why, .. } => format!("waits for a person: {}", clean(why)),
+        WaitingFor::Pause { why, actor, .. } => {
+            let by = actor.as_ref().map(|actor| format!(" (by {})", clean(actor))).unwrap_or_default();
+            format!("waits for a person: {}{by}", clean(why))
+        }
         WaitingFor::Turn => "waits for its turn".to_owned(),
     }
 }
@@ -146,8 +149,13 @@ mod tests {
         let limit =
             WaitingFor::Limit { code: LimitCode::Rate, why: "rate\x1b".to_owned(), said: None, until: None };
         assert_eq!(waits_for(&limit), "waits: rate\\u{1b}");
-        let pause = WaitingFor::Pause { code: PauseCode::Route, why: "paused: audit".to_owned(), said: None };
+        let code = PauseCode::Route;
+        let (why, said) = ("paused: audit".to_owned(), None);
+        let pause = WaitingFor::Pause { code, why, said, since: None, actor: None };
         assert_eq!(waits_for(&pause), "waits for a person: paused: audit");
+        let (why, said) = ("tenant paused".to_owned(), None);
+        let known = WaitingFor::Pause { code, why, said, since: Some(at), actor: Some("ana".into()) };
+        assert_eq!(waits_for(&known), "waits for a person: tenant paused (by ana)");
     }
 
     #[test]

@@ -18,7 +18,8 @@ const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 *
 
 pub struct RawAlerts {
     pub every: Option<At<Duration>>,
-    pub notify: Option<At<String>>,
+    /// Channels by name.
+    pub notify: Vec<At<String>>,
     /// A channel of its own, for those who want nothing else of channels.
     pub channel: Option<RawChannel>,
     pub rules: Vec<RawRule>,
@@ -59,10 +60,19 @@ pub fn read(section: &Section<'_>) -> RawAlerts {
     let rules = AlertConfig::default().rules;
     RawAlerts {
         every: section.get("every", |it| it.duration(Duration::from_secs(1)..=Duration::from_secs(10 * 60))),
-        notify: section.get("notify", |it| it.text("\"ops\"")),
+        notify: section.get("notify", channels).unwrap_or_default(),
         channel: channel.webhook.is_some().then_some(channel),
         rules: rules.iter().filter_map(|known| section.get(known.name, |it| rule(known.name, it))).collect(),
     }
+}
+
+/// One channel, or a list of them.
+fn channels(setting: Setting<'_>) -> Option<Vec<At<String>>> {
+    let name = |setting: Setting<'_>| setting.text("\"ops\"");
+    if setting.is_list() {
+        return Some(setting.list("[\"ops\", \"oncall\"]", name)?.value);
+    }
+    name(setting).map(|one| vec![one])
 }
 
 fn rule(name: &'static str, setting: Setting<'_>) -> Option<RawRule> {

@@ -59,6 +59,6 @@ mod tests {
     #[test]
     fn t18_five_years_are_sixty_months() {
         assert_eq!(months(KEEP_DEFAULT), recado_audit::MONTHS_KEPT);
-        assert_eq!([1, 30, 31, 366, 1_830, 1_831].map(|days| months(days * DAY)), [1, 1, 2, 12, 60, 61]);
+        assert_eq!([1_u32, 30, 31, 366, 1_830, 1_831].map(|days| months(days * DAY)), [1, 1, 2, 12, 60, 61]);
     }
 }

@@ -21,13 +21,13 @@ pub struct Asked {
     /// The one that `[alerts]` makes for itself.
     pub of_alerts: Option<RawChannel>,
     pub dlq: Option<At<String>>,
-    pub alerts: Option<At<String>>,
+    pub alerts: Vec<At<String>>,
 }
 
 pub fn resolve(asked: Asked, routes: &[RouteConfig], given: &Given, faults: &FaultList) -> Notices {
     let Asked { mut channels, of_alerts, dlq, alerts } = asked;
     let names: Vec<_> = channels.iter().map(|(name, _)| name.clone()).collect();
-    for said in [&dlq, &alerts].into_iter().flatten() {
+    for said in dlq.iter().chain(&alerts) {
         check_channel(said, &names, faults);
     }
     let mut heard_by: Vec<Box<str>> = alerts.into_iter().map(|said| said.value.into()).collect();

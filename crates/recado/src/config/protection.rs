@@ -14,8 +14,11 @@ use super::fault::At;
 use super::raw::{RawBreaker, RawProvider};
 use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT};
 
-/// A probe that is silent for this long beyond its route's timeout has lost its process.
+/// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long a probe may take where no route says so: the caller's own code makes it, and may forget to tell.
+const PERMIT_MAX: Duration = Duration::from_secs(30);
 
 /// The terms of every provider that is written or that a route uses.
 pub fn resolve(
@@ -30,10 +33,9 @@ pub fn resolve(
         let row = own_row.or_else(|| users().find_map(|config| config.built_in));
         let raw = written.iter().find(|(written, _)| written == name).map(|(_, raw)| raw);
         let mut terms = terms(raw, row);
-        if let (Some(breaker), Some(timeout)) =
-            (&mut terms.breaker, users().map(|config| config.route.timeout).max())
-        {
-            breaker.probe = timeout + PROBE_MARGIN;
+        if let Some(breaker) = &mut terms.breaker {
+            let timeout = users().map(|config| config.route.timeout).max();
+            breaker.probe = timeout.or(breaker.slow).unwrap_or(PERMIT_MAX) + PROBE_MARGIN;
         }
         (name.into(), terms)
     });

@@ -97,8 +97,10 @@ fn sections(page: &mut Page, config: &Config) {
     page.section("alerts");
     page.set("every", &duration(config.alerts.every));
     let own = config.notices.channels.get(OWN_CHANNEL);
-    let named = config.notices.alerts.iter().find(|name| ***name != *OWN_CHANNEL);
-    page.set_or("notify", named.map(|name| text(name)), "\"ops\"");
+    let named = config.notices.alerts.iter().filter(|name| ***name != *OWN_CHANNEL);
+    let named: Vec<_> = named.map(|name| text(name)).collect();
+    let notify = (!named.is_empty()).then(|| format!("[{}]", named.join(", ")));
+    page.set_or("notify", notify, "[\"ops\"]");
     page.set_or("webhook", own.map(|_| text("***")), "\"https://example.com/hooks/ops\"");
     for rule in &config.alerts.config.rules {
         page.set(rule.name, &written(rule));

@@ -137,7 +137,10 @@ const COMMENTS: [(&str, &str); 58] = [
         "When it rings. Each alert may be switched off, such as breaker_open = false, or changed key by key.",
     ),
     ("alerts.every", "Between two measurements."),
-    ("alerts.notify", "The channel that hears of alerts instead of the one in [dlq]."),
+    (
+        "alerts.notify",
+        "The channels that hear of alerts instead of the one in [dlq]; one may stand without the brackets.",
+    ),
     (
         "alerts.webhook",
         "Or, and also, an address of its own: the event is posted, or with format = \"slack\" a text as Slack takes it; secret signs.",

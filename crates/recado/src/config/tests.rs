@@ -5,6 +5,7 @@ mod environment;
 mod faults;
 mod lanes;
 mod route_faults;
+mod traces;
 mod values;
 
 use super::*;

@@ -122,3 +122,15 @@ fn tens_of_thousands_of_lines_in_a_row_all_come_through() {
     });
     assert_eq!(lines.lines().count(), 20_000, "no line was lost");
 }
+
+#[test]
+fn a_panic_is_told_without_what_it_quotes() {
+    let data = "é and the rest of somebody's letter".to_owned();
+    let cut = std::panic::catch_unwind(|| data[1..].len()).expect_err("cut within a letter");
+    let words = cut.downcast_ref::<String>().expect("words");
+    assert!(words.contains("somebody"), "the library quotes no more: {words}");
+    let told = without_quotations(words);
+    assert!(!told.contains("somebody") && told.contains("is not a char boundary"), "{told}");
+    assert_eq!(without_quotations("index out of bounds: the len is 3"), "index out of bounds: the len is 3");
+    assert_eq!(without_quotations(r#"called on Err("half a"#), "called on Err(`***`");
+}

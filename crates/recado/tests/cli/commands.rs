@@ -130,7 +130,8 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     assert!(paused.contains("invoice open") && paused.contains("tester"), "{paused}");
     server.enqueue(json!({"jobId": "held", "route": "sandbox", "companyId": "acme", "data": {}}));
     let job = server.run(&place, &["jobs", "show", "held"]).done();
-    assert!(job.contains("parked") && job.contains("waits for a person: paused: invoice open"), "{job}");
+    assert!(job.contains("waits for a person: paused: invoice open (by tester)"), "{job}");
+    assert!(job.contains("parked") && job.contains("deferrals"), "{job}");
     let parked = server.run(&place, &["jobs", "list", "--status", "parked"]).done();
     assert!(parked.contains("held"), "{parked}");
     let list = server.run(&place, &["providers", "--json"]).json();
@@ -143,6 +144,20 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     assert!(!server.run(&place, &["providers", "show", "sandbox"]).done().contains("invoice open"));
     assert!(server.run(&place, &["providers", "show", "nobody"]).failed_with(1).contains("(not_found)"));
     place.run(&["providers", "open", "sandbox"]).failed_with(2);
+}
+
+#[test]
+fn whoever_has_no_name_acts_as_the_command_line_of_this_machine() {
+    let place = Place::new();
+    let server = place.serve();
+    let mut command =
+        place.command(&["tenants", "set", "acme", "--pause", "--reason", "invoice open", "--json"]);
+    let output = command.env_remove("USER").env("RECADO_URL", server.url()).output().unwrap();
+    let tenant: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let actor = tenant["pausedBy"].as_str().unwrap();
+    assert!(actor.strip_prefix("cli@").is_some_and(|host| !host.is_empty()), "{tenant}");
+    let shown = server.run(&place, &["tenants", "show", "acme"]).done();
+    assert!(shown.contains("paused by") && shown.contains(actor), "{shown}");
 }
 
 #[test]

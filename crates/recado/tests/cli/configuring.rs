@@ -32,6 +32,10 @@ fn config_check_looks_at_the_other_environment_too() {
     assert!(said.contains("`1 day` is not a duration") && said.contains("not in production"), "{said}");
     assert!(!said.contains("PROD_TOKEN"), "{said}");
     place.run(&["config", "show"]).done();
+    let checked = place.run(&["config", "check", "--env", "development"]).done();
+    let note = "note: it does not work in production; see recado config check --env production\n";
+    assert!(checked.starts_with(note) && checked.contains("no faults (development)"), "{checked}");
+    place.run(&["config", "check", "--env", "production"]).failed_with(1);
 }
 
 #[test]

@@ -21,16 +21,16 @@ const PAGE_RECORDS: u32 = 1_000;
 #[command(next_help_heading = "Which")]
 struct Filters {
     /// About this job.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, alias = "job-id", value_name = "ID")]
     job: Option<String>,
     /// About this claim.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, alias = "claim-id", value_name = "ID")]
     claim: Option<String>,
     /// About this tenant.
     #[arg(long, value_name = "ID")]
     company: Option<String>,
     /// About jobs for this person.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, alias = "user-id", value_name = "ID")]
     user: Option<String>,
     /// About jobs with this correlation id.
     #[arg(long, value_name = "ID")]

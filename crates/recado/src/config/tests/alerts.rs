@@ -56,6 +56,14 @@ fn alerts_have_a_channel_of_their_own_or_a_named_one() {
     );
     assert_eq!(named.notices.alerts, [Box::<str>::from("ops")]);
     assert_eq!(shape(&named, "ops"), Shape::Slack);
+    let several = load(
+        "[notify.ops]\nwebhook = \"https://hooks.slack.com/services/x\"\nformat = \"slack\"\n\
+         [notify.oncall]\nwebhook = \"https://hooks.slack.com/services/y\"\nformat = \"slack\"\n\
+         [alerts]\nnotify = [\"ops\", \"oncall\"]\nwebhook = \"https://example.com/hooks/x\"\n",
+    );
+    assert_eq!(several.notices.alerts, ["ops", "oncall", "alerts"].map(Box::<str>::from));
+    let shown = show::page(&several, show::Style::Effective);
+    assert!(shown.contains("notify = [\"ops\", \"oncall\"]"), "{shown}");
     let shown = show::page(&own, show::Style::Effective);
     assert!(!shown.contains("hooks/x") && shown.contains("webhook = \"***\""), "{shown}");
 }

@@ -47,6 +47,14 @@ fn a_provider_is_protected_as_it_says() {
 }
 
 #[test]
+fn f3_a_permit_that_nobody_reports_is_given_up_after_what_counts_as_slow_or_half_a_minute() {
+    let config =
+        load("[providers.billing]\nbreaker = true\n[providers.search]\nbreaker = { slow = \"3s\" }\n");
+    let probe = |name: &str| config.protection[name].breaker.unwrap().probe;
+    assert_eq!((probe("billing"), probe("search")), (seconds(35), seconds(8)));
+}
+
+#[test]
 fn a_provider_that_says_nothing_has_neither_breaker_nor_rate() {
     let config = load("[providers.p]\nurl = \"https://p.example.com\"\n[routes.mine]\nprovider = \"p\"\n");
     assert_eq!(config.protection["p"], ProviderTerms::plain(64));

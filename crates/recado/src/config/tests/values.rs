@@ -27,7 +27,20 @@ fn without_a_file_everything_has_a_default() {
     assert_eq!(config.engine.job_ttl, seconds(86_400));
     assert_eq!(config.dead_letter_ttl, seconds(7 * 86_400));
     assert_eq!(config.retention.ended_max_count, 1_000_000);
+    assert_eq!(config.audit.dir, PathBuf::from("./recado-data/audit"));
+    assert_eq!((config.audit.keep, config.audit.key_file), (seconds(1_827 * 86_400), None));
     assert_eq!(config.routes.len(), crate::catalogue::ROUTES.len());
+}
+
+#[test]
+fn t18_less_than_five_years_of_the_trail_is_for_development_alone() {
+    let short = "[audit]\nkeep = \"90d\"\ndir = \"/srv/audit\"\n";
+    let config = load(short);
+    assert_eq!((config.audit.keep, config.audit.dir), (seconds(90 * 86_400), PathBuf::from("/srv/audit")));
+    let mut inputs = inputs(short, &[]);
+    inputs.flags.environment = Some(Environment::Production);
+    let said = Config::load(&inputs).unwrap_err().to_string();
+    assert!(said.contains("audit.keep") && said.contains("write at least \"1827d\""), "{said}");
 }
 
 #[test]
@@ -242,6 +255,7 @@ fn the_starter_file_works_with_every_line_taken_in() {
         "YOUTUBE_TOKEN",
         "OPENAI_API_KEY",
         "SMTP_PASSWORD",
+        "OTLP_TOKEN",
     ];
     let secrets = ["WEBHOOK_SECRET", "OPS_WEBHOOK_SECRET"];
     let secrets = secrets.map(|name| (name, "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"));

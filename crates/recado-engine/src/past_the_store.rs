@@ -1,0 +1,58 @@
+//! A notice that the store does not take goes out all the same.
+//!
+//! Somebody has to hear that the store is full, and just then it takes no notice. So the notice is handed over at
+//! once and tried again on its route's policy, for as long as this process lives. Nothing of it is kept, and no
+//! guard is asked: such notices are few, and each may be the last word that anybody hears. Where the store's answer
+//! was lost and it has the notice after all, both have one id.
+
+use std::sync::Arc;
+
+use recado_core::{Class, Draw, Job, NewJob, Verdict, decide};
+use recado_transport::{Delivery, Transport, Wanted};
+
+use crate::clock::Clock;
+use crate::deliver;
+use crate::engine::Inner;
+use crate::route::{Carrier, Route};
+
+pub(crate) fn send(engine: &Inner, notice: NewJob) {
+    let Some(route) = engine.routes.get(notice.route.as_str()).cloned() else { return };
+    let Carrier::Transport(transport) = route.carrier.clone() else { return };
+    let (clock, draw, stopping) = (engine.clock.clone(), engine.chance.draw(), engine.stopping.clone());
+    let job = Job::from(notice);
+    engine.deliveries.spawn(async move {
+        tokio::select! {
+            () = stopping.cancelled() => tracing::error!(jobId = %job.id, "A notice was not delivered before the stop"),
+            () = hand_over(&route, &transport, &job, &*clock, draw) => {}
+        }
+    });
+}
+
+async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clock: &dyn Clock, draw: Draw) {
+    let policy = &route.terms.policy;
+    let mut waited = None;
+    for attempt in 1..=policy.max_attempts {
+        let (now, timeout) = (clock.now(), route.timeout);
+        let delivery = Delivery { job, attempt, now, timeout, answer: Wanted::Receipt };
+        let failure = match route.classifier.verdict(deliver::send(transport, delivery).await) {
+            Verdict::Delivered { .. } | Verdict::Partly { .. } => {
+                return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice delivered past the store");
+            }
+            Verdict::Failed(failure) => failure,
+        };
+        tracing::error!(
+            jobId = %job.id,
+            attempt,
+            route = %route.name,
+            errorCode = failure.code.as_deref(),
+            errorReason = failure.reason.as_str(),
+            "A notice was not delivered past the store"
+        );
+        if failure.class == Class::Permanent || attempt == policy.max_attempts {
+            return;
+        }
+        let wait = decide::next_delay(policy, attempt - 1, waited, failure.retry_after, draw);
+        waited = Some(wait);
+        tokio::time::sleep(wait).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! A job that had to wait although it was due says so, however it was held back, and no other does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::limit::Rate;
+use recado_core::{CompanyId, RouteName, Status};
+use recado_engine::providers::ProviderTerms;
+use recado_engine::tenants::TermsChange;
+use recado_engine::workers::{LeaseRequest, Report};
+use recado_engine::{Carrier, Submission};
+
+use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
+use crate::given::{Given, route, submission, submit};
+
+async fn deferrals(given: &Given, id: &str) -> u32 {
+    given.until(id, Status::Sent).await;
+    given.view(id).await.job.progress.deferrals
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_an_open_breaker_is_one_deferral_even_over_a_restart_and_no_write() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let terms = [("mail", with_breaker())];
+    let engine = protected(&given, vec![mail(&flaky)], &terms);
+    submit(&engine, submission("before")).await;
+    assert_eq!(deferrals(&given, "before").await, 0);
+    engine.turn_breaker("mail", true, "their maintenance", None).await.unwrap();
+    submit(&engine, submission("parked")).await;
+    sleep(600).await;
+    assert_eq!(given.view("parked").await.job.progress.deferrals, 0, "nothing was written");
+    engine.stop().await.unwrap();
+    let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
+    sleep(60).await;
+    engine.turn_breaker("mail", false, "they are back", None).await.unwrap();
+    assert_eq!(deferrals(&given, "parked").await, 1);
+    submit(&engine, submission("after")).await;
+    assert_eq!(deferrals(&given, "after").await, 0);
+    let attempt = given.view("parked").await.job.attempts[0].clone();
+    assert_eq!((attempt.provider.as_deref(), attempt.held_up), (Some("mail"), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_tenants_jobs_are_held_up_and_nobody_elses() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = protected(&given, vec![mail(&flaky)], &[]);
+    let acme = CompanyId::new("acme").unwrap();
+    let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
+    engine.set_tenant(&acme, paused(true), None).await.unwrap();
+    submit(&engine, to("acme", "a")).await;
+    submit(&engine, to("globex", "g")).await;
+    assert_eq!(deferrals(&given, "g").await, 0);
+    sleep(60).await;
+    // Due while nobody looks at the lane, and held up all the same.
+    submit(&engine, to("acme", "b")).await;
+    sleep(1).await;
+    engine.set_tenant(&acme, paused(false), None).await.unwrap();
+    assert_eq!((deferrals(&given, "a").await, deferrals(&given, "b").await), (1, 1));
+    submit(&engine, to("acme", "c")).await;
+    assert_eq!(deferrals(&given, "c").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_rate_leaves_over_is_held_up_and_what_it_lets_through_is_not() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let rate = Some(Rate { max: 2, per: Duration::from_secs(60) });
+    let terms = ProviderTerms { rate, ..ProviderTerms::plain(8) };
+    let engine = protected(&given, vec![mail(&flaky)], &[("mail", terms)]);
+    for id in ["a", "b", "c"] {
+        submit(&engine, submission(id)).await;
+    }
+    let mut counted = Vec::new();
+    for id in ["a", "b", "c"] {
+        counted.push(deferrals(&given, id).await);
+    }
+    counted.sort_unstable();
+    assert_eq!(counted, [0, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_slot_is_waiting_for_a_turn() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky { latency: Duration::from_secs(10), ..Flaky::default() });
+    let engine = protected(&given, vec![mail(&flaky)], &[("mail", ProviderTerms::plain(1))]);
+    for id in ["a", "b"] {
+        submit(&engine, submission(id)).await;
+    }
+    assert_eq!((deferrals(&given, "a").await, deferrals(&given, "b").await), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_gets_after_a_pause_was_held_up_and_names_its_provider() {
+    let given = Given::new();
+    let engine = protected(&given, vec![route("work", Carrier::Workers)], &[]);
+    engine.pause_route("work", true, Some("new release"), Some("ana")).await.unwrap();
+    submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
+    let request = LeaseRequest {
+        routes: vec![RouteName::new("work").unwrap()],
+        max: 1,
+        wait: Duration::from_secs(60),
+        lease: Duration::from_secs(30),
+        worker_id: "w".into(),
+    };
+    let (leases, ()) = tokio::join!(engine.lease(&request), async {
+        sleep(10).await;
+        engine.pause_route("work", false, None, None).await.unwrap();
+    });
+    let token = leases.unwrap()[0].token;
+    engine.report(vec![(token, Report::Succeeded { result: None })]).await.unwrap();
+    assert_eq!(deferrals(&given, "a").await, 1);
+    assert_eq!(given.view("a").await.job.attempts[0].provider.as_deref(), Some("work"));
+}

@@ -1,0 +1,226 @@
+//! The audit trail from outside: what is recorded gets to the files, is found, proved whole, and forgotten when asked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::given::{Place, Server, eventually};
+
+const CONFIG: &str = "[routes.email]\ntransport = \"sandbox\"\npolicy = { base = \"20ms\", max_attempts = 3 }\n\
+                      [routes.sandbox]\npolicy = { base = \"20ms\" }\n";
+
+const DIR: &str = "recado-data/audit";
+
+fn items(list: &Value) -> &Vec<Value> {
+    list["items"].as_array().expect("a list")
+}
+
+/// What is on record, newest first, once all of it is in the files and there is this much.
+#[track_caller]
+fn archived(server: &Server, query: &str, at_least: usize) -> Vec<Value> {
+    let mut seen = Value::Null;
+    eventually(|| {
+        seen = server.get(&format!("/v1/audit?limit=1000{query}"));
+        items(&seen).len() >= at_least && items(&seen).iter().all(|item| item["sequence"].is_u64())
+    });
+    items(&seen).clone()
+}
+
+fn kinds(items: &[Value]) -> Vec<&str> {
+    items.iter().filter_map(|item| item["kind"].as_str()).collect()
+}
+
+/// Every record of the files, oldest first, read without a server.
+fn in_files(place: &Place) -> Vec<Value> {
+    let out = place.run(&["audit", "export", "--dir", DIR]).done();
+    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn segment(place: &Place) -> PathBuf {
+    let entries = std::fs::read_dir(place.path().join(DIR)).expect("a directory");
+    let mut paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("a segment")
+}
+
+/// A job that fails once, a decision, and what a person did.
+fn busy(server: &Server, place: &Place) {
+    server.enqueue(json!({"jobId": "order-1", "route": "sandbox", "companyId": "acme", "userId": "u-81",
+        "correlationId": "c-1", "data": {"script": ["503 busy", "ok"]}}));
+    server.job_once("order-1", "sent");
+    let failure = json!({"claimId": "guia-17", "submissionError": "SERVICE_UNAVAILABLE"});
+    assert_eq!(server.ask("POST", "/v1/decisions", &failure).0, 200);
+    server.run(place, &["routes", "pause", "email", "--reason", "maintenance"]).done();
+}
+
+#[test]
+fn t14_a_failure_a_decision_and_an_act_are_in_the_files_and_found_by_everything_they_are_about() {
+    let place = Place::with(CONFIG);
+    let server = place.serve();
+    busy(&server, &place);
+    let all = archived(&server, "", 10);
+    assert_eq!(kinds(&all[..2]), ["ROUTE_PAUSED", "CLAIM_RETRY"], "newest first");
+    assert_eq!((&all[0]["actor"], &all[0]["retryReason"]), (&json!("tester"), &json!("maintenance")));
+
+    let retry = archived(&server, "&userId=u-81&kind=RETRY_SCHEDULED&order=oldest", 4);
+    let steps: Vec<_> = retry.iter().map(|item| item["event"].as_str().unwrap()).collect();
+    assert_eq!(steps, ["ERROR_ANALYSED", "BACKOFF_CALCULATED", "RETRY_SCHEDULED", "RETRY_DECIDED"]);
+    let nine = [
+        "timestamp",
+        "claimId",
+        "errorMessage",
+        "retryCount",
+        "errorClassification",
+        "backoffMinutes",
+        "nextRetryTime",
+        "shouldRetry",
+        "retryReason",
+    ];
+    for field in nine.into_iter().chain(["companyId", "userId", "correlationId", "recordedAt", "hash"]) {
+        assert!(!retry[0][field].is_null(), "{field} is missing from {}", retry[0]);
+    }
+    for (query, count) in [
+        ("&jobId=order-1", 5),
+        ("&claimId=guia-17", 4),
+        ("&companyId=acme", 5),
+        ("&correlationId=c-1", 5),
+        ("&actor=tester", 1),
+        ("&kind=DELIVERED", 1),
+        ("&userId=nobody", 0),
+        ("&until=2020-01-01T00:00:00Z", 0),
+    ] {
+        assert_eq!(archived(&server, query, count).len(), count, "{query}");
+    }
+    let (status, problem) = server.ask("GET", "/v1/audit?kind=BURRIED", &Value::Null);
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("did you mean `BURIED`?"), "{problem}");
+
+    let shown = server.run(&place, &["audit", "show", "--job", "order-1"]).done();
+    assert!(
+        shown.contains("retry_scheduled") && shown.contains("delivered") && shown.contains("acme"),
+        "{shown}"
+    );
+    assert_eq!(shown.lines().count(), 3, "a row a record: {shown}");
+    server.stop();
+
+    let files = in_files(&place);
+    assert_eq!(files.len(), all.len(), "nothing came twice, nothing is missing");
+    let report = place.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&report["records"], &report["findings"]), (&json!(4), &json!([])), "{report}");
+    let shown = place.run(&["audit", "show", "--dir", DIR, "--user", "u-81", "--json"]).json();
+    assert_eq!(items(&shown).len(), 5);
+}
+
+#[test]
+fn t14_verify_names_the_record_in_which_one_byte_was_changed() {
+    let place = Place::with(CONFIG);
+    let server = place.serve();
+    busy(&server, &place);
+    archived(&server, "", 10);
+    server.stop();
+    let whole = place.run(&["audit", "verify"]).done();
+    assert!(whole.contains("whole") && whole.contains("newest signed"), "{whole}");
+
+    let path = segment(&place);
+    let text = std::fs::read_to_string(&path).expect("text");
+    let second = text.lines().nth(1).expect("a second record");
+    let edited = second.replacen("\"kind\":\"DELIVERED\"", "\"kind\":\"DELIVERES\"", 1);
+    assert_ne!(second, edited, "the fault is in place");
+    std::fs::write(&path, text.replacen(second, &edited, 1)).expect("written");
+    let said = place.run(&["audit", "verify", "--dir", DIR]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("line 2, sequence 2: the record was edited"), "{}", said.out);
+    assert!(said.err.contains("the trail is not whole"), "{}", said.err);
+
+    let without: Vec<&str> =
+        text.lines().enumerate().filter(|(nth, _)| *nth != 1).map(|(_, line)| line).collect();
+    std::fs::write(&path, without.join("\n") + "\n").expect("written");
+    let said = place.run(&["audit", "verify", "--dir", DIR]);
+    assert!(said.code == 1 && said.out.contains("record 2 is missing"), "{said:?}");
+    let nowhere = place.run(&["audit", "verify", "--dir", "nowhere"]).failed_with(1);
+    assert!(nowhere.contains("there is no trail in nowhere"), "{nowhere}");
+}
+
+#[test]
+fn t14_a_server_that_is_killed_again_and_again_archives_each_record_once() {
+    let place = Place::with(CONFIG);
+    let mut ids = Vec::new();
+    for life in 0..4 {
+        let server = place.serve();
+        for nth in 0..20 {
+            let id = format!("job-{life}-{nth}");
+            server.enqueue(json!({"jobId": id, "route": "sandbox", "companyId": "acme", "data": {"script": ["503", "ok"]}}));
+            ids.push(id);
+        }
+        // At another point of the archiver's round each time: none, some or all of it has been marked.
+        eventually(|| items(&server.get("/v1/audit?limit=1000&kind=DELIVERED")).len() > life * 20);
+        std::thread::sleep(std::time::Duration::from_millis(life as u64 * 330));
+        server.signal("KILL");
+        server.ended();
+    }
+    let server = place.serve();
+    for id in &ids {
+        server.job_once(id, "sent");
+    }
+    // Where a store is shared, the dead one's right to archive must run out first.
+    archived(&server, "&kind=DELIVERED", ids.len());
+    server.stop();
+    assert_eq!(place.run(&["audit", "verify", "--json"]).json()["findings"], json!([]));
+    let mut delivered: BTreeMap<String, usize> = BTreeMap::new();
+    for item in in_files(&place).iter().filter(|item| item["kind"] == "DELIVERED") {
+        *delivered.entry(item["jobId"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    let once: BTreeMap<String, usize> = ids.into_iter().map(|id| (id, 1)).collect();
+    assert_eq!(delivered, once);
+    let text = std::fs::read_to_string(segment(&place)).expect("text");
+    let mut numbers: Vec<_> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .map(|line| (line["source"].to_string(), line["sourceSequence"].as_u64()))
+        .collect();
+    let count = numbers.len();
+    numbers.sort();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "no record of the store came twice");
+}
+
+#[test]
+fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
+    let place = Place::with(CONFIG);
+    let server = place.serve();
+    for (id, user) in [("dead-1", "u-81"), ("dead-2", "u-82")] {
+        server.enqueue(json!({"jobId": id, "route": "email", "companyId": "acme", "userId": user,
+            "data": {"script": ["550 5.1.1 no such user"], "text": "for Maria"}}));
+        server.job_once(id, "failed");
+    }
+    server.enqueue(json!({"jobId": "later-1", "route": "email", "companyId": "acme", "userId": "u-81",
+        "data": {"script": ["ok"]}, "delayMs": 600_000}));
+    let out = server.run(&place, &["audit", "export", "--subject", "user=u-81", "--company", "acme"]).done();
+    assert!(out.lines().count() >= 3 && out.lines().all(|line| line.contains("dead-1")), "{out}");
+
+    let erase = ["audit", "erase", "--subject", "user=u-81", "--company", "acme", "--reason", "LGPD 17"];
+    let with = |more: &[&'static str]| [&erase[..], more].concat();
+    let asked = server.run(&place, &erase).failed_with(2);
+    assert!(asked.contains("add --yes"), "{asked}");
+    let waits = server.run(&place, &with(&["--yes"])).failed_with(1);
+    assert!(waits.contains("1 jobs of this person still wait"), "{waits}");
+    assert_eq!(server.get("/v1/dlq/dead-1")["userId"], "u-81", "nothing was touched");
+
+    let done = server.run(&place, &with(&["--yes", "--with-jobs", "--json"])).json();
+    assert_eq!((&done["jobsCancelled"], &done["deadLettersDiscarded"]), (&json!(1), &json!(1)), "{done}");
+    assert_eq!((&done["records"], &done["jobsForgotten"]), (&json!(3), &json!(2)), "{done}");
+    for gone in ["/v1/dlq/dead-1", "/v1/jobs/dead-1", "/v1/jobs/later-1", "/v1/jobs/dead-1/audit"] {
+        assert_eq!(server.ask("GET", gone, &Value::Null).0, 404, "{gone}");
+    }
+    assert_eq!(server.get("/v1/dlq/dead-2")["userId"], "u-82", "another one's stays");
+    let act = &archived(&server, "&kind=PERSONAL_DATA_ERASED", 1)[0];
+    assert_eq!((&act["actor"], &act["retryReason"]), (&json!("tester"), &json!("LGPD 17")), "{act}");
+    let left = server.run(&place, &["audit", "export", "--subject", "user=u-81"]).done();
+    assert_eq!(left, "");
+    server.stop();
+
+    let report = place.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&report["erased"], &report["findings"]), (&json!(3), &json!([])), "{report}");
+    let text = std::fs::read_to_string(segment(&place)).expect("text");
+    assert!(!text.contains("u-81") && !text.contains("dead-1") && text.contains("u-82"), "{text}");
+}
