@@ -45,6 +45,7 @@ function draw({ job, audit, data, answer, id }, refresh) {
       [t("route"), job.route],
       [t("correlation"), job.correlationId && link(`#/jobs?correlationId=${encodeURIComponent(job.correlationId)}`, job.correlationId)],
       [t("user"), job.userId],
+      [t("job.trace"), job.traceparent && h("code", {}, job.traceparent)],
       [t("job.priority"), job.priority],
       [t("job.enqueued"), exactTime(job.enqueuedAt)],
       [t("job.next"), job.nextAttemptAt && new Date(job.nextAttemptAt) > Date.now() && when(job.nextAttemptAt)],

@@ -254,6 +254,7 @@ export default {
   "job.what": "What now",
   "job.enqueued": "Taken in",
   "job.priority": "Priority",
+  "job.trace": "Trace",
   "job.next": "Next attempt",
   "job.expires": "Expires",
   "job.deferrals": "Held back",

@@ -254,6 +254,7 @@ export default {
   "job.what": "E agora",
   "job.enqueued": "Aceita",
   "job.priority": "Prioridade",
+  "job.trace": "Trace",
   "job.next": "Próxima tentativa",
   "job.expires": "Vence",
   "job.deferrals": "Adiamentos",
