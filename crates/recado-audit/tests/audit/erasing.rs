@@ -41,7 +41,7 @@ fn t18_the_log_of_one_subject_is_exported_whole_and_nobody_elses() {
     let numbers: Vec<_> = lines.iter().map(|line| line["sequence"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [3, 13, 23, 33, 43, 53]);
     for (line, number) in lines.iter().zip(numbers) {
-        assert_eq!(line["userId"], "user-3");
+        assert_eq!(line["event"]["userId"], "user-3");
         assert_eq!(line["event"]["jobId"], format!("job-{number}"));
         assert_eq!(line["event"]["claimId"], format!("guia-{}", number % 50));
         assert!(line["event"]["errorMessage"].as_str().unwrap().contains("João"));
