@@ -16,6 +16,9 @@ use crate::extract::{Actor, Asked};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
+/// Steps at most that one record is read as.
+const STEPS_MAX: usize = 4;
+
 /// What was analysed, computed, scheduled and decided, and what people did: archived or not yet.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", params(AuditQuery),
@@ -25,11 +28,9 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     Asked(asked): Asked<AuditQuery>,
 ) -> Result<Response, Refused> {
-    let place = match cursor::read_name(List::Audit, asked.cursor.as_deref())? {
-        Some(place) => Some(serde_json::from_str::<Place>(&place).map_err(|_| cursor::not_a_cursor())?),
-        None => None,
-    };
     let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
+    let mut place = read_place(asked.cursor.as_deref(), newest_first)?;
+    let limit = asked.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let query = Query {
         job: asked.job_id.map(Into::into),
         claim: asked.claim_id.map(Into::into),
@@ -42,20 +43,37 @@ pub(crate) async fn list(
         until: asked.until,
         order: if newest_first { Order::NewestFirst } else { Order::OldestFirst },
         beyond: None,
-        limit: asked.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize,
+        limit: 0,
     };
-    let page = api.engine().search_trail(query, place).await?;
     let mut items = Vec::new();
-    for found in &page.found {
-        let mut steps = steps(found);
-        if newest_first {
-            steps.reverse();
+    loop {
+        // A record's steps stay together: as many records as fit however many steps each has.
+        let records = (limit.saturating_sub(items.len()) / STEPS_MAX).max(1);
+        let page = api.engine().search_trail(Query { limit: records, ..query.clone() }, place).await?;
+        for found in &page.found {
+            let mut steps = steps(found);
+            if newest_first {
+                steps.reverse();
+            }
+            items.extend(steps);
         }
-        items.extend(steps);
+        place = page.next;
+        if place.is_none() || page.found.is_empty() || items.len() + STEPS_MAX > limit {
+            break;
+        }
     }
-    let place = page.next.and_then(|place| serde_json::to_string(&place).ok());
-    let next_cursor = place.map(|place| cursor::write_name(List::Audit, &place));
+    let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
+    let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
     Ok(answer::ok(&AuditList { items, next_cursor }))
+}
+
+/// Where the page before ended. A walk goes on in the direction that it began in.
+fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<Place>, Refused> {
+    let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
+    match serde_json::from_str::<(bool, Place)>(&text) {
+        Ok((direction, place)) if direction == newest_first => Ok(Some(place)),
+        _ => Err(cursor::not_a_cursor()),
+    }
 }
 
 fn steps(found: &Found) -> Vec<AuditItem> {

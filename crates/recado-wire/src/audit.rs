@@ -181,7 +181,7 @@ pub struct AuditQuery {
     /// `newest` first when absent.
     #[cfg_attr(feature = "openapi", param(inline))]
     pub order: Option<AuditOrder>,
-    /// Records on a page, up to 1000; 100 when absent. Each is one or more items.
+    /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together.
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
     pub cursor: Option<String>,

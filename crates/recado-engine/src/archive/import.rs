@@ -140,6 +140,8 @@ impl Engine {
     fn renewed(&self, mut transfer: Transfer, is_export: bool, actor: Option<&str>) -> Transfer {
         let now = self.now();
         if let Some(entry) = &mut transfer.dead_letter {
+            // Who wrote the line had a clock of their own.
+            entry.moved_at = entry.moved_at.min(now);
             entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
         }
         let from = if is_export { "an export" } else { "an archive" };

@@ -9,6 +9,7 @@
 //! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
 //! for it. It rests between two bites, so that deliveries go first while there is much to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,7 +129,11 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     };
     let files = match desk.files.take().filter(|files| files.store == hold.store) {
         Some(files) => files,
-        None => open(terms, hold.store.clone()).await?,
+        None => {
+            let files = open(terms, hold.store.clone()).await?;
+            tell_of_gaps(&files, &hold.archived);
+            files
+        }
     };
     let (mut entries, mut more) = (Vec::new(), false);
     let marked = hold.archived.clone();
@@ -171,6 +176,18 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         return Ok(Round::NotOurs);
     }
     Ok(if more { Round::Copied } else { Round::Even })
+}
+
+/// What was archived and is not in these files was removed, or is in another node's.
+fn tell_of_gaps(files: &Files, archived: &BTreeMap<u16, u64>) {
+    for (part, marked) in archived.iter().filter(|(part, marked)| files.archived(**part) < **marked) {
+        tracing::error!(
+            part,
+            archived = marked,
+            found = files.archived(*part),
+            "The audit trail's files lack records that were archived: they were removed, or another node has them"
+        );
+    }
 }
 
 fn bounded(mut event: AuditEvent) -> AuditEvent {

@@ -111,6 +111,34 @@ fn t14_a_failure_a_decision_and_an_act_are_in_the_files_and_found_by_everything_
     assert_eq!(items(&shown).len(), 5);
 }
 
+/// The whole trail, a page after the other.
+fn in_pages(server: &Server, limit: usize, order: &str) -> Vec<Value> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("/v1/audit?limit={limit}&order={order}{cursor}"));
+        assert!(items(&page).len() <= limit.max(4), "{page}");
+        all.extend(items(&page).clone());
+        let Some(next) = page["nextCursor"].as_str() else { return all };
+        let other = if order == "newest" { "oldest" } else { "newest" };
+        let turned = server.ask("GET", &format!("/v1/audit?order={other}&cursor={next}"), &Value::Null);
+        assert_eq!(turned.0, 422, "a walk does not turn round");
+        cursor = format!("&cursor={next}");
+    }
+}
+
+#[test]
+fn t14_a_page_has_no_more_items_than_asked_for_and_the_pages_are_the_whole_trail() {
+    let place = Place::with(CONFIG);
+    let server = place.serve();
+    busy(&server, &place);
+    let mut all = archived(&server, "", 10);
+    for limit in [1, 4, 5, 7, 100] {
+        assert_eq!(in_pages(&server, limit, "newest"), all, "{limit} at a time");
+    }
+    all.reverse();
+    assert_eq!(in_pages(&server, 5, "oldest"), all);
+}
+
 #[test]
 fn t14_verify_names_the_record_in_which_one_byte_was_changed() {
     let place = Place::with(CONFIG);

@@ -80,7 +80,7 @@ pub struct ShowArgs {
     /// Oldest first.
     #[arg(long)]
     oldest: bool,
-    /// Records on a page, up to 1000.
+    /// How much one page shows, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Where the page before ended.
