@@ -37,7 +37,8 @@ fn agrees<T: Body + Serialize + PartialEq + Debug>(whole: Value) {
 fn both_ways_of_reading_agree_on_every_field() {
     agrees::<JobRequest>(json!({
         "jobId": "a", "route": "r", "companyId": "c", "data": {"x": [1, null]}, "userId": "u", "correlationId": "é\n",
-        "runAt": "2026-01-31T08:30:00.000Z", "delayMs": 5, "ttlMs": 18_446_744_073_709_551_615_u64, "priority": 9
+        "runAt": "2026-01-31T08:30:00.000Z", "delayMs": 5, "ttlMs": 18_446_744_073_709_551_615_u64, "priority": 9,
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     }));
     agrees::<LeaseRequest>(
         json!({"routes": ["a", "b"], "max": 5, "waitMs": 0, "leaseMs": 1_000, "workerId": "w"}),
@@ -58,7 +59,8 @@ fn both_ways_of_reading_agree_on_every_field() {
         "since": "2026-01-31T08:30:00.000Z", "until": "2026-02-01T08:30:00.000Z", "jobIds": ["a", "b"]
     }));
     agrees::<CallRequest>(
-        json!({"route": "r", "companyId": "c", "data": [null], "timeoutMs": 300_000, "cacheKey": "k"}),
+        json!({"route": "r", "companyId": "c", "data": [null], "timeoutMs": 300_000, "cacheKey": "k",
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}),
     );
     agrees::<EndpointRequest>(
         json!({"companyId": "c", "url": "u", "events": ["JobSent"], "secret": "s", "description": "d"}),
