@@ -24,7 +24,7 @@ use crate::openapi::{ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
-/// How long one page of a list looks for matches.
+/// How long one page of a list looks for matches that are few and far between.
 const SEARCH_MAX: Duration = Duration::from_millis(60);
 
 /// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
@@ -227,10 +227,12 @@ pub(crate) async fn list(
         let page =
             api.engine().store().jobs(filter.clone(), PageRequest { before, limit: wanted }, now).await?;
         let shown = page.items.into_iter().map(|found| view(&api, found, now));
+        let had = items.len();
         items.extend(shown.filter(|job| query.status.is_none_or(|wanted| job.status == wanted)));
         before = page.next;
         // Rare matches in a long list: after a while the caller decides whether to go on.
-        if before.is_none() || items.len() >= limit || started.elapsed() > SEARCH_MAX {
+        let is_sparse = items.len() - had < wanted;
+        if before.is_none() || items.len() >= limit || (is_sparse && started.elapsed() > SEARCH_MAX) {
             break;
         }
     }
