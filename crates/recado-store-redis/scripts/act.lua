@@ -16,7 +16,7 @@ if verb == 'cancel' then
   forget_end(seq)
   finish({ seq })
   call('SET', K .. 'job:' .. seq, head)
-  call('ZADD', K .. 'ended', now, padded(seq))
+  note_ended(now, { seq })
 elseif verb == 'recall' then
   -- A replay that is called off leaves the dead letter where it was.
   leave(seq, header(before))
@@ -34,7 +34,7 @@ elseif verb == 'redrive' then
 else
   finish({ seq })
   call('SET', K .. 'job:' .. seq, head)
-  call('ZADD', K .. 'ended', now, padded(seq))
+  note_ended(now, { seq })
 end
 record(seq, event)
 if count > 0 then
@@ -45,7 +45,7 @@ if count > 0 then
   end
   close_intake(last + count)
 end
-save_trails()
+save_records()
 settle_blocks()
 save()
 return 1

@@ -12,12 +12,12 @@ local function argument()
   return ARGV[at]
 end
 
--- The trail of the job that the last dead letter took the place of, and the records that are on it.
-local trail, known
+-- The trail of the job that the last dead letter took the place of, its number there, and the records that are on it.
+local trail, before, known
 
 -- Whether the id is free, or made free: a dead letter that comes back takes the place of its discarded job.
 local function is_free(bucket, id, standing)
-  trail, known = nil, {}
+  trail, before, known = nil, nil, {}
   local taken = call('HGET', K .. 'ids:' .. bucket, id)
   if not taken then
     return true
@@ -25,7 +25,7 @@ local function is_free(bucket, id, standing)
   local seq = tonumber(taken)
   local head = seq and head_of(seq)
   if standing == 'dead' and head and header(head).phase == DISCARDED then
-    trail = call('HGET', K .. 'trail:' .. block_of(seq), seq)
+    trail, before = call('HGET', K .. 'trail:' .. block_of(seq), seq), seq
     for _, event in ipairs(trail_of(seq)) do
       known[event] = true
     end
@@ -43,12 +43,13 @@ while at < #ARGV do
   if free then
     call('HSET', K .. 'ids:' .. bucket, id, seq)
     if trail then
+      trail = struct.pack('>I6I2', before, HAS_NUMBER) .. trail .. struct.pack('>I6I2', seq, HAS_NUMBER)
       call('HSET', K .. 'trail:' .. block_of(seq), seq, trail)
     end
     call('SET', K .. 'job:' .. seq, head)
     call('ZADD', K .. 'blocks', block_of(seq), block_of(seq))
     if standing == 'end' then
-      call('ZADD', K .. 'ended', ended_at, padded(seq))
+      note_ended(ended_at, { seq })
     else
       call('SET', K .. 'data:' .. seq, data)
     end
@@ -72,6 +73,6 @@ while at < #ARGV do
   end
   answers[#answers + 1] = free and 1 or 0
 end
-save_trails()
+save_records()
 save()
 return answers

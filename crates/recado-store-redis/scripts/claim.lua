@@ -7,9 +7,6 @@
 -- The fence is the request's own number: whoever asks again with the same one, because the answer was lost, gets
 -- the same leases.
 
--- How long a claim can be asked for again.
-local REMEMBERED_MS = 10000
-
 -- Tenants of the ring that are read at a time.
 local RING_PAGE = 64
 
@@ -110,7 +107,7 @@ end
 -- The new jobs of a block that wait, each with the end of its life, and the earliest of those ends.
 local function waiting_in(block)
   local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
-  local entries, seqs = call('XRANGE', K .. 'new', place_of(from), place_of(to)), {}
+  local entries, seqs = call('XRANGE', K .. 'new', from, to), {}
   for nth, entry in ipairs(entries) do
     seqs[nth] = seq_at(entry[1])
   end
@@ -168,14 +165,33 @@ local function take_overdue()
   return picked
 end
 
--- Takes leases over that ran out, and puts down what they were.
+-- Takes leases over that ran out, the earliest first, and puts down what they were.
 local function take_orphaned()
-  local picked = {}
-  for nth, member in ipairs(call('ZRANGEBYSCORE', K .. 'leases', '-inf', now, 'LIMIT', 0, max)) do
-    picked[nth] = tostring(tonumber(member))
-    local _, since, _, by = holder(picked[nth])
-    lost[picked[nth]] = { since, by }
+  local found = {}
+  local ends = call('ZRANGEBYSCORE', K .. 'leases', '-inf', now, 'WITHSCORES', 'LIMIT', 0, max)
+  for at = 1, #ends, 2 do
+    local member, seqs = ends[at], nil
+    if #member == FENCE_BYTES then
+      seqs = cmsgpack.unpack(call('GET', K .. 'claim:' .. member)).picked
+    else
+      seqs = { tostring(tonumber(member)) }
+    end
+    for nth, held in ipairs(call('HMGET', K .. 'held', unpack(seqs))) do
+      if held and (#seqs == 1 or not is_extended(held) and fence_in(held) == member) then
+        found[#found + 1] = { seq = seqs[nth], ends = tonumber(ends[at + 1]), held = held }
+      end
+    end
   end
+  table.sort(found, function(a, b)
+    return a.ends < b.ends or (a.ends == b.ends and tonumber(a.seq) < tonumber(b.seq))
+  end)
+  local picked, helds = {}, {}
+  for nth = 1, math.min(max, #found) do
+    local one = found[nth]
+    picked[nth], helds[nth] = one.seq, one.held
+    lost[one.seq] = { holder_in(one.held) }
+  end
+  end_leases(picked, helds)
   return picked
 end
 
@@ -187,7 +203,7 @@ local function new_entries(picked)
     least, most = math.min(least, seq), math.max(most, seq)
   end
   if #picked > 0 and most - least < 2 * #picked then
-    for _, entry in ipairs(call('XRANGE', K .. 'new', place_of(least), place_of(most))) do
+    for _, entry in ipairs(call('XRANGE', K .. 'new', least, most)) do
       entries[seq_at(entry[1])] = entry[2]
     end
   end
@@ -196,12 +212,11 @@ end
 
 -- Puts down who holds them, and answers with what their holder needs.
 local function lease(picked)
-  local held, leases, waited, jobs, taken_over = {}, {}, {}, {}, {}
-  local mark, entries = fence .. struct.pack('>I6', now) .. worker, new_entries(picked)
+  local held, waited, jobs, taken_over = {}, {}, {}, {}
+  local lease, entries = lease_from(fence, now, worker), new_entries(picked)
   for nth, seq in ipairs(picked) do
-    local member, entry = padded(seq), entries[seq]
-    held[2 * nth - 1], held[2 * nth] = seq, mark
-    leases[2 * nth - 1], leases[2 * nth] = lease_until, member
+    local entry = entries[seq]
+    held[2 * nth - 1], held[2 * nth] = seq, lease
     local head, data, is_new
     if entry then
       head, data, is_new = entry[2], entry[4], true
@@ -209,17 +224,17 @@ local function lease(picked)
       head, data, is_new = find(seq)
     end
     if not is_new then
-      waited[#waited + 1] = member
+      waited[#waited + 1] = padded(seq)
     end
     jobs[3 * nth - 2], jobs[3 * nth - 1], jobs[3 * nth] = seq, head, data
     taken_over[nth] = lost[seq]
   end
   each_of('HSET', K .. 'held', held)
-  each_of('ZADD', K .. 'leases', leases)
   each_of('ZREM', K .. 'ends', waited)
   if #picked > 0 then
-    local kept = cmsgpack.pack({ tries = tries, picked = picked, lost = lost })
-    call('SET', K .. 'claim:' .. fence, kept, 'PX', REMEMBERED_MS)
+    call('HINCRBY', K .. 'claims', fence, #picked)
+    call('ZADD', K .. 'leases', lease_until, fence)
+    call('SET', K .. 'claim:' .. fence, cmsgpack.pack({ tries = tries, picked = picked, lost = lost }))
   end
   return jobs, taken_over
 end
@@ -252,8 +267,6 @@ local function give_back(seq)
   local job = header(head_of(seq))
   local whose = tenant(job.route, job.company)
   whose.leased = whose.leased - 1
-  call('HDEL', K .. 'held', seq)
-  call('ZREM', K .. 'leases', padded(seq))
   if new_entry(seq) then
     call('ZADD', K .. 'newends', 'LT', job.expires, block_of(seq))
   else
@@ -271,15 +284,20 @@ local function taken_before()
   end
   kept = cmsgpack.unpack(kept)
   lost = kept.lost
-  local again = {}
+  local again, ended, helds = {}, {}, {}
   for _, seq in ipairs(tries > kept.tries and kept.picked or {}) do
-    local is_held = fence_of(seq) == fence
-    if is_held and #again < max then
-      again[#again + 1] = seq
-    elseif is_held and not lost[seq] then
-      give_back(seq)
+    local held = call('HGET', K .. 'held', seq)
+    local is_held, is_wanted = held and fence_in(held) == fence, #again < max
+    if is_held and (is_wanted or not lost[seq]) then
+      ended[#ended + 1], helds[#helds + 1] = seq, held
+      if is_wanted then
+        again[#again + 1] = seq
+      else
+        give_back(seq)
+      end
     end
   end
+  end_leases(ended, helds)
   return again
 end
 

@@ -1,7 +1,8 @@
 -- How many jobs are where. ARGV: now. Answers: leased, dead, ended, then route, ready and delayed of each lane.
 
 local now = tonumber(ARGV[1])
-local answers = { call('ZCARD', K .. 'leases'), call('ZCARD', K .. 'dead'), call('ZCARD', K .. 'ended') }
+local ended = tonumber(call('HGET', K .. 'counters', 'ended') or 0)
+local answers = { call('HLEN', K .. 'held'), call('ZCARD', K .. 'dead'), ended }
 for _, route in ipairs(call('HKEYS', K .. 'lanes')) do
   look(route, now)
   local later = K .. 'later:' .. route

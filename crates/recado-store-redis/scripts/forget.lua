@@ -1,15 +1,32 @@
 -- Forgets ended jobs at once, and the records about them. ARGV: for each its bucket and id. Answers for each 1, or 0
 -- when it has not ended or is not here.
 
+-- Takes the records about a job out of an entry. What else is in it stays, under the same numbers.
+local function rewrite(place, whose)
+  local entry, texts, is_empty = entry_at(place), {}, true
+  for at = 1, #entry, 2 do
+    if entry[at] == whose then
+      entry[at + 1] = ''
+    end
+    is_empty = is_empty and entry[at + 1] == ''
+    texts[at], texts[at + 1] = struct.pack('>I4', #entry[at]) .. entry[at], struct.pack('>I4', #entry[at + 1]) .. entry[at + 1]
+  end
+  call('XDEL', K .. 'audit', place)
+  if is_empty then
+    call('HDEL', K .. 'apart', place)
+  else
+    call('HSET', K .. 'apart', place, table.concat(texts))
+  end
+end
+
 local answers = {}
 for at = 1, #ARGV, 2 do
   local seq = seq_of(ARGV[at], ARGV[at + 1])
-  local goes = seq and call('ZSCORE', K .. 'ended', padded(seq))
+  local head = seq and call('GET', K .. 'job:' .. seq)
+  local goes = head and header(head).phase >= ENDED
   if goes then
-    local trail = call('HGET', K .. 'trail:' .. block_of(seq), seq) or ''
-    for place = 1, #trail, 8 do
-      local ms, nth = struct.unpack('>I6I2', trail, place)
-      call('XDEL', K .. 'audit', string.format('%.0f-%.0f', ms, nth))
+    for _, one in ipairs(entries_about(seq)) do
+      rewrite(one[1], one[2])
     end
     forget(seq)
   end

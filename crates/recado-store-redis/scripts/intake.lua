@@ -19,7 +19,7 @@ local function take_in(number, bucket, id, head, data, is_new)
   local job = header(head)
   local block = block_of(number)
   if is_new then
-    call('XADD', K .. 'new', place_of(seq), 'h', head, 'd', data)
+    call('XADD', K .. 'new', seq, 'h', head, 'd', data)
     block_ends[block] = math.min(block_ends[block] or job.expires, job.expires)
   else
     call('MSET', K .. 'job:' .. seq, head, K .. 'data:' .. seq, data)

@@ -42,19 +42,13 @@ local function owner(head)
   return route, company
 end
 
--- A job's place in the stream of new ones.
-local function place_of(seq)
-  return seq .. '-0'
-end
-
--- The number of the job in that place, as text.
+-- The number of the job in that place of the stream of new ones, as text. The stream knows it by the number, too.
 local function seq_at(place)
   return string.sub(place, 1, -3)
 end
 
 local function new_entry(seq)
-  local place = place_of(seq)
-  return call('XRANGE', K .. 'new', place, place)[1]
+  return call('XRANGE', K .. 'new', seq, seq)[1]
 end
 
 local function head_of(seq)
@@ -99,14 +93,10 @@ local unrecorded = {}
 
 -- Takes jobs out of the stream. Says whether all were in it.
 local function drop_new(seqs)
-  local places = {}
-  for nth, seq in ipairs(seqs) do
+  local were_new = each_of('XDEL', K .. 'new', seqs) == #seqs
+  for _, seq in ipairs(seqs) do
     thinned[block_of(seq)] = true
-    places[nth] = place_of(seq)
-  end
-  local were_new = each_of('XDEL', K .. 'new', places) == #places
-  for _, seq in ipairs(were_new and seqs or {}) do
-    unrecorded[seq] = true
+    unrecorded[seq] = were_new
   end
   return were_new
 end
@@ -149,73 +139,143 @@ end
 local function settle_blocks()
   for block in pairs(thinned) do
     local from, to = block * BLOCK_JOBS, block * BLOCK_JOBS + BLOCK_JOBS - 1
-    if #call('XRANGE', K .. 'new', place_of(from), place_of(to), 'COUNT', 1) == 0 then
+    if #call('XRANGE', K .. 'new', from, to, 'COUNT', 1) == 0 then
       call('ZREM', K .. 'newends', block)
     end
   end
 end
 
--- What this call adds to the trails of jobs, by block and number.
-local trails = {}
+-- Records at most in one entry of the audit trail. A record's number has eight bits for its place in there.
+local ENTRY_RECORDS_MAX = 250
 
--- Where this call's last record is in the audit trail: the server's time, and which of that millisecond it is.
-local recorded_at, recorded_nth
+-- Entries of one millisecond that numbers tell apart. There are more only while the server's clock, set back, catches up.
+local ENTRIES_MAX = 8192
 
--- Appends to the audit trail, and to the trail of the job that it is about.
-local function record(seq, event)
-  if recorded_at then
-    recorded_nth = recorded_nth + 1
-    call('XADD', K .. 'audit', recorded_at .. '-' .. recorded_nth, 'r', event)
-  else
-    recorded_at, recorded_nth = string.match(call('XADD', K .. 'audit', '*', 'r', event), '^(%d+)-(%d+)$')
+-- Records of this call that are not written yet, each after the number of its job, or ''; and those numbers by block.
+local records, recorded = {}, {}
+
+-- Writes them into the audit trail as one entry, and into the trail of each job where that is. Call after the last one.
+local function save_records()
+  if #records == 0 then
+    return
   end
-  if seq then
-    local block = block_of(seq)
-    trails[block] = trails[block] or {}
-    trails[block][seq] = (trails[block][seq] or '') .. struct.pack('>I6I2', recorded_at, recorded_nth)
+  local place = call('XADD', K .. 'audit', '*', unpack(records))
+  local ms, nth = string.match(place, '^(%d+)-(%d+)$')
+  if tonumber(nth) >= ENTRIES_MAX then
+    call('XDEL', K .. 'audit', place)
+    ms, nth = string.format('%.0f', ms + 1), 0
+    call('XADD', K .. 'audit', ms, unpack(records))
   end
-end
-
--- Call after the last record: writes the trails, a block at a time.
-local function save_trails()
-  for block, added in pairs(trails) do
-    local trail, seqs, values = K .. 'trail:' .. block, {}, {}
-    for seq, records in pairs(added) do
+  place = struct.pack('>I6I2', ms, nth)
+  for block, seqs in pairs(recorded) do
+    local trail, values, known = K .. 'trail:' .. block, {}, {}
+    for _, seq in ipairs(seqs) do
       if unrecorded[seq] then
         values[#values + 1] = seq
-        values[#values + 1] = records
+        values[#values + 1] = place
       else
-        seqs[#seqs + 1] = seq
+        known[#known + 1] = seq
       end
     end
-    for nth, known in ipairs(#seqs > 0 and call('HMGET', trail, unpack(seqs)) or {}) do
-      values[#values + 1] = seqs[nth]
-      values[#values + 1] = (known or '') .. added[seqs[nth]]
+    for at, before in ipairs(#known > 0 and call('HMGET', trail, unpack(known)) or {}) do
+      values[#values + 1] = known[at]
+      values[#values + 1] = (before or '') .. place
     end
     call('HSET', trail, unpack(values))
   end
+  records, recorded, unrecorded = {}, {}, {}
+end
+
+-- Puts an event on record, and on the trail of the job that it is about.
+local function record(seq, event)
+  if #records == 2 * ENTRY_RECORDS_MAX then
+    save_records()
+  end
+  records[#records + 1] = seq and tostring(seq) or ''
+  records[#records + 1] = event
+  if seq then
+    local block = block_of(seq)
+    local seqs = recorded[block] or {}
+    recorded[block] = seqs
+    seqs[#seqs + 1] = seq
+  end
+end
+
+-- How long a claim is remembered after its last lease ended.
+local REMEMBERED_MS = 10000
+
+-- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', since when, and by whom.
+-- It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
+local FENCE_BYTES = 16
+
+local function lease_from(fence, now, worker)
+  return fence .. '0' .. struct.pack('>I6', now) .. worker
+end
+
+local function fence_in(held)
+  return string.sub(held, 1, FENCE_BYTES)
+end
+
+local function is_extended(held)
+  return string.byte(held, FENCE_BYTES + 1) == string.byte('1')
+end
+
+-- Since when and by whom.
+local function holder_in(held)
+  return struct.unpack('>I6', held, FENCE_BYTES + 2), string.sub(held, FENCE_BYTES + 8)
 end
 
 -- The fence of a job's current lease, if it has one.
 local function fence_of(seq)
   local held = call('HGET', K .. 'held', seq)
-  return held and string.sub(held, 1, 16)
+  return held and fence_in(held)
 end
 
--- Who holds a job: the fence in sixteen digits, since when, until when and its name.
-local function holder(seq)
-  local held = call('HGET', K .. 'held', seq)
-  if held then
-    local since = struct.unpack('>I6', held, 17)
-    return string.sub(held, 1, 16), since, call('ZSCORE', K .. 'leases', padded(seq)), string.sub(held, 23)
+-- So many leases do not end with their claim any more.
+local function leave_claim(fence, count)
+  if call('HINCRBY', K .. 'claims', fence, -count) <= 0 then
+    call('HDEL', K .. 'claims', fence)
+    call('ZREM', K .. 'leases', fence)
+    call('PEXPIRE', K .. 'claim:' .. fence, REMEMBERED_MS)
   end
 end
 
--- Forgets an ended job. Answers its id.
+-- Ends leases, each as it is kept.
+local function end_leases(seqs, helds)
+  local extended, counts = {}, {}
+  for nth, held in ipairs(helds) do
+    if is_extended(held) then
+      extended[#extended + 1] = padded(seqs[nth])
+    else
+      counts[held] = (counts[held] or 0) + 1
+    end
+  end
+  for held, count in pairs(counts) do
+    leave_claim(fence_in(held), count)
+  end
+  each_of('ZREM', K .. 'leases', extended)
+  each_of('HDEL', K .. 'held', seqs)
+end
+
+-- Notes that jobs ended at a time. One member of `ended` has the numbers of all that ended together; whoever is
+-- forgotten stays in it until its turn to be pruned comes.
+local function note_ended(now, seqs)
+  call('ZADD', K .. 'ended', now, table.concat(seqs, ' '))
+  call('HINCRBY', K .. 'counters', 'ended', #seqs)
+end
+
+-- What a head says of a job that has ended is this or more.
+local ENDED = 2
+
+-- Forgets an ended job. Answers its id, unless it was forgotten before.
 local function forget(seq)
-  local job = header(call('GET', K .. 'job:' .. seq))
+  local head = call('GET', K .. 'job:' .. seq)
+  if not head then
+    return
+  end
+  local job = header(head)
   call('DEL', K .. 'job:' .. seq)
-  call('ZREM', K .. 'ended', padded(seq))
+  call('HINCRBY', K .. 'counters', 'ended', -1)
   call('HDEL', K .. 'ids:' .. job.bucket, job.id)
   call('HDEL', K .. 'trail:' .. block_of(seq), seq)
   return job.id
@@ -230,21 +290,57 @@ local function heads_in(block)
   for nth, head in ipairs(call('MGET', unpack(keys))) do
     heads[nth] = head
   end
-  for _, entry in ipairs(call('XRANGE', K .. 'new', place_of(from), place_of(from + BLOCK_JOBS - 1))) do
+  for _, entry in ipairs(call('XRANGE', K .. 'new', from, from + BLOCK_JOBS - 1)) do
     heads[seq_at(entry[1]) - from + 1] = entry[2][2]
   end
   return heads
 end
 
--- The records about a job, oldest first.
-local function trail_of(seq)
-  local trail, events = call('HGET', K .. 'trail:' .. block_of(seq), seq) or '', {}
+-- Entries of the audit trail that this call has read, by place.
+local entries = {}
+
+-- The records of an entry, each after its job's number. One that was rewritten lies apart.
+local function entry_at(place)
+  local found = entries[place]
+  if not found then
+    local there = call('XRANGE', K .. 'audit', place, place)[1]
+    found = there and there[2] or {}
+    local apart, at = not there and call('HGET', K .. 'apart', place) or '', 1
+    while at <= #apart do
+      found[#found + 1], at = struct.unpack('>I4c0', apart, at)
+    end
+    entries[place] = found
+  end
+  return found
+end
+
+-- In a trail, in the place of an entry's number: what stands before it is the number that the job has in the entries
+-- that follow. A dead letter that came back has another one than its records.
+local HAS_NUMBER = 65535
+
+-- The entries that tell of a job, oldest first: the place of each, and the number that the job has there.
+local function entries_about(seq)
+  local trail, about, whose = call('HGET', K .. 'trail:' .. block_of(seq), seq) or '', {}, tostring(seq)
   for at = 1, #trail, 8 do
     local ms, nth = struct.unpack('>I6I2', trail, at)
-    local id = string.format('%.0f-%.0f', ms, nth)
-    local entry = call('XRANGE', K .. 'audit', id, id)[1]
-    if entry then
-      events[#events + 1] = entry[2][2]
+    if nth == HAS_NUMBER then
+      whose = string.format('%.0f', ms)
+    else
+      about[#about + 1] = { string.format('%.0f-%.0f', ms, nth), whose }
+    end
+  end
+  return about
+end
+
+-- The records about a job, oldest first.
+local function trail_of(seq)
+  local events = {}
+  for _, one in ipairs(entries_about(seq)) do
+    local entry = entry_at(one[1])
+    for at = 1, #entry, 2 do
+      if entry[at] == one[2] then
+        events[#events + 1] = entry[at + 1]
+      end
     end
   end
   return events

@@ -9,6 +9,6 @@ for at = 1, #ARGV, 3 do
   end
   record(seq, ARGV[at + 2])
 end
-save_trails()
+save_records()
 settle_blocks()
 return 1

@@ -1,70 +1,94 @@
 -- Ends leases, each wholly or not at all.
--- ARGV: floor of the numbers, how many settlements, and for each: its fence and number in one, what becomes of it ('e'nds,
--- 'w'aits or 'b'uried) and now in one, its head from now on, its record or '', and for one that is buried its letter; then
--- for each job that follows: of which settlement, and as for enqueue but for the number.
--- Answers for each 1, or 0 when the fence is not the current one.
+-- ARGV: floor of the numbers; how many groups of settlements, and each: the fence, what becomes of the jobs ('e'nds,
+-- 'w'ait or are 'b'uried), now, how many, and for each job its number, its head from now on, its record or '', and if it
+-- is buried its letter; then how many tenants, and each: route, company and how many of the jobs are its; then for each
+-- job that follows: of which settlement, and as for enqueue but for the number.
+-- Answers for each settlement 1, or 0 when the fence is not the current one.
 
-local SETTLEMENT_ARGUMENTS, JOB_ARGUMENTS = 4, 6
+local JOB_ARGUMENTS = 6
 
-local floor, count, answers = tonumber(ARGV[1]), tonumber(ARGV[2]), {}
+local floor, at, answers = tonumber(ARGV[1]), 2, {}
 
--- The numbers of all settlements and where each begins; then who holds each.
-local seqs, begins, at = {}, {}, 3
-for nth = 1, count do
-  seqs[nth], begins[nth] = string.sub(ARGV[at], 17), at
-  at = at + SETTLEMENT_ARGUMENTS + (string.byte(ARGV[at + 1]) == string.byte('b') and 1 or 0)
+-- The groups, each with where its first job is; then who holds each job.
+local groups, seqs = {}, {}
+for nth = 1, tonumber(ARGV[at]) do
+  local ending, count = ARGV[at + 2], tonumber(ARGV[at + 4])
+  local size = ending == 'b' and 4 or 3
+  groups[nth] = { fence = ARGV[at + 1], ending = ending, now = ARGV[at + 3], from = at + 5, size = size, count = count }
+  for job = at + 5, at + 4 + count * size, size do
+    seqs[#seqs + 1] = ARGV[job]
+  end
+  at = at + 4 + count * size
 end
-local holders = call('HMGET', K .. 'held', unpack(seqs))
+local held = call('HMGET', K .. 'held', unpack(seqs))
 
--- What is let go of and has ended, written together at the end.
-local settled, let_go, members, finished, ended, heads = {}, {}, {}, {}, {}, {}
+-- What is let go of, as it was held, and its heads, written together.
+local settled, let_go, helds, heads = {}, {}, {}, {}
 
-local function settle(seq, at)
-  local member, ending, now = padded(seq), string.sub(ARGV[at + 1], 1, 1), string.sub(ARGV[at + 1], 2)
-  local head, event = ARGV[at + 2], ARGV[at + 3]
-  settled[seq] = true
-  let_go[#let_go + 1] = seq
-  members[#members + 1] = member
-  heads[#heads + 1] = K .. 'job:' .. seq
-  heads[#heads + 1] = head
-  local whose = tenant(owner(head))
-  whose.leased = whose.leased - 1
-  if ending == 'e' then
-    finished[#finished + 1] = seq
-    ended[#ended + 1] = now
-    ended[#ended + 1] = member
+-- The job does not end here: it waits or is a dead letter.
+local function stay(seq, ending, head, letter)
+  move_out(seq)
+  if ending == 'w' then
+    local job = header(head)
+    call('ZADD', K .. 'ends', job.expires, padded(seq))
+    wait(seq, job, false)
   else
-    move_out(seq)
-    if ending == 'w' then
-      local job = header(head)
-      call('ZADD', K .. 'ends', job.expires, member)
-      wait(seq, job, false)
+    file(seq, letter, numbers('letter', 1, floor) + 1)
+  end
+end
+
+-- Settles those of a group whose lease is current. Who is not is still leased to another one.
+local function settle(group)
+  local ended, last_held, is_current = {}, nil, false
+  for from = group.from, group.from + (group.count - 1) * group.size, group.size do
+    local seq, head, event = ARGV[from], ARGV[from + 1], ARGV[from + 2]
+    local held_as = held[#answers + 1]
+    -- Those of one claim are held alike.
+    if held_as ~= last_held then
+      last_held, is_current = held_as, held_as and fence_in(held_as) == group.fence
+    end
+    if is_current and not settled[seq] then
+      settled[seq] = true
+      let_go[#let_go + 1] = seq
+      helds[#helds + 1] = held_as
+      heads[#heads + 1] = K .. 'job:' .. seq
+      heads[#heads + 1] = head
+      if group.ending == 'e' then
+        ended[#ended + 1] = seq
+      else
+        stay(seq, group.ending, head, ARGV[from + 3])
+      end
+      if event ~= '' then
+        record(seq, event)
+      end
+      answers[#answers + 1] = 1
     else
-      file(seq, ARGV[at + 4], numbers('letter', 1, floor) + 1)
+      local whose = tenant(owner(head))
+      whose.leased = whose.leased + 1
+      answers[#answers + 1] = 0
     end
   end
-  if event ~= '' then
-    record(seq, event)
+  if #ended > 0 then
+    finish(ended)
+    note_ended(group.now, ended)
   end
 end
 
-for nth, seq in ipairs(seqs) do
-  local held, fence = holders[nth], string.sub(ARGV[begins[nth]], 1, 16)
-  local is_current = held and not settled[seq] and string.sub(held, 1, 16) == fence
-  if is_current then
-    settle(seq, begins[nth])
-  end
-  answers[nth] = is_current and 1 or 0
+for _, group in ipairs(groups) do
+  settle(group)
 end
-finish(finished)
 if #heads > 0 then
   call('MSET', unpack(heads))
 end
-each_of('HDEL', K .. 'held', let_go)
-each_of('ZREM', K .. 'leases', members)
-each_of('ZADD', K .. 'ended', ended)
+end_leases(let_go, helds)
+at = at + 1
+for _ = 1, tonumber(ARGV[at]) do
+  local whose = tenant(ARGV[at + 1], ARGV[at + 2])
+  whose.leased = whose.leased - tonumber(ARGV[at + 3])
+  at = at + 3
+end
 local last = 0
-for job = at, #ARGV, JOB_ARGUMENTS do
+for job = at + 1, #ARGV, JOB_ARGUMENTS do
   if answers[tonumber(ARGV[job])] == 1 then
     last = numbers('seq', 1, floor) + 1
     take_in(last, ARGV[job + 1], ARGV[job + 2], ARGV[job + 3], ARGV[job + 4], ARGV[job + 5] == '1')
@@ -73,7 +97,7 @@ end
 if last > 0 then
   close_intake(last)
 end
-save_trails()
+save_records()
 settle_blocks()
 save()
 return answers

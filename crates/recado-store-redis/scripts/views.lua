@@ -5,9 +5,11 @@ local function view(seq)
   if not head then
     return false
   end
-  local fence, since, lease_until, by = holder(seq)
-  if not fence then
+  local held = call('HGET', K .. 'held', seq)
+  if not held then
     return { seq, head, data }
   end
+  local fence, since, by = fence_in(held), holder_in(held)
+  local lease_until = call('ZSCORE', K .. 'leases', is_extended(held) and padded(seq) or fence)
   return { seq, head, data, fence, since, tonumber(lease_until), by }
 end

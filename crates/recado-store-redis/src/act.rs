@@ -206,10 +206,11 @@ impl RedisStore {
         }
         let mut ended = Vec::new();
         for root in self.partitions().filter_map(|partition| self.root(partition)) {
-            let key = root.key("ended");
-            let mut count = redis::cmd("ZCARD");
-            count.arg(&key);
-            ended.push(Answer(self.link.command(&count, &key).await?).count()?);
+            let key = root.key("counters");
+            let mut count = redis::cmd("HGET");
+            count.arg(&key).arg("ended");
+            let answer = Answer(self.link.command(&count, &key).await?);
+            ended.push(answer.there().map_or(Ok(0), Answer::count)?);
         }
         Ok(share_out(most, &ended))
     }

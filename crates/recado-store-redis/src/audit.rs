@@ -1,4 +1,8 @@
 //! The audit trail: appended by every script that does something, taken away by whoever archives it.
+//!
+//! A stream has it. What one script puts on record is one entry of it, so a record's number is the entry's place and the
+//! record's in there. An entry is never changed: when records are erased, what else was in theirs lies apart, under the
+//! same numbers.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +18,63 @@ use crate::store::RedisStore;
 /// Events at most in one call: nobody else is served while a script runs.
 const CALL_EVENTS_MAX: usize = 500;
 
-/// Records that one trim looks at.
+/// Records that one trim looks at, unless one look at the stream finds more.
 const TRIM_RECORDS_MAX: usize = 500;
 
-/// Bits of a record's number that tell those of one millisecond apart; a job's trail keeps as many.
-const NTH_BITS: u32 = 16;
+/// Entries that one look at the stream asks for: few at first, more where each has little in it.
+const LOOK_ENTRIES: usize = 16;
+const LOOK_ENTRIES_MAX: usize = 500;
+
+/// Bits of a record's number for its place in an entry, and for the entry's place in its millisecond. The scripts
+/// (`jobs.lua`) put no more into either.
+const INDEX_BITS: u32 = 8;
+const NTH_BITS: u32 = 13;
+
+const INDEX_MAX: u64 = (1 << INDEX_BITS) - 1;
+const NTH_MAX: u64 = (1 << NTH_BITS) - 1;
 
 /// How a record begins that came along with its job and is archived elsewhere. It is there for the job's own trail
 /// alone, and a reader that does not know this reads the event all the same.
 const ARCHIVED: &[u8] = br#"{"archived":true,"#;
 
-/// A record's number is its place in the stream: the server's time when it was written, and which of that
-/// millisecond's it is. It grows with time, also over a crash that took the server's last second.
-fn number_of(place: &str) -> Option<u64> {
+/// The number of the first record of the entry in that place: the server's time when it was written, and which of
+/// that millisecond's it is. It grows with time, also over a crash that took the server's last second.
+fn first_of(place: &str) -> Option<u64> {
     let (at_ms, nth) = place.split_once('-')?;
-    Some(at_ms.parse::<u64>().ok()? << NTH_BITS | nth.parse::<u64>().ok()?)
+    Some((at_ms.parse::<u64>().ok()? << NTH_BITS | nth.parse::<u64>().ok()?) << INDEX_BITS)
 }
 
+/// Where the entry is that has the record with this number.
 fn place_of(number: u64) -> String {
-    format!("{}-{}", number >> NTH_BITS, number & ((1 << NTH_BITS) - 1))
+    let entry = number >> INDEX_BITS;
+    format!("{}-{}", entry >> NTH_BITS, entry & NTH_MAX)
 }
 
-/// A stretch of a stream, between two numbers, and from which end.
+/// Records that one script wrote together.
+#[derive(Debug)]
+struct Entry {
+    /// The number of the first.
+    first: u64,
+    /// Empty where one was erased.
+    events: Vec<Vec<u8>>,
+}
+
+impl Entry {
+    /// As the stream has it: its place, and every record after the number of its job.
+    fn read(entry: Answer) -> Result<Self, StoreError> {
+        let [place, records] = entry.parts()?;
+        let first = first_of(&place.text()?).ok_or_else(unexpected)?;
+        let events = records.list()?.into_iter().skip(1).step_by(2).map(Answer::bytes);
+        Ok(Entry { first, events: events.collect::<Result<_, _>>()? })
+    }
+
+    /// Every record with its number.
+    fn records(&self) -> impl DoubleEndedIterator<Item = (u64, &[u8])> + ExactSizeIterator {
+        self.events.iter().enumerate().map(|(index, event)| (self.first + index as u64, &**event))
+    }
+}
+
+/// A stretch of the trail, between two numbers, and from which end.
 #[derive(Clone, Copy)]
 struct Reach {
     after: u64,
@@ -44,8 +83,24 @@ struct Reach {
 }
 
 impl Reach {
-    fn go_on_beyond(&mut self, number: u64) {
-        *(if self.newest_first { &mut self.before } else { &mut self.after }) = number;
+    fn has(&self, number: u64) -> bool {
+        self.after < number && number < self.before
+    }
+
+    fn go_on_beyond(&mut self, entry: &Entry) {
+        if self.newest_first {
+            self.before = entry.first;
+        } else {
+            self.after = entry.first | INDEX_MAX;
+        }
+    }
+
+    /// The first and the last entry that may have a record in it, as a stream reads them.
+    fn bounds(&self) -> (String, String) {
+        let unless = |is_beyond| if is_beyond { "(" } else { "" };
+        let low = unless(self.after & INDEX_MAX == INDEX_MAX);
+        let high = unless(self.before & INDEX_MAX == 0);
+        (format!("{low}{}", place_of(self.after)), format!("{high}{}", place_of(self.before)))
     }
 }
 
@@ -60,69 +115,121 @@ impl RedisStore {
         limit: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
         let mut reach = Reach { after: span.after, before: u64::MAX, newest_first: span.newest_first };
-        let mut found = Vec::new();
+        let (mut found, mut count) = (Vec::new(), LOOK_ENTRIES);
         // What came along with adopted jobs is passed over, so one look may find fewer than there are.
         while found.len() < limit {
-            let wanted = limit - found.len();
-            let entries = self.entries(span.part, reach, wanted).await?;
-            let looked = entries.len();
-            for (number, event) in entries {
-                reach.go_on_beyond(number);
-                if !event.starts_with(ARCHIVED) {
-                    found.push(AuditRecord { number, event: audit_event(&event)? });
-                }
+            let (entries, more) = self.entries(span.part, reach, count).await?;
+            for entry in &entries {
+                take_records(entry, reach, limit, &mut found)?;
             }
-            if looked < wanted {
-                break;
+            match entries.last() {
+                Some(last) if more => reach.go_on_beyond(last),
+                _ => break,
             }
+            let looked = entries.iter().map(|entry| entry.events.len()).sum::<usize>();
+            let wanted = (limit - found.len()) * entries.len() / looked.max(1);
+            count = wanted.clamp(LOOK_ENTRIES, LOOK_ENTRIES_MAX);
         }
         Ok(found)
     }
 
-    /// Entries of a stream, from either end.
+    /// Entries of the trail, from either end, `count` of them or a few more, and whether there are others.
     async fn entries(
         &self,
         partition: u16,
         reach: Reach,
-        limit: usize,
-    ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-        let key = self.audit_key(partition)?;
-        let (low, high) = (format!("({}", place_of(reach.after)), format!("({}", place_of(reach.before)));
+        count: usize,
+    ) -> Result<(Vec<Entry>, bool), StoreError> {
+        let key = self.trail_key(partition, "audit")?;
+        let (low, high) = reach.bounds();
         let (verb, from, to) =
-            if reach.newest_first { ("XREVRANGE", high, low) } else { ("XRANGE", low, high) };
+            if reach.newest_first { ("XREVRANGE", &high, &low) } else { ("XRANGE", &low, &high) };
         let mut command = redis::cmd(verb);
-        command.arg(&key).arg(from).arg(to).arg("COUNT").arg(limit);
-        let mut entries = Vec::new();
-        for entry in Answer(self.link.command(&command, &key).await?).list()? {
-            let [place, fields] = entry.parts()?;
-            let [_, event] = fields.parts()?;
-            entries.push((number_of(&place.text()?).ok_or_else(unexpected)?, event.bytes()?));
-        }
-        Ok(entries)
-    }
-
-    /// Takes away what was archived and is not needed any more. From then on a job's trail here begins after it.
-    pub(crate) async fn trim_records(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        let reach = Reach { after: 0, before: trim.up_to.saturating_add(1), newest_first: false };
-        let mut over = Vec::new();
-        for (number, event) in self.entries(trim.part, reach, TRIM_RECORDS_MAX).await? {
-            let event = audit_event(&event)?;
-            let known = async || match event.job_id.as_deref().and_then(|id| JobId::new(id).ok()) {
-                Some(id) => self.find(&id).await.map(|found| found.is_some()),
-                None => Ok(false),
-            };
-            let at = event.timestamp;
-            if at < trim.before || (at < trim.forgotten_before && !known().await?) {
-                over.push(place_of(number));
+        command.arg(&key).arg(from).arg(to).arg("COUNT").arg(count);
+        let answer = Answer(self.link.command(&command, &key).await?);
+        let mut found = answer.list()?.into_iter().map(Entry::read).collect::<Result<Vec<_>, _>>()?;
+        let last = found.last().map(|entry| entry.first).filter(|_| found.len() == count);
+        for entry in self.entries_apart(partition, reach).await? {
+            let is_beyond = |last| if reach.newest_first { entry.first < last } else { entry.first > last };
+            if !last.is_some_and(is_beyond) {
+                found.push(entry);
             }
         }
-        if over.is_empty() {
-            return Ok(0);
+        found.sort_by_key(|entry| entry.first);
+        if reach.newest_first {
+            found.reverse();
         }
-        let key = self.audit_key(trim.part)?;
-        let mut command = redis::cmd("XDEL");
-        command.arg(&key).arg(over);
-        Answer(self.link.command(&command, &key).await?).count()
+        Ok((found, last.is_some()))
+    }
+
+    /// Entries with records that were erased, in no order.
+    async fn entries_apart(&self, partition: u16, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        let key = self.trail_key(partition, "apart")?;
+        let mut command = redis::cmd("HKEYS");
+        command.arg(&key);
+        let mut places = Vec::new();
+        for place in Answer(self.link.command(&command, &key).await?).list()? {
+            let place = place.text()?;
+            let first = first_of(&place).ok_or_else(unexpected)?;
+            if first | INDEX_MAX > reach.after && first < reach.before {
+                places.push(Arg::from(place.into_bytes()));
+            }
+        }
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let entries = self.run(&self.scripts.apart, partition, &places).await?.list()?;
+        entries.into_iter().map(Entry::read).collect()
+    }
+
+    /// Takes away what was archived and is not needed any more, entry by entry. From then on a job's trail here begins
+    /// after it.
+    pub(crate) async fn trim_records(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let mut reach = Reach { after: 0, before: trim.up_to.saturating_add(1), newest_first: false };
+        let (mut looked, mut gone, mut places) = (0, 0, Vec::new());
+        while looked < TRIM_RECORDS_MAX {
+            let (entries, more) = self.entries(trim.part, reach, LOOK_ENTRIES).await?;
+            for entry in &entries {
+                looked += entry.events.len();
+                if self.is_over(entry, reach, &trim).await? {
+                    gone += entry.records().filter(|(_, event)| !event.is_empty()).count() as u64;
+                    places.push(place_of(entry.first));
+                }
+            }
+            match entries.last() {
+                Some(last) if more => reach.go_on_beyond(last),
+                _ => break,
+            }
+        }
+        if !places.is_empty() {
+            let (audit, apart) = (self.trail_key(trim.part, "audit")?, self.trail_key(trim.part, "apart")?);
+            let mut both = redis::pipe();
+            both.cmd("XDEL").arg(&audit).arg(&places).cmd("HDEL").arg(apart).arg(places);
+            self.link.pipeline(&both, &audit).await?;
+        }
+        Ok(gone)
+    }
+
+    /// Whether every record of an entry is archived and not needed any more.
+    async fn is_over(&self, entry: &Entry, reach: Reach, trim: &AuditTrim) -> Result<bool, StoreError> {
+        let mut of_jobs = Vec::new();
+        for (number, event) in entry.records().filter(|(_, event)| !event.is_empty()) {
+            let event = audit_event(event)?;
+            let is_old = event.timestamp < trim.forgotten_before;
+            match event.job_id.as_deref().and_then(|id| JobId::new(id).ok()) {
+                _ if number >= reach.before => return Ok(false),
+                _ if event.timestamp < trim.before => {}
+                Some(id) if is_old => of_jobs.push(id),
+                None if is_old => {}
+                _ => return Ok(false),
+            }
+        }
+        for id in of_jobs {
+            if self.find(&id).await?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) async fn forget_jobs(&self, ids: &[JobId]) -> Result<u64, StoreError> {
@@ -141,12 +248,12 @@ impl RedisStore {
         Ok(gone)
     }
 
-    fn audit_key(&self, partition: u16) -> Result<Vec<u8>, StoreError> {
+    fn trail_key(&self, partition: u16, name: &str) -> Result<Vec<u8>, StoreError> {
         let root = self.root(partition).ok_or_else(|| {
             let last = self.partition_count() - 1;
             StoreError::Unavailable(format!("there is no partition {partition}; ask for 0 to {last}"))
         })?;
-        Ok(root.key("audit"))
+        Ok(root.key(name))
     }
 
     pub(crate) async fn put_on_record(&self, events: &[AuditEvent]) -> Result<(), StoreError> {
@@ -176,6 +283,23 @@ impl RedisStore {
         }
         Ok(())
     }
+}
+
+fn take_records(
+    entry: &Entry,
+    reach: Reach,
+    limit: usize,
+    found: &mut Vec<AuditRecord>,
+) -> Result<(), StoreError> {
+    let mut records: Vec<_> = entry.records().filter(|(number, _)| reach.has(*number)).collect();
+    if reach.newest_first {
+        records.reverse();
+    }
+    records.retain(|(_, event)| !event.is_empty() && !event.starts_with(ARCHIVED));
+    for (number, event) in records.into_iter().take(limit - found.len()) {
+        found.push(AuditRecord { number, event: audit_event(event)? });
+    }
+    Ok(())
 }
 
 pub fn audit_event(json: &[u8]) -> Result<AuditEvent, StoreError> {

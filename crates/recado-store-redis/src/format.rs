@@ -7,7 +7,7 @@ use crate::keys::Root;
 use crate::link::{Link, OpenError};
 
 /// The version of what is written. A newer one is not touched.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Writes down what a new store is written in, or reads what an older one was.
 pub async fn check(link: &Link, root: &Root, partitions: u16) -> Result<(), OpenError> {
@@ -31,6 +31,11 @@ fn permit(found: &str, partitions: u16) -> Result<(), OpenError> {
             "the store was written by a newer version of Recado (format {version}, this one knows {FORMAT_VERSION}); \
              run the newer version"
         ))),
+        (Ok(version @ 1..FORMAT_VERSION), _) => Err(OpenError::Unfit(format!(
+            "the store was written by an older version of Recado (format {version}, this one knows {FORMAT_VERSION}); \
+             with the older version move its jobs into an embedded store (`recado store migrate`), and with this one \
+             into a new store with another prefix"
+        ))),
         (Ok(FORMAT_VERSION), Ok(parts)) if parts == partitions => Ok(()),
         (Ok(FORMAT_VERSION), Ok(parts)) => Err(OpenError::Unfit(format!(
             "the store has {parts} partitions and not {partitions}; set partitions = {parts}, or move its jobs into a \
@@ -53,11 +58,12 @@ mod tests {
 
     #[test]
     fn only_what_this_version_wrote_is_opened() {
-        assert!(permit("1 3", 3).is_ok());
+        assert!(permit("2 3", 3).is_ok());
         let words = |found: &str| permit(found, 3).unwrap_err().to_string();
-        assert!(words("2 3").contains("newer version"), "{}", words("2 3"));
-        assert!(words("1 4").contains("partitions = 4"), "{}", words("1 4"));
-        for strange in ["", "1", "0 3", "hello"] {
+        assert!(words("3 3").contains("newer version"), "{}", words("3 3"));
+        assert!(words("1 3").contains("older version"), "{}", words("1 3"));
+        assert!(words("2 4").contains("partitions = 4"), "{}", words("2 4"));
+        for strange in ["", "2", "0 3", "hello"] {
             assert!(words(strange).contains("prefix of its own"), "{strange:?}: {}", words(strange));
         }
     }

@@ -44,6 +44,7 @@ scripts! {
     list: "#!lua flags=no-writes" "list" ["jobs" "list"]
     walk: "#!lua flags=no-writes" "walk" ["jobs" "walk"]
     trail: "#!lua flags=no-writes" "trail" ["jobs" "trail"]
+    apart: "#!lua flags=no-writes" "apart" ["jobs" "apart"]
     dead: "#!lua flags=no-writes" "dead" ["jobs" "dead"]
     oldest: "#!lua flags=no-writes" "oldest" ["jobs" "oldest"]
     letter: "#!lua flags=no-writes" "letter" ["jobs" "letter"]

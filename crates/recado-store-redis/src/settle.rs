@@ -4,12 +4,12 @@
 //! the lease is still current. That is safe because nothing but its holder changes a leased job's head. Heads of
 //! jobs that were claimed here are at hand; others are read first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
 
 use parking_lot::Mutex;
 use recado_core::job::remember;
-use recado_core::{DeadLetter, LeaseToken, NewJob, Transition};
+use recado_core::{CompanyId, DeadLetter, LeaseToken, NewJob, RouteName, Timestamp, Transition};
 use recado_store::{Settled, Settlement, StoreError};
 use siphasher::sip::SipHasher13;
 
@@ -20,7 +20,7 @@ use crate::link::Arg;
 use crate::record::{Ending, Phase, Receipt, Record, json};
 use crate::store::RedisStore;
 use crate::together::{Asked, Line};
-use crate::token::Token;
+use crate::token::{Token, fence_arg};
 
 /// Settlements at most in one call: nobody else is served while a script runs.
 const CALL_SETTLEMENTS_MAX: usize = 200;
@@ -28,10 +28,24 @@ const CALL_SETTLEMENTS_MAX: usize = 200;
 /// Bytes of what follows at most in one call, unless one settlement has more.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of a job, as `settle.lua` reads it.
-const END: char = 'e';
-const WAIT: char = 'w';
-const BURY: char = 'b';
+/// What becomes of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Ends,
+    Waits,
+    IsBuried,
+}
+
+impl Fate {
+    /// As `settle.lua` reads it.
+    fn code(self) -> &'static str {
+        match self {
+            Fate::Ends => "e",
+            Fate::Waits => "w",
+            Fate::IsBuried => "b",
+        }
+    }
+}
 
 /// Heads kept at hand at most. Leases that are settled elsewhere or never leave theirs behind; then all are dropped,
 /// and read again where they are needed.
@@ -65,7 +79,21 @@ struct Step<'a> {
     at: usize,
     token: Token,
     settlement: &'a Settlement,
-    record: Record,
+    /// Whose job it is.
+    owner: (RouteName, CompanyId),
+    fate: Fate,
+    /// The job's head from now on.
+    head: Vec<u8>,
+    /// What is put on record, empty if nothing is.
+    audit: Vec<u8>,
+    letter: Option<Vec<u8>>,
+}
+
+impl Step<'_> {
+    /// What it has in common with those that the script settles together with it.
+    fn group(&self) -> (u64, Fate, Timestamp) {
+        (self.token.fence, self.fate, self.settlement.now)
+    }
 }
 
 impl Asked for Settlement {
@@ -151,8 +179,7 @@ impl RedisStore {
         let mut steps = Vec::with_capacity(known.len());
         for ((at, token), head) in known.iter().zip(heads) {
             let Some(head) = head else { continue };
-            let record = Record::decode(&head)?;
-            steps.push(Step { at: *at, token: *token, settlement: &settlements[*at], record });
+            steps.push(step(*at, *token, &settlements[*at], Record::decode(&head)?)?);
         }
         Ok(steps)
     }
@@ -165,11 +192,10 @@ impl RedisStore {
         let Some(first) = steps.first() else { return Ok(Vec::new()) };
         let follow_ups = steps.iter().flat_map(|step| &step.settlement.follow_ups);
         let refused = self.refused(partition, follow_ups.map(|new| &new.id)).await?;
-        let mut args = Vec::with_capacity(2 + steps.len() * 4);
-        args.extend([Arg::Int(self.floor(first.settlement.now, 0)), Arg::Int(steps.len() as i64)]);
-        for step in steps {
-            push(step, &mut args)?;
-        }
+        let mut args = Vec::with_capacity(16 + steps.len() * 3);
+        args.push(Arg::Int(self.floor(first.settlement.now, 0)));
+        push_groups(steps, &mut args);
+        push_owners(steps, &mut args);
         for (nth, step) in (1..).zip(steps) {
             for new in step.settlement.follow_ups.iter().filter(|new| !refused.contains(&new.id)) {
                 args.push(Arg::Int(nth));
@@ -186,7 +212,7 @@ impl RedisStore {
             let done = answer.yes()?;
             if done {
                 if !matches!(step.settlement.transition, Transition::Deliver { .. } | Transition::Bury(_)) {
-                    routes.push(&step.record.job.route);
+                    routes.push(&step.owner.0);
                 }
                 routes.extend(step.settlement.follow_ups.iter().map(|new| &new.route));
             }
@@ -197,23 +223,50 @@ impl RedisStore {
     }
 }
 
-/// What the script needs to settle one lease, see `settle.lua`.
-fn push(step: &Step<'_>, args: &mut Vec<Arg<'_>>) -> Result<(), StoreError> {
-    let Step { token, settlement, .. } = step;
+/// Works out what a settlement makes of a job.
+fn step<'a>(
+    at: usize,
+    token: Token,
+    settlement: &'a Settlement,
+    mut record: Record,
+) -> Result<Step<'a>, StoreError> {
     let audit = settlement.audit.as_ref().map(json).transpose()?.unwrap_or_default();
-    let mut record = step.record.clone();
-    let (ending, letter) = execute(&mut record, settlement)?;
-    record.receipt = Some(receipt(*token, settlement, &audit));
-    args.push(Arg::from(format!("{:016x}{}", token.fence, token.seq).into_bytes()));
-    args.push(Arg::from(format!("{ending}{}", settlement.now.as_millis()).into_bytes()));
-    args.push(Arg::from(record.encode()?));
-    args.push(Arg::from(audit));
-    args.extend(letter.map(Arg::from));
-    Ok(())
+    let (fate, letter) = execute(&mut record, settlement)?;
+    record.receipt = Some(receipt(token, settlement, &audit));
+    let head = record.encode()?;
+    let owner = (record.job.route, record.job.company);
+    Ok(Step { at, token, settlement, owner, fate, head, audit, letter })
 }
 
-/// Carries a transition out on the head. Answers where the job goes, and its dead letter, if it is one.
-fn execute(record: &mut Record, settlement: &Settlement) -> Result<(char, Option<Vec<u8>>), StoreError> {
+/// Steps in a row that have the same in common go together: the script does much of its work once for all of them.
+fn push_groups<'a>(steps: &'a [Step<'_>], args: &mut Vec<Arg<'a>>) {
+    let groups = || steps.chunk_by(|one, next| one.group() == next.group());
+    args.push(Arg::Int(groups().count() as i64));
+    for group in groups() {
+        let (fence, fate, now) = group[0].group();
+        args.extend([fence_arg(fence), Arg::from(fate.code())]);
+        args.extend([Arg::Int(now.as_millis()), Arg::Int(group.len() as i64)]);
+        for Step { token, head, audit, letter, .. } in group {
+            args.extend([Arg::Int(token.seq.cast_signed()), Arg::from(&**head), Arg::from(&**audit)]);
+            args.extend(letter.as_deref().map(Arg::from));
+        }
+    }
+}
+
+/// How many jobs of each tenant are settled.
+fn push_owners<'a>(steps: &'a [Step<'_>], args: &mut Vec<Arg<'a>>) {
+    let mut owners: BTreeMap<&(RouteName, CompanyId), i64> = BTreeMap::new();
+    for step in steps {
+        *owners.entry(&step.owner).or_default() += 1;
+    }
+    args.push(Arg::Int(owners.len() as i64));
+    for ((route, company), count) in owners {
+        args.extend([Arg::from(route.as_str()), Arg::from(company.as_str()), Arg::Int(count)]);
+    }
+}
+
+/// Carries a transition out on the head. Answers what becomes of the job, and its dead letter, if it is one.
+fn execute(record: &mut Record, settlement: &Settlement) -> Result<(Fate, Option<Vec<u8>>), StoreError> {
     let transition = &settlement.transition;
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
@@ -221,25 +274,25 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(char, Option
         let letter = letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;
-        return Ok((BURY, Some(letter)));
+        return Ok((Fate::IsBuried, Some(letter)));
     }
     if let Some(attempt) = transition.attempt() {
         remember(&mut record.job.attempts, attempt.clone());
     }
-    let ending = match transition {
+    let fate = match transition {
         Transition::Deliver { answer, .. } => {
             record.end(Ending::Sent, settlement.now, answer.clone());
-            END
+            Fate::Ends
         }
         Transition::RetryAt { at: due, .. }
         | Transition::Postpone { until: due }
         | Transition::Release { at: due, .. } => {
             record.reschedule(*due);
-            WAIT
+            Fate::Waits
         }
-        Transition::Bury(_) => BURY,
+        Transition::Bury(_) => Fate::IsBuried,
     };
-    Ok((ending, None))
+    Ok((fate, None))
 }
 
 /// Tells a settlement from every other one of the same lease. `audit` is its record, as it is written.

@@ -242,6 +242,9 @@ suite! { $ conformance_tests in checks {
         only_what_is_archived_and_old_is_trimmed
         records_of_forgotten_jobs_may_go_before_those_of_others
         a_number_is_not_given_again_whatever_was_trimmed
+        what_was_recorded_together_is_forgotten_one_by_one
+        what_was_recorded_together_goes_when_none_of_it_is_needed
+        t14_many_records_of_one_call_are_read_bite_by_bite
         what_a_job_brought_along_as_archived_is_not_archived_again
     }
     noting {

@@ -217,3 +217,80 @@ pub async fn what_a_job_brought_along_as_archived_is_not_archived_again(home: &m
     }
     assert_eq!(newest, on_record(&desk).await);
 }
+
+/// Ends jobs all at once, each with its record.
+async fn end_together(desk: &Desk, names: &[&str]) {
+    desk.accept(names.iter().map(|name| job(name)).collect()).await;
+    let leases = desk.ready(names.len(), T0).await;
+    let settlements = leases.iter().map(|lease| crate::Settlement {
+        token: lease.token,
+        transition: deliver(lease, T0),
+        audit: Some(AuditEvent::about(&lease.job, AuditKind::Delivered, T0)),
+        now: T0,
+        follow_ups: Vec::new(),
+    });
+    let settled = desk.0.settle(settlements.collect()).await.unwrap();
+    assert_eq!(settled, vec![crate::Settled::Done; names.len()]);
+}
+
+pub async fn what_was_recorded_together_is_forgotten_one_by_one(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    end_together(&desk, &["a", "b", "c"]).await;
+    go_on(&desk).await;
+    let of = |records: &[AuditRecord], gone: &[&str]| {
+        let is_gone =
+            |record: &&AuditRecord| !gone.contains(&record.event.job_id.as_deref().unwrap_or_default());
+        records.iter().filter(is_gone).cloned().collect::<Vec<_>>()
+    };
+    let all = on_record(&desk).await;
+    assert_eq!(all.len(), 4);
+    for gone in [&["b"][..], &["b", "a"]] {
+        desk.0.forget(vec![id(gone[gone.len() - 1])]).await.unwrap();
+        assert_eq!(on_record(&desk).await, of(&all, gone), "the others keep their numbers");
+        assert_eq!(desk.audit_kinds("c").await, [AuditKind::Delivered]);
+        assert_eq!(desk.audit_kinds(gone[0]).await, []);
+    }
+    let of_c = number_of(&desk, "c", AuditKind::Delivered).await;
+    for part in 0..desk.0.audit_parts() {
+        let last = AuditSpan { part, after: of_c - 1, newest_first: true };
+        let found = desk.0.audit_in(last, 9).await.unwrap();
+        let numbers: Vec<_> = found.iter().map(|record| record.number).collect();
+        assert!(numbers.is_sorted_by(|newer, older| newer > older), "{numbers:?}");
+    }
+    let never = Timestamp::from_millis(0);
+    assert_eq!(trim(&desk, of_c, T0.plus(SECOND), never).await, 1, "what lies apart goes like all else");
+    assert_eq!(kinds_on_record(&desk).await, ["ROUTE_PAUSED"]);
+}
+
+pub async fn what_was_recorded_together_goes_when_none_of_it_is_needed(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    end_together(&desk, &["a", "b"]).await;
+    go_on(&desk).await;
+    let of = async |name| number_of(&desk, name, AuditKind::Delivered).await;
+    let (least, most) = (of("a").await.min(of("b").await), of("a").await.max(of("b").await));
+    let never = Timestamp::from_millis(0);
+    trim(&desk, least, T0.plus(SECOND), never).await;
+    assert!(on_record(&desk).await.iter().any(|record| record.number == most), "it is not archived");
+    trim(&desk, most, T0.plus(SECOND), never).await;
+    assert_eq!(kinds_on_record(&desk).await, ["ROUTE_PAUSED"]);
+}
+
+pub async fn t14_many_records_of_one_call_are_read_bite_by_bite(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let one = |nth| AuditEvent::about_route("email", AuditKind::RoutePaused, T0).reason(format!("{nth}"));
+    desk.0.record((0..700).map(one).collect()).await.unwrap();
+    let (mut read, mut after) = (Vec::new(), 0);
+    loop {
+        let span = AuditSpan { part: 0, after, newest_first: false };
+        let bite = desk.0.audit_in(span, 9).await.unwrap();
+        let Some(last) = bite.last() else { break };
+        after = last.number;
+        read.extend(bite);
+    }
+    assert_eq!(read, on_record(&desk).await);
+    let events = read.iter().map(|record| record.event.clone());
+    assert_eq!(events.collect::<Vec<_>>(), (0..700).map(one).collect::<Vec<_>>(), "all, in order");
+    let newest = AuditSpan { part: 0, after: read[689].number, newest_first: true };
+    let newest = desk.0.audit_in(newest, 9).await.unwrap();
+    assert_eq!(newest, read[691..].iter().rev().cloned().collect::<Vec<_>>());
+}
