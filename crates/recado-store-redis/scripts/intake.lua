@@ -7,8 +7,8 @@ local function numbers(name, count, floor)
   return last
 end
 
--- When the earliest new job of each block that this call adds to expires.
-local block_ends = {}
+-- When the earliest new job of each block that this call adds to expires, and how many came.
+local block_ends, came = {}, 0
 
 -- Takes a job in under `number`, unless its id is taken: then the id's number, as it is written, comes back.
 local function take_in(number, bucket, id, head, data, is_new)
@@ -19,6 +19,7 @@ local function take_in(number, bucket, id, head, data, is_new)
   local job = header(head)
   local block = block_of(number)
   if is_new then
+    came = came + 1
     call('XADD', K .. 'new', seq, 'h', head, 'd', data)
     block_ends[block] = math.min(block_ends[block] or job.expires, job.expires)
   else
@@ -37,5 +38,5 @@ local function close_intake(last)
       call('ZADD', K .. 'newends', 'LT', earliest, block)
     end
   end
-  close_ranks(last)
+  close_ranks(came, last)
 end

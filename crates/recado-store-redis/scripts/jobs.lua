@@ -122,16 +122,24 @@ local function make_own(seq, head)
   end
 end
 
--- A node of a stream is freed when all of its entries are gone, so jobs that stay long would hold many half
--- empty ones. The oldest are moved out as soon as the stream is mostly holes.
-local function close_ranks(last)
-  local count = call('XLEN', K .. 'new')
-  local oldest = count > 0 and call('XRANGE', K .. 'new', '-', '+', 'COUNT', 1)[1]
-  if not oldest or last - seq_at(oldest[1]) < 4 * count + 1024 then
+-- A node of a stream is freed when all of its entries are gone, so jobs that stay long would hold many nearly empty
+-- ones. The oldest are moved out as soon as the stream is mostly holes: when far more came after them than are there.
+-- Numbers may lie far apart, so what came is counted from a mark, the last number when the oldest job passed the mark
+-- before it. `came` jobs came in this call, the last under the number `last`.
+local function close_ranks(came, last)
+  local counters, count = K .. 'counters', call('XLEN', K .. 'new')
+  if count == 0 then
     return
   end
-  for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
-    make_own(seq_at(entry[1]), entry[2][2])
+  local added = call('HINCRBY', counters, 'added', came)
+  local mark = call('HMGET', counters, 'mark', 'marked')
+  local oldest = call('XRANGE', K .. 'new', '-', '+', 'COUNT', 1)[1]
+  if not mark[1] or tonumber(seq_at(oldest[1])) > tonumber(mark[1]) then
+    call('HSET', counters, 'mark', last, 'marked', added)
+  elseif added - mark[2] >= 4 * count + 1024 then
+    for _, entry in ipairs(call('XRANGE', K .. 'new', '-', '+', 'COUNT', MOVE_OUT_MAX)) do
+      make_own(seq_at(entry[1]), entry[2][2])
+    end
   end
 end
 

@@ -56,6 +56,30 @@ async fn a_slow_tenants_jobs_are_moved_out_of_a_stream_that_is_mostly_holes() {
 }
 
 #[tokio::test]
+async fn jobs_that_come_seldom_stay_packed_in_several_partitions_too() {
+    let place = Place::single().in_partitions(3);
+    let store = place.store().await;
+    let (mut packed, mut streams) = (0, 0);
+    for hour in 0..60 {
+        let at = T0.plus(HOUR * hour);
+        let new = NewJob {
+            enqueued_at: at,
+            due_at: at,
+            expires_at: at.plus(HOUR * 1_000),
+            ..job(&format!("{hour}"))
+        };
+        store.enqueue(vec![new]).await.unwrap();
+    }
+    for partition in 0..3 {
+        let stream = format!("{}:{{{partition}}}:new", place.options.prefix);
+        let count: usize = place.server.ask(&["XLEN", &stream]);
+        packed += count;
+        streams += usize::from(count > 0);
+    }
+    assert_eq!((packed, streams), (60, 1), "numbers that lie far apart are no holes");
+}
+
+#[tokio::test]
 async fn thousands_that_are_overdue_come_in_the_order_of_their_ends() {
     let place = Place::single();
     let store = place.store().await;
