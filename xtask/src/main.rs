@@ -73,9 +73,10 @@ fn chaos() -> Outcome {
     run("chaos", &mut cargo)
 }
 
-/// The workspace's folder.
+/// The workspace's folder: of the checkout that this is run from, wherever it was built.
 pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = Path::new(&here);
     here.parent().map_or_else(|| here.to_owned(), Path::to_owned)
 }
 
