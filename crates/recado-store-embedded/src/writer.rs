@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, Transfer,
+    Pruned, Redrive, Redriven, Retention, Settled, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +30,7 @@ use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
+use crate::trail::Settling;
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -54,7 +55,7 @@ pub enum Request {
     Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
     Claim(Claim, Answer<Claimed>),
     Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
-    Settle(Vec<Settlement>, Answer<Vec<Settled>>),
+    Settle(Vec<Settling>, Answer<Vec<Settled>>),
     Cancel(JobId, AuditEvent, Answer<Cancelled>),
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
