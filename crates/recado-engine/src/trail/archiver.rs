@@ -7,7 +7,8 @@
 //! | after the mark | there is nothing to do again |
 //!
 //! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
-//! for it. It rests between two bites, so that deliveries go first while there is much to do.
+//! for it. While jobs are being delivered it rests between two bites, so that they go first; the later the files are,
+//! the less it does, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,10 +29,13 @@ const BITE_RECORDS: usize = 2_000;
 /// Between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// After a bite it rests this many times as long as the bite took.
-const REST_PER_WORK: u32 = 3;
+/// After a bite it rests this many times as long as the bite took, if the files are hardly late.
+const REST_PER_WORK: f64 = 9.0;
 
-const REST_MAX: Duration = Duration::from_secs(1);
+/// It does not rest any more when the files are this late.
+const LATE_MAX: Duration = Duration::from_secs(60);
+
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// Before the files are tried again that could not be written.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
@@ -53,8 +57,8 @@ const TEXT_MAX_BYTES: usize = 64 << 10;
 /// What a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// There may be more.
-    Copied,
+    /// There may be more. The last one that was copied happened this long ago.
+    Copied { late: Duration },
     /// The files have all that there is.
     Even,
     /// Another node archives.
@@ -67,7 +71,8 @@ pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
         let began = Instant::now();
         let round = engine.trail_round(&terms).await;
         let wait = match round {
-            Ok(Round::Copied) => (began.elapsed() * REST_PER_WORK).min(REST_MAX),
+            Ok(Round::Copied { .. }) if engine.deliveries.is_empty() => Duration::ZERO,
+            Ok(Round::Copied { late }) => rest(began.elapsed(), late),
             Ok(Round::Even) => {
                 duties.see_to(&engine, &terms).await;
                 LOOK_EVERY
@@ -103,7 +108,7 @@ impl Inner {
         let mut desk = self.keeper.desk().await;
         loop {
             match round(self, &mut desk, terms).await {
-                Ok(Round::Copied) => {}
+                Ok(Round::Copied { .. }) => {}
                 Ok(Round::Even) => break,
                 Ok(Round::NotOurs) => return,
                 Err(error) => {
@@ -135,7 +140,8 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
             files
         }
     };
-    let (mut entries, mut more) = (Vec::new(), false);
+    let now = engine.clock.now();
+    let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
     let marked = hold.archived.clone();
     for part in 0..engine.store.audit_parts() {
         let after = hold.archived(part).max(files.archived(part));
@@ -144,10 +150,13 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         }
         let span = AuditSpan { part, after, newest_first: false };
         let records = engine.store.audit_in(span, BITE_RECORDS).await?;
-        more |= records.len() == BITE_RECORDS;
         let source = source(&hold.store, part);
         if let Some(last) = records.last() {
             hold.archived.insert(part, last.number);
+            if records.len() == BITE_RECORDS {
+                let at = last.event.timestamp;
+                more = Some(more.map_or(at, |oldest| oldest.min(at)));
+            }
         }
         entries.extend(records.into_iter().map(|record| Entry {
             source: source.clone(),
@@ -161,7 +170,6 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         let ours = hold.archived == marked || hold.mark(engine).await?;
         return Ok(if ours { Round::Even } else { Round::NotOurs });
     }
-    let now = engine.clock.now();
     let (files, appended) = off_thread(move || {
         let mut files = files;
         let appended = files.trail.append(&entries, now);
@@ -175,7 +183,12 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         desk.files = None;
         return Ok(Round::NotOurs);
     }
-    Ok(if more { Round::Copied } else { Round::Even })
+    Ok(more.map_or(Round::Even, |at| Round::Copied { late: now.since(at) }))
+}
+
+fn rest(worked: Duration, late: Duration) -> Duration {
+    let patience = 1.0 - late.as_secs_f64() / LATE_MAX.as_secs_f64();
+    worked.mul_f64(REST_PER_WORK * patience.max(0.0)).min(REST_MAX)
 }
 
 /// What was archived and is not in these files was removed, or is in another node's.
@@ -272,4 +285,18 @@ async fn drop_old_months(engine: &Inner, months: u32, now: Timestamp) -> Result<
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_the_files_are_the_less_it_rests() {
+        let worked = Duration::from_millis(100);
+        let rests =
+            [0, 20, 59, 60, 3_600].map(|late_s| rest(worked, Duration::from_secs(late_s)).as_millis());
+        assert_eq!(rests, [900, 600, 15, 0, 0]);
+        assert_eq!(rest(Duration::from_secs(3_600), Duration::ZERO), REST_MAX, "however long a bite took");
+    }
 }
