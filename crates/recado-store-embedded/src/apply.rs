@@ -11,7 +11,7 @@ use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
     Retention, Settled,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::index::{Entry, Held, IdHash, Index, Place};
 use crate::rows::{self, JOB_COLUMNS};
@@ -21,10 +21,11 @@ use crate::trail::Settling;
 pub const PRUNE_ROWS_MAX: usize = 1_000;
 
 /// The file and the index, for the length of one transaction.
-#[derive(Debug)]
 pub struct Apply<'a> {
     pub file: &'a Connection,
     pub index: &'a mut Index,
+    /// Puts a record into the trail. Nearly every change has one, so it is looked up once.
+    pub recorder: CachedStatement<'a>,
     /// Lanes that may have work now; the writer rings their bells after the commit.
     pub rung: &'a mut Vec<recado_core::RouteName>,
 }

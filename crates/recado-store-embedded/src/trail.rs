@@ -21,6 +21,8 @@ const TRIM_ROWS_MAX: i64 = 1_000;
 /// How a row begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
+pub const RECORD: &str = "INSERT INTO audit (seq, record) VALUES (?1, ?2)";
+
 /// Rows of `audit` whose numbers are in the list `?1`.
 pub const OF_JOB: &str = "id IN (SELECT value FROM json_each('[' || ?1 || ']'))";
 
@@ -42,15 +44,15 @@ impl Settling {
 }
 
 impl Apply<'_> {
-    pub fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
+    pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
         self.append_to(seq, &rows::json(event)?)
     }
 
-    pub fn write_archived(&self, seq: u64, event: &AuditEvent) -> Result<()> {
+    pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
         self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
     }
 
-    fn append_to(&self, seq: Option<u64>, record: &str) -> Result<()> {
+    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
         let number = self.append(seq, record)?;
         if let Some(seq) = seq {
             self.file
@@ -63,11 +65,8 @@ impl Apply<'_> {
     }
 
     /// The record's number. Whoever calls this writes it into the job's row.
-    pub fn append(&self, seq: Option<u64>, record: &str) -> Result<i64> {
-        self.file
-            .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
-            .execute(params![seq, record])?;
-        Ok(self.file.last_insert_rowid())
+    pub fn append(&mut self, seq: Option<u64>, record: &str) -> Result<i64> {
+        self.recorder.insert(params![seq, record])
     }
 
     /// Ended jobs and their records, at once.

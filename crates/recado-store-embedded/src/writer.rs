@@ -30,7 +30,7 @@ use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
-use crate::trail::Settling;
+use crate::trail::{RECORD, Settling};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -174,7 +174,8 @@ impl Writer {
         replies: &mut Vec<Reply>,
     ) -> rusqlite::Result<()> {
         let mut index = self.index.lock();
-        let mut apply = Apply { file: &self.file, index: &mut index, rung };
+        let recorder = self.file.prepare_cached(RECORD)?;
+        let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
         let mut failed = None;
         for request in group {
             if failed.is_some() {
@@ -222,6 +223,7 @@ impl Writer {
             };
             failed = outcome.err();
         }
+        drop(apply);
         drop(index);
         match failed {
             Some(error) => Err(error),
