@@ -29,13 +29,11 @@ const BITE_RECORDS: usize = 2_000;
 /// Between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// After a bite it rests this many times as long as the bite took, if the files are hardly late.
-const REST_PER_WORK: f64 = 9.0;
-
-/// It does not rest any more when the files are this late.
+/// While jobs are being delivered it works as large a part of the time as the files are late of this: little of it
+/// when they are seconds behind, all of it when they are this far.
 const LATE_MAX: Duration = Duration::from_secs(60);
 
-const REST_MAX: Duration = Duration::from_secs(5);
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// Before the files are tried again that could not be written.
 const RETRY_EVERY: Duration = Duration::from_secs(5);
@@ -57,8 +55,8 @@ const TEXT_MAX_BYTES: usize = 64 << 10;
 /// What a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// There may be more. The last one that was copied happened this long ago.
-    Copied { late: Duration },
+    /// There may be more. The last one that was copied happened then.
+    Copied { up_to: Timestamp },
     /// The files have all that there is.
     Even,
     /// Another node archives.
@@ -67,17 +65,27 @@ pub(super) enum Round {
 
 pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
     let mut duties = Duties::default();
+    engine.keeper.is_whole_until(Some(engine.clock.now()));
     loop {
-        let began = Instant::now();
+        let (began, now) = (Instant::now(), engine.clock.now());
         let round = engine.trail_round(&terms).await;
         let wait = match round {
-            Ok(Round::Copied { .. }) if engine.deliveries.is_empty() => Duration::ZERO,
-            Ok(Round::Copied { late }) => rest(began.elapsed(), late),
+            Ok(Round::Copied { up_to }) => {
+                engine.keeper.is_whole_until(Some(up_to.min(now)));
+                match engine.deliveries.is_empty() {
+                    true => Duration::ZERO,
+                    false => rest(began.elapsed(), now.since(up_to)),
+                }
+            }
             Ok(Round::Even) => {
+                engine.keeper.is_whole_until(Some(now));
                 duties.see_to(&engine, &terms).await;
                 LOOK_EVERY
             }
-            Ok(Round::NotOurs) => LOOK_EVERY,
+            Ok(Round::NotOurs) => {
+                engine.keeper.is_whole_until(None);
+                LOOK_EVERY
+            }
             Err(TrailError::Store(StoreError::Broken(error))) => return engine.store_broke(&error),
             Err(error) => {
                 tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
@@ -140,7 +148,6 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
             files
         }
     };
-    let now = engine.clock.now();
     let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
     let marked = hold.archived.clone();
     for part in 0..engine.store.audit_parts() {
@@ -170,6 +177,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         let ours = hold.archived == marked || hold.mark(engine).await?;
         return Ok(if ours { Round::Even } else { Round::NotOurs });
     }
+    let now = engine.clock.now();
     let (files, appended) = off_thread(move || {
         let mut files = files;
         let appended = files.trail.append(&entries, now);
@@ -183,12 +191,12 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         desk.files = None;
         return Ok(Round::NotOurs);
     }
-    Ok(more.map_or(Round::Even, |at| Round::Copied { late: now.since(at) }))
+    Ok(more.map_or(Round::Even, |up_to| Round::Copied { up_to }))
 }
 
 fn rest(worked: Duration, late: Duration) -> Duration {
-    let patience = 1.0 - late.as_secs_f64() / LATE_MAX.as_secs_f64();
-    worked.mul_f64(REST_PER_WORK * patience.max(0.0)).min(REST_MAX)
+    let rest_per_work = LATE_MAX.as_secs_f64() / late.as_secs_f64().max(0.001) - 1.0;
+    worked.mul_f64(rest_per_work.max(0.0)).min(REST_MAX)
 }
 
 /// What was archived and is not in these files was removed, or is in another node's.
@@ -293,10 +301,11 @@ mod tests {
 
     #[test]
     fn the_later_the_files_are_the_less_it_rests() {
-        let worked = Duration::from_millis(100);
-        let rests =
-            [0, 20, 59, 60, 3_600].map(|late_s| rest(worked, Duration::from_secs(late_s)).as_millis());
-        assert_eq!(rests, [900, 600, 15, 0, 0]);
-        assert_eq!(rest(Duration::from_secs(3_600), Duration::ZERO), REST_MAX, "however long a bite took");
+        let rests = |worked_ms| {
+            [0, 6, 30, 60, 3_600]
+                .map(|late_s| rest(Duration::from_millis(worked_ms), Duration::from_secs(late_s)).as_millis())
+        };
+        assert_eq!(rests(40), [1_000, 360, 40, 0, 0]);
+        assert_eq!(rests(4_000), [1_000, 1_000, 1_000, 0, 0], "however long a bite took");
     }
 }
