@@ -72,6 +72,7 @@ impl Inner {
             store: told(self.store.report().await)
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
+            trail_late: self.keeper.late(now),
             spans: self.tracer.as_ref().map(|tracer| tracer.spans()),
         }
     }

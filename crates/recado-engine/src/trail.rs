@@ -21,6 +21,7 @@ mod search;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use recado_audit::Trail;
 use recado_core::Timestamp;
@@ -82,15 +83,26 @@ pub(crate) struct Keeper {
     terms: Option<TrailTerms>,
     /// One at a time: whoever archives, erases, or wants to know how far both sides are.
     desk: Mutex<Desk>,
+    /// All that happened before this is in the files. Absent while another node writes them.
+    whole_until: parking_lot::Mutex<Option<Timestamp>>,
 }
 
 impl Keeper {
     pub fn new(terms: Option<TrailTerms>) -> Self {
-        Keeper { terms, desk: Mutex::default() }
+        Keeper { terms, desk: Mutex::default(), whole_until: parking_lot::Mutex::default() }
     }
 
     pub fn terms(&self) -> Option<&TrailTerms> {
         self.terms.as_ref()
+    }
+
+    /// How late the files are, if this node writes them.
+    pub fn late(&self, now: Timestamp) -> Option<Duration> {
+        self.whole_until.lock().map(|at| now.since(at))
+    }
+
+    fn is_whole_until(&self, at: Option<Timestamp>) {
+        *self.whole_until.lock() = at;
     }
 
     async fn desk(&self) -> MutexGuard<'_, Desk> {

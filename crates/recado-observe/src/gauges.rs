@@ -24,6 +24,8 @@ pub struct Gauges {
     pub tenants: Vec<Tenant>,
     pub breakers: Option<Vec<(Box<str>, BreakerState)>>,
     pub store: Option<StoreUse>,
+    /// How late the audit trail's files are; absent where another node writes them.
+    pub trail_late: Option<Duration>,
     /// Absent where no traces are recorded.
     pub spans: Option<Spans>,
 }

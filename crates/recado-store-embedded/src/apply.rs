@@ -9,21 +9,23 @@ use recado_core::{
 };
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement,
+    Retention, Settled,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::index::{Entry, Held, IdHash, Index, Place};
 use crate::rows::{self, JOB_COLUMNS};
+use crate::trail::Settling;
 
 /// Rows that one prune removes at most, so that it holds nobody up.
 pub const PRUNE_ROWS_MAX: usize = 1_000;
 
 /// The file and the index, for the length of one transaction.
-#[derive(Debug)]
 pub struct Apply<'a> {
     pub file: &'a Connection,
     pub index: &'a mut Index,
+    /// Puts a record into the trail. Nearly every change has one, so it is looked up once.
+    pub recorder: CachedStatement<'a>,
     /// Lanes that may have work now; the writer rings their bells after the commit.
     pub rung: &'a mut Vec<recado_core::RouteName>,
 }
@@ -226,16 +228,17 @@ impl Apply<'_> {
         Ok(answers)
     }
 
-    pub fn settle(&mut self, settlements: Vec<Settlement>) -> Result<Vec<Settled>> {
-        settlements.into_iter().map(|settlement| self.settle_one(settlement)).collect()
+    pub fn settle(&mut self, settlements: Vec<Settling>) -> Result<Vec<Settled>> {
+        settlements.into_iter().map(|settling| self.settle_one(settling)).collect()
     }
 
-    fn settle_one(&mut self, settlement: Settlement) -> Result<Settled> {
+    fn settle_one(&mut self, Settling { settlement, record }: Settling) -> Result<Settled> {
         let seq = seq_of(settlement.token);
         let held = match self.index.leases.get(&seq) {
             Some(held) if token(seq, held.fence) == settlement.token => held.clone(),
             _ => return Ok(Settled::Stale),
         };
+        let record = record.map(|record| self.append(Some(seq), &record)).transpose()?;
         let progress = settlement.transition.step(held.progress);
         match settlement.transition {
             Transition::Deliver { attempt, answer } => {
@@ -243,7 +246,8 @@ impl Apply<'_> {
                 self.file
                     .prepare_cached(
                         "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
-                         crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, data = NULL WHERE seq = ?1",
+                         crashes = ?5, deferrals = ?6, attempts = ?7, answer = ?8, data = NULL, \
+                         records = coalesce(records || ',' || ?9, ?9, records) WHERE seq = ?1",
                     )?
                     .execute(params![
                         seq,
@@ -254,6 +258,7 @@ impl Apply<'_> {
                         progress.deferrals,
                         attempts,
                         answer.as_ref().map(|answer| answer.as_str()),
+                        record,
                     ])?;
                 if progress.replays > 0 {
                     self.index.dead_count -=
@@ -263,19 +268,16 @@ impl Apply<'_> {
                 self.index.note_ended(settlement.now.as_millis(), seq);
             }
             Transition::RetryAt { at, ref attempt } => {
-                self.wait_again(seq, &held, progress, at, Some(attempt))?
+                self.wait_again(seq, &held, progress, at, Some(attempt), record)?
             }
-            Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None)?,
+            Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None, record)?,
             Transition::Release { at, ref lost } => {
-                self.wait_again(seq, &held, progress, at, lost.as_ref())?
+                self.wait_again(seq, &held, progress, at, lost.as_ref(), record)?
             }
-            Transition::Bury(burial) => self.bury(seq, &held, progress, burial)?,
+            Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
         self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
         self.index.let_go(seq);
-        if let Some(event) = settlement.audit {
-            self.write_audit(Some(seq), &event)?;
-        }
         self.follow_up(settlement.follow_ups)?;
         Ok(Settled::Done)
     }
@@ -287,6 +289,7 @@ impl Apply<'_> {
         progress: Progress,
         due: Timestamp,
         attempt: Option<&recado_core::Attempt>,
+        record: Option<i64>,
     ) -> Result<()> {
         let attempts = match attempt {
             Some(attempt) => Some(rows::attempts_with(held.attempts.as_deref(), attempt)?),
@@ -295,7 +298,7 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "UPDATE jobs SET dueAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, crashes = ?5, deferrals = ?6, \
-                 attempts = ?7 WHERE seq = ?1",
+                 attempts = ?7, records = coalesce(records || ',' || ?8, ?8, records) WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
@@ -305,13 +308,21 @@ impl Apply<'_> {
                 progress.crashes,
                 progress.deferrals,
                 attempts,
+                record,
             ])?;
         self.index.wait_again(held.slot, due.as_millis());
         self.ring(self.index.route(held.slot));
         Ok(())
     }
 
-    fn bury(&mut self, seq: u64, held: &Held, progress: Progress, burial: Burial) -> Result<()> {
+    fn bury(
+        &mut self,
+        seq: u64,
+        held: &Held,
+        progress: Progress,
+        burial: Burial,
+        record: Option<i64>,
+    ) -> Result<()> {
         let mut select =
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let mut job = select.query_row([seq], rows::job)?;
@@ -322,7 +333,8 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'failed', attemptsStarted = ?2, attemptsSpent = ?3, crashes = ?4, \
-                 deferrals = ?5, attempts = ?6, data = ?7 WHERE seq = ?1",
+                 deferrals = ?5, attempts = ?6, data = ?7, records = coalesce(records || ',' || ?8, ?8, records) \
+                 WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
@@ -332,6 +344,7 @@ impl Apply<'_> {
                 progress.deferrals,
                 attempts,
                 entry.corrected_data.as_ref().map(Payload::as_str),
+                record,
             ])?;
         self.index.dead_count -=
             self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;

@@ -229,9 +229,12 @@ pub fn jobs(
 }
 
 pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
-    let mut select = file.prepare_cached("SELECT record FROM audit WHERE seq = ?1 ORDER BY id")?;
-    let events = select.query_map([seq], |row| rows::audit(row.get_ref(0)?.as_str()?))?;
-    events.collect()
+    let records = file
+        .prepare_cached("SELECT records FROM jobs WHERE seq = ?1")?
+        .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
+        .optional()?
+        .flatten();
+    records.map_or(Ok(Vec::new()), |records| crate::trail::of_job(file, &records))
 }
 
 pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadLetter>> {

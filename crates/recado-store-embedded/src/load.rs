@@ -56,12 +56,6 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     ended.sort_unstable();
     index.ended = ended.into();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
-    // A forgotten job's number is not given again while its audit trail stands under it.
-    let trail: u64 =
-        connection.query_row("SELECT coalesce(max(seq), 0) FROM audit WHERE seq IS NOT NULL", [], |row| {
-            row.get(0)
-        })?;
-    index.next_seq = index.next_seq.max(trail + 1);
     load_leases(connection, &mut index)?;
     Ok(index)
 }

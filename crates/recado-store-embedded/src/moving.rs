@@ -8,6 +8,7 @@ use crate::apply::Apply;
 use crate::index::{Entry, Place};
 use crate::inspect;
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
+use crate::trail::{self, OF_JOB};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -22,13 +23,15 @@ impl Apply<'_> {
         if let Some(place) = self.index.find(id) {
             let given_up = self.given_up(place)?.filter(|_| transfer.standing == Standing::Dead);
             let Some((ended_at, seq)) = given_up else { return Ok(Adopted::Known) };
-            self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1")?.execute([seq])?;
+            replaced = self
+                .file
+                .prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING records")?
+                .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))?;
             self.index.forget_row(id);
             self.index.owners.forget(seq);
             if let Ok(at) = self.index.ended.binary_search(&(ended_at, seq)) {
                 self.index.ended.remove(at);
             }
-            replaced = Some(seq);
         }
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
@@ -59,7 +62,7 @@ impl Apply<'_> {
             }
         }
         self.index.owners.note(seq, company, lane);
-        let known = replaced.map_or(Ok(Vec::new()), |old| self.take_trail_over(old, seq))?;
+        let known = replaced.map_or(Ok(Vec::new()), |records| self.take_trail_over(&records, seq))?;
         for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             match nth < transfer.archived {
                 true => self.write_archived(seq, event)?,
@@ -70,10 +73,14 @@ impl Apply<'_> {
     }
 
     /// The trail of a job that came back is its own from now on: what is on it.
-    fn take_trail_over(&self, from: u64, to: u64) -> Result<Vec<AuditEvent>> {
-        let trail = inspect::audit(self.file, from)?;
-        self.file.prepare_cached("UPDATE audit SET seq = ?2 WHERE seq = ?1")?.execute([from, to])?;
-        Ok(trail)
+    fn take_trail_over(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
+        self.file
+            .prepare_cached(&format!("UPDATE audit SET seq = ?2 WHERE {OF_JOB}"))?
+            .execute(params![records, seq])?;
+        self.file
+            .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
+            .execute(params![records, seq])?;
+        trail::of_job(self.file, records)
     }
 
     /// When a job was discarded, and its row, if that is what is there.

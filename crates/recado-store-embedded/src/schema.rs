@@ -5,13 +5,13 @@ use rusqlite::Connection;
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
-pub const FORMAT_VERSION: i32 = 3;
+pub const FORMAT_VERSION: i32 = 4;
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
 /// What makes a file of each version one of the next; the first starts from nothing.
-const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3];
+const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
 /// the file are in the memory index, which is what keeps them unique.
@@ -102,6 +102,15 @@ CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
 /// Whose trace a job belongs to, as W3C Trace Context writes it.
 const VERSION_3: &str = "
 ALTER TABLE jobs ADD COLUMN traceparent TEXT;
+";
+
+/// A job says itself which records are about it: its row is written together with each of them anyway, and an index
+/// over the trail would have to be written besides.
+const VERSION_4: &str = "
+ALTER TABLE jobs ADD COLUMN records TEXT; -- their numbers in audit, with commas between them
+UPDATE jobs SET records = (SELECT group_concat(audit.id) FROM audit WHERE audit.seq = jobs.seq)
+  WHERE seq IN (SELECT audit.seq FROM audit WHERE audit.seq IS NOT NULL);
+DROP INDEX audit_by_job;
 ";
 
 /// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few

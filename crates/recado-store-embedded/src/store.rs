@@ -22,6 +22,7 @@ use crate::index::Index;
 use crate::inspect::{Among, Readers};
 use crate::load::{load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
+use crate::trail::Settling;
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Jobs that memory names for one page of a list.
@@ -180,6 +181,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        let settlements = settlements.into_iter().map(Settling::of).collect::<Result<_, _>>()?;
         self.ask(|answer| Request::Settle(settlements, answer)).await
     }
 

@@ -3,9 +3,12 @@
 //! A row's number is its record's number for good, so the newest row is never removed: the next one would get its
 //! number, and what must be forgotten of it is made blank. Rows that came along with a job and are archived elsewhere
 //! say so at their beginning; they are there for the job's own trail alone.
+//!
+//! Which records are about a job is written in the job's own row: a list of numbers, some of which may be trimmed by
+//! now. No index over the trail says so, because it would be the dearest part of every settle.
 
 use recado_core::{AuditEvent, JobId};
-use recado_store::{AuditRecord, AuditSpan, AuditTrim};
+use recado_store::{AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use crate::apply::Apply;
@@ -18,20 +21,52 @@ const TRIM_ROWS_MAX: i64 = 1_000;
 /// How a row begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
+pub const RECORD: &str = "INSERT INTO audit (seq, record) VALUES (?1, ?2)";
+
+/// Rows of `audit` whose numbers are in the list `?1`.
+pub const OF_JOB: &str = "id IN (SELECT value FROM json_each('[' || ?1 || ']'))";
+
+/// A settlement whose record is already as the file keeps it: callers write theirs side by side, and the one writer
+/// has less to do.
+#[derive(Debug)]
+pub struct Settling {
+    /// Without its record.
+    pub settlement: Settlement,
+    pub record: Option<String>,
+}
+
+impl Settling {
+    pub fn of(mut settlement: Settlement) -> std::result::Result<Self, StoreError> {
+        let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
+        let record = record.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Settling { settlement, record })
+    }
+}
+
 impl Apply<'_> {
-    pub fn write_audit(&self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.append(seq, &rows::json(event)?)
+    pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
+        self.append_to(seq, &rows::json(event)?)
     }
 
-    pub fn write_archived(&self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.append(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
+    pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
+        self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
     }
 
-    fn append(&self, seq: Option<u64>, record: &str) -> Result<()> {
-        self.file
-            .prepare_cached("INSERT INTO audit (seq, record) VALUES (?1, ?2)")?
-            .execute(params![seq, record])?;
+    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
+        let number = self.append(seq, record)?;
+        if let Some(seq) = seq {
+            self.file
+                .prepare_cached(
+                    "UPDATE jobs SET records = coalesce(records || ',' || ?2, ?2, records) WHERE seq = ?1",
+                )?
+                .execute(params![seq, number])?;
+        }
         Ok(())
+    }
+
+    /// The record's number. Whoever calls this writes it into the job's row.
+    pub fn append(&mut self, seq: Option<u64>, record: &str) -> Result<i64> {
+        self.recorder.insert(params![seq, record])
     }
 
     /// Ended jobs and their records, at once.
@@ -43,26 +78,30 @@ impl Apply<'_> {
             let removed = self
                 .file
                 .prepare_cached(
-                    "DELETE FROM jobs WHERE seq = ?1 AND status IN ('sent', 'cancelled', 'discarded')",
+                    "DELETE FROM jobs WHERE seq = ?1 AND status IN ('sent', 'cancelled', 'discarded') \
+                     RETURNING records",
                 )?
-                .execute([seq])?;
-            if removed == 0 {
-                continue;
-            }
+                .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
+                .optional()?;
+            let Some(records) = removed else { continue };
             self.index.forget_row(id);
             self.index.owners.forget(seq);
             self.index.ended.retain(|(_, ended)| *ended != seq);
-            self.forget_records(seq)?;
+            if let Some(records) = records {
+                self.forget_records(&records)?;
+            }
             gone += 1;
         }
         Ok(gone)
     }
 
-    fn forget_records(&self, seq: u64) -> Result<()> {
+    fn forget_records(&self, records: &str) -> Result<()> {
         let newest = self
             .file
-            .prepare_cached("SELECT record FROM audit WHERE seq = ?1 AND id = (SELECT max(id) FROM audit)")?
-            .query_row([seq], |row| rows::audit(row.get_ref(0)?.as_str()?))
+            .prepare_cached(&format!(
+                "SELECT record FROM audit WHERE id = (SELECT max(id) FROM audit) AND {OF_JOB}"
+            ))?
+            .query_row([records], |row| rows::audit(row.get_ref(0)?.as_str()?))
             .optional()?;
         if let Some(AuditEvent { route, kind, timestamp, .. }) = newest {
             let blank = rows::json(&AuditEvent::claim("", &route, kind, timestamp))?;
@@ -72,13 +111,17 @@ impl Apply<'_> {
                 )?
                 .execute([blank.replacen('{', ARCHIVED, 1)])?;
         }
-        self.file.prepare_cached("DELETE FROM audit WHERE seq = ?1")?.execute([seq])?;
+        self.file
+            .prepare_cached(&format!(
+                "DELETE FROM audit WHERE id < (SELECT max(id) FROM audit) AND {OF_JOB}"
+            ))?
+            .execute([records])?;
         Ok(())
     }
 
     pub fn trim_audit(&self, trim: AuditTrim) -> Result<u64> {
         let up_to = i64::try_from(trim.up_to).unwrap_or(i64::MAX);
-        // Times are written so that they sort as text.
+        // Times are written so that they sort as text. A forgotten job's row may be another job's by now.
         let removed = self
             .file
             .prepare_cached(
@@ -86,7 +129,9 @@ impl Apply<'_> {
                    SELECT id FROM (SELECT id, seq, json_extract(record, '$.timestamp') AS at FROM audit \
                                    WHERE id <= ?1 ORDER BY id LIMIT ?4) AS oldest \
                    WHERE at < ?2 \
-                      OR (at < ?3 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.seq = oldest.seq)))",
+                      OR (at < ?3 AND NOT EXISTS ( \
+                            SELECT 1 FROM jobs WHERE jobs.seq = oldest.seq \
+                            AND instr(',' || jobs.records || ',', ',' || oldest.id || ','))))",
             )?
             .execute(params![
                 up_to,
@@ -96,6 +141,13 @@ impl Apply<'_> {
             ])?;
         Ok(removed as u64)
     }
+}
+
+/// What is on record under these numbers, oldest first.
+pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
+    let mut select = file.prepare_cached(&format!("SELECT record FROM audit WHERE {OF_JOB} ORDER BY id"))?;
+    let events = select.query_map([records], |row| rows::audit(row.get_ref(0)?.as_str()?))?;
+    events.collect()
 }
 
 pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
@@ -112,4 +164,20 @@ pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<Audi
         Ok(AuditRecord { number: row.get(0)?, event: rows::audit(row.get_ref(1)?.as_str()?)? })
     })?;
     found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobs_trail_is_found_without_a_look_at_anybody_elses() {
+        let file = Connection::open_in_memory().unwrap();
+        crate::schema::prepare(&file).unwrap();
+        let question = format!("EXPLAIN QUERY PLAN SELECT record FROM audit WHERE {OF_JOB} ORDER BY id");
+        let mut explain = file.prepare(&question).unwrap();
+        let steps = explain.query_map(["1,2"], |row| row.get::<_, String>(3)).unwrap();
+        let plan = steps.map(Result::unwrap).collect::<Vec<_>>().join("; ");
+        assert!(plan.contains("SEARCH audit USING INTEGER PRIMARY KEY"), "{plan}");
+    }
 }

@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
 use recado_store::{
     Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, Transfer,
+    Pruned, Redrive, Redriven, Retention, Settled, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +30,7 @@ use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
+use crate::trail::{RECORD, Settling};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -54,7 +55,7 @@ pub enum Request {
     Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
     Claim(Claim, Answer<Claimed>),
     Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
-    Settle(Vec<Settlement>, Answer<Vec<Settled>>),
+    Settle(Vec<Settling>, Answer<Vec<Settled>>),
     Cancel(JobId, AuditEvent, Answer<Cancelled>),
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
@@ -173,7 +174,8 @@ impl Writer {
         replies: &mut Vec<Reply>,
     ) -> rusqlite::Result<()> {
         let mut index = self.index.lock();
-        let mut apply = Apply { file: &self.file, index: &mut index, rung };
+        let recorder = self.file.prepare_cached(RECORD)?;
+        let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
         let mut failed = None;
         for request in group {
             if failed.is_some() {
@@ -221,6 +223,7 @@ impl Writer {
             };
             failed = outcome.err();
         }
+        drop(apply);
         drop(index);
         match failed {
             Some(error) => Err(error),

@@ -15,6 +15,7 @@ mod report;
 mod restart;
 mod scene;
 mod trail;
+mod unrecorded;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub enum Part {
     Lanes,
     /// How fast jobs come in and go out over a Redis that nodes share
     Redis,
-    /// What it costs to write the audit trail's files
+    /// What it costs to keep the audit trail
     Audit,
     /// How soon the dashboard's pages have what they show, with a million jobs behind them
     Pages,

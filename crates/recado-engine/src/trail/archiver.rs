@@ -7,7 +7,8 @@
 //! | after the mark | there is nothing to do again |
 //!
 //! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
-//! for it. It rests between two bites, so that deliveries go first while there is much to do.
+//! for it. While jobs are being delivered it rests between two bites, so that they go first; the later the files are,
+//! the less it does, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +29,9 @@ const BITE_RECORDS: usize = 2_000;
 /// Between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// After a bite it rests this many times as long as the bite took.
-const REST_PER_WORK: u32 = 3;
+/// While jobs are being delivered it works as large a part of the time as the files are late of this: little of it
+/// when they are seconds behind, all of it when they are this far.
+const LATE_MAX: Duration = Duration::from_secs(60);
 
 const REST_MAX: Duration = Duration::from_secs(1);
 
@@ -53,8 +55,8 @@ const TEXT_MAX_BYTES: usize = 64 << 10;
 /// What a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// There may be more.
-    Copied,
+    /// There may be more. The last one that was copied happened then.
+    Copied { up_to: Timestamp },
     /// The files have all that there is.
     Even,
     /// Another node archives.
@@ -63,16 +65,27 @@ pub(super) enum Round {
 
 pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
     let mut duties = Duties::default();
+    engine.keeper.is_whole_until(Some(engine.clock.now()));
     loop {
-        let began = Instant::now();
+        let (began, now) = (Instant::now(), engine.clock.now());
         let round = engine.trail_round(&terms).await;
         let wait = match round {
-            Ok(Round::Copied) => (began.elapsed() * REST_PER_WORK).min(REST_MAX),
+            Ok(Round::Copied { up_to }) => {
+                engine.keeper.is_whole_until(Some(up_to.min(now)));
+                match engine.deliveries.is_empty() {
+                    true => Duration::ZERO,
+                    false => rest(began.elapsed(), now.since(up_to)),
+                }
+            }
             Ok(Round::Even) => {
+                engine.keeper.is_whole_until(Some(now));
                 duties.see_to(&engine, &terms).await;
                 LOOK_EVERY
             }
-            Ok(Round::NotOurs) => LOOK_EVERY,
+            Ok(Round::NotOurs) => {
+                engine.keeper.is_whole_until(None);
+                LOOK_EVERY
+            }
             Err(TrailError::Store(StoreError::Broken(error))) => return engine.store_broke(&error),
             Err(error) => {
                 tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
@@ -103,7 +116,7 @@ impl Inner {
         let mut desk = self.keeper.desk().await;
         loop {
             match round(self, &mut desk, terms).await {
-                Ok(Round::Copied) => {}
+                Ok(Round::Copied { .. }) => {}
                 Ok(Round::Even) => break,
                 Ok(Round::NotOurs) => return,
                 Err(error) => {
@@ -135,7 +148,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
             files
         }
     };
-    let (mut entries, mut more) = (Vec::new(), false);
+    let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
     let marked = hold.archived.clone();
     for part in 0..engine.store.audit_parts() {
         let after = hold.archived(part).max(files.archived(part));
@@ -144,10 +157,13 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         }
         let span = AuditSpan { part, after, newest_first: false };
         let records = engine.store.audit_in(span, BITE_RECORDS).await?;
-        more |= records.len() == BITE_RECORDS;
         let source = source(&hold.store, part);
         if let Some(last) = records.last() {
             hold.archived.insert(part, last.number);
+            if records.len() == BITE_RECORDS {
+                let at = last.event.timestamp;
+                more = Some(more.map_or(at, |oldest| oldest.min(at)));
+            }
         }
         entries.extend(records.into_iter().map(|record| Entry {
             source: source.clone(),
@@ -175,7 +191,12 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         desk.files = None;
         return Ok(Round::NotOurs);
     }
-    Ok(if more { Round::Copied } else { Round::Even })
+    Ok(more.map_or(Round::Even, |up_to| Round::Copied { up_to }))
+}
+
+fn rest(worked: Duration, late: Duration) -> Duration {
+    let rest_per_work = LATE_MAX.as_secs_f64() / late.as_secs_f64().max(0.001) - 1.0;
+    worked.mul_f64(rest_per_work.max(0.0)).min(REST_MAX)
 }
 
 /// What was archived and is not in these files was removed, or is in another node's.
@@ -272,4 +293,19 @@ async fn drop_old_months(engine: &Inner, months: u32, now: Timestamp) -> Result<
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_later_the_files_are_the_less_it_rests() {
+        let rests = |worked_ms| {
+            [0, 6, 30, 60, 3_600]
+                .map(|late_s| rest(Duration::from_millis(worked_ms), Duration::from_secs(late_s)).as_millis())
+        };
+        assert_eq!(rests(40), [1_000, 360, 40, 0, 0]);
+        assert_eq!(rests(4_000), [1_000, 1_000, 1_000, 0, 0], "however long a bite took");
+    }
 }

@@ -91,7 +91,7 @@ impl Engine {
         let mut desk = inner.keeper.desk().await;
         loop {
             match round(inner, &mut desk, terms).await? {
-                Round::Copied => {}
+                Round::Copied { .. } => {}
                 Round::Even => break,
                 Round::NotOurs => return Err(TrailError::CutOff.into()),
             }

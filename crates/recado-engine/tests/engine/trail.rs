@@ -110,6 +110,31 @@ async fn while_the_files_cannot_be_written_the_store_keeps_everything() {
     assert_eq!(written(&in_the_way).len(), 6);
 }
 
+/// What `/metrics` says about how late the files are.
+async fn late_s(engine: &Engine) -> f64 {
+    let page = engine.metrics().await;
+    let line = page.lines().find_map(|line| line.strip_prefix("recado_audit_late_seconds "));
+    line.unwrap_or_else(|| panic!("nothing is said: {page}")).parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_late_the_files_are_is_a_figure_and_grows_while_they_cannot_be_written() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let in_the_way = dir.path().join("audit");
+    std::fs::write(&in_the_way, "a file where a directory should be").unwrap();
+    let engine = archiving(&given, &["ok"], &in_the_way);
+    pass(600).await;
+    assert!(in_the_way.is_file(), "the fault is still there");
+    let late = late_s(&engine).await;
+    assert!(late >= 599.0, "{late}");
+    std::fs::remove_file(&in_the_way).unwrap();
+    paused(&engine, 1).await;
+    pass(60).await;
+    let late = late_s(&engine).await;
+    assert!(late <= 2.0, "{late}");
+    assert_eq!(written(&in_the_way).len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());

@@ -21,6 +21,7 @@ pub fn render(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
     breakers(page, book, gauges);
     store(page, book, gauges);
     api(page, book);
+    trail(page, gauges);
     traces(page, gauges);
 }
 
@@ -235,6 +236,16 @@ fn api(page: &mut Page, book: &Book) {
     for (path, tally) in &paths {
         family.spread(&[("path", path)], &tally.talks);
     }
+}
+
+fn trail(page: &mut Page, gauges: &Gauges) {
+    let Some(late) = gauges.trail_late else { return };
+    page.family(
+        "recado_audit_late_seconds",
+        Kind::Gauge,
+        "How long ago the audit trail's files had everything; it grows while they cannot be written.",
+    )
+    .sample(&[], late.as_secs_f64());
 }
 
 fn traces(page: &mut Page, gauges: &Gauges) {

@@ -96,6 +96,7 @@ pub fn gauges() -> Gauges {
         }],
         breakers: Some(vec![("smtp-main".into(), BreakerState::Closed)]),
         store: Some(StoreUse { bytes: 100, max_bytes: Some(1_000) }),
+        trail_late: Some(Duration::from_millis(1_500)),
         spans: Some(recado_observe::gauges::Spans { exported: 41, dropped: 1 }),
     }
 }

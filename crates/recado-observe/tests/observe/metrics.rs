@@ -286,6 +286,7 @@ fn the_engine_s_own_metrics_are_there() {
         "histogram",
         &[(r#"recado_http_request_duration_seconds_count{path="/v1/jobs/{jobId}"}"#, 1.0)],
     );
+    has(&page, "recado_audit_late_seconds", "gauge", &[("recado_audit_late_seconds", 1.5)]);
     for (name, count) in
         [("recado_trace_spans_exported_total", 41.0), ("recado_trace_spans_dropped_total", 1.0)]
     {

@@ -154,6 +154,7 @@ supported! {
     format_1: 1
     format_2: 2
     format_3: 3
+    format_4: 4
 }
 
 async fn view(store: &EmbeddedStore, name: &str) -> JobView {

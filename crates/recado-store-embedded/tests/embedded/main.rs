@@ -12,3 +12,4 @@ mod group_commit;
 mod lock;
 mod room;
 mod runbook;
+mod trail;

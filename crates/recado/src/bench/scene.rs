@@ -163,15 +163,6 @@ impl Scene {
         engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
     }
 
-    /// That writes the audit trail's files, if it is told where.
-    pub fn archiving_engine(
-        &self,
-        routes: impl IntoIterator<Item = Route>,
-        trail: Option<TrailTerms>,
-    ) -> Engine {
-        engine_on(self.store.clone(), "bench", LEASE, routes, BTreeMap::new(), trail)
-    }
-
     pub async fn emptied(&self) -> Result<(), Failed> {
         emptied(&*self.store).await
     }

@@ -1,46 +1,153 @@
 //! What the audit trail costs: a record in the store with every settle, and the files that it is archived to.
 //!
-//! Records: jobs are claimed and settled right on the store, once with a record each and once without. Nothing else is
-//! on the clock, so the difference is all that a record costs; what it means stands beside a whole drain.
+//! **The whole**: the same drain without any trail, with records alone, and with records and the archiver. All three
+//! take turns, forwards and backwards, and what is lost is what one turn lacks to another of its round: whatever
+//! disturbs a shared machine for long disturbs them all. The median of the rounds counts. Twice: jobs that are sent at once leave one
+//! record each, jobs that fail once leave two, one of them with all nine fields. Only the drain is on the clock; what
+//! is left to be archived when it ends is said beside.
 //!
-//! Files: the same drain with the archiver and without. Each job fails once and then succeeds, so each leaves two records, one of them with all nine fields. Both kinds take
-//! turns, and the best of each counts: whatever disturbs a shared machine makes a drain slower and never faster. Only
-//! the drain is on the clock; what is left to be archived when it ends is said beside.
+//! **A record**: jobs are claimed and settled right on the store, once with a record each and once without. Nothing
+//! else is on the clock, and the best counts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::{Draw, Lease, Payload, Policy, Verdict, decide};
 use recado_engine::trail::{TrailTerms, archived_in};
-use recado_engine::{Carrier, Clock, Route, SystemClock};
+use recado_engine::{Carrier, Clock, Route, Submission, SystemClock};
 use recado_store::{AuditSpan, Claim, Pick, Settlement, Store, Turns};
 use recado_transport::Sandbox;
 
 use super::report::Report;
-use super::scene::{LEASE, Scene, route, submission, take_in};
+use super::scene::{LEASE, Scene, engine_on, payload, route, submission, take_in};
+use super::unrecorded::Unrecorded;
 use super::{Failed, Options};
 
 const BARE_SETTLE: &str = "a claim and a settle without a record, a job";
-const WITHOUT: &str = "drain, each job fails once: without the archiver";
-const WITH: &str = "drain, each job fails once: with the archiver";
 
-/// Drains of each kind; the best counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
+
+/// Of one drain.
+const JOBS: usize = 60_000;
 
 /// As many as the engine claims at a time.
 const CLAIM_JOBS: usize = 256;
 
+/// How much of the trail is kept.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    Nothing,
+    Records,
+    Whole,
+}
+
+/// What the sandbox answers to each job, and what a drain of such jobs is called.
+const SCRIPTS: [(&str, &str); 2] =
+    [(r#"["ok"]"#, "drain, each job sent at once"), (r#"["503 busy","ok"]"#, "drain, each job fails once")];
+
+/// Jobs a second of the three drains of a round.
+#[derive(Debug, Default, Clone, Copy)]
+struct Round {
+    nothing: f64,
+    records: f64,
+    whole: f64,
+    /// Records that the files still lacked at its end.
+    behind: u64,
+}
+
 pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
-    let (mut without, mut with, mut behind) = (0.0_f64, 0.0_f64, 0);
-    for nth in 1..=ROUNDS {
-        progress(&format!("a drain without the archiver and one with it, {nth} of {ROUNDS}"));
-        without = without.max(drain(options, false).await?.0);
-        let (rate, left) = drain(options, true).await?;
-        if rate > with {
-            (with, behind) = (rate, left);
+    settled(options, &progress, &mut report).await?;
+    for (script, name) in SCRIPTS {
+        let mut rounds = Vec::new();
+        for nth in 1..=ROUNDS {
+            progress(&format!("{name}: without a trail, with records, with files, {nth} of {ROUNDS}"));
+            let mut turns = [Kept::Nothing, Kept::Records, Kept::Whole];
+            if nth % 2 == 0 {
+                turns.reverse();
+            }
+            let mut round = Round::default();
+            for kept in turns {
+                drain(options, script, kept, &mut round).await?;
+            }
+            rounds.push(round);
         }
+        drained(&mut report, name, &rounds);
     }
+    Ok(report)
+}
+
+fn drained(report: &mut Report, name: &str, rounds: &[Round]) {
+    let median = |of: &dyn Fn(&Round) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let without = format!("{name}: without a trail");
+    report.add(without.clone(), median(&|round| round.nothing), "jobs/s");
+    report.add_beside(
+        format!("{name}: with records"),
+        median(&|round| round.records),
+        "jobs/s",
+        without.clone(),
+    );
+    report.add_beside(
+        format!("{name}: with records and files"),
+        median(&|round| round.whole),
+        "jobs/s",
+        without,
+    );
+    let lost = |left: f64, of: f64| (1.0 - left / of) * 100.0;
+    report.add(format!("{name}: lost to records"), median(&|round| lost(round.records, round.nothing)), "%");
+    report.add(
+        format!("{name}: lost to the archiver"),
+        median(&|round| lost(round.whole, round.records)),
+        "%",
+    );
+    report.add(
+        format!("{name}: lost to the whole trail (aim: < 15 %)"),
+        median(&|round| lost(round.whole, round.nothing)),
+        "%",
+    );
+    report.add(
+        format!("{name}: records not in the files yet at its end"),
+        median(&|round| round.behind as f64),
+        "records",
+    );
+}
+
+/// From a full queue to an empty one.
+async fn drain(options: &Options, script: &str, kept: Kept, round: &mut Round) -> Result<(), Failed> {
+    let scene = Scene::new(options, "trail").await?;
+    // Taken in while only workers could carry it, so that the clock starts with a full queue.
+    let intake = scene.engine([quick(Carrier::Workers)?]);
+    let jobs = options.count(JOBS);
+    let data = Payload::trusted(payload().replacen(r#"["ok"]"#, script, 1));
+    take_in(&intake, jobs, |_| Submission { data: data.clone(), ..submission("sandbox") }).await?;
+    let store: Arc<dyn Store> = match kept {
+        Kept::Nothing => Arc::new(Unrecorded(scene.store.clone())),
+        Kept::Records | Kept::Whole => scene.store.clone(),
+    };
+    let terms =
+        TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
+    let terms = matches!(kept, Kept::Whole).then_some(terms);
+    let started = Instant::now();
+    let routes = [quick(Carrier::Transport(Arc::new(Sandbox)))?];
+    let engine = engine_on(store, "bench", LEASE, routes, BTreeMap::new(), terms);
+    scene.emptied().await?;
+    let rate = jobs as f64 / started.elapsed().as_secs_f64();
+    match kept {
+        Kept::Nothing => round.nothing = rate,
+        Kept::Records => round.records = rate,
+        Kept::Whole => (round.whole, round.behind) = (rate, unarchived(&*scene.store).await?),
+    }
+    engine.stop().await?;
+    scene.removed()
+}
+
+/// What a record adds to a claim and a settle.
+async fn settled(options: &Options, progress: &impl Fn(&str), report: &mut Report) -> Result<(), Failed> {
     let (mut bare, mut recorded) = (f64::MAX, f64::MAX);
     for nth in 1..=ROUNDS {
         progress(&format!("settles without a record and with one, {nth} of {ROUNDS}"));
@@ -49,36 +156,7 @@ pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Repor
     }
     report.add(BARE_SETTLE, bare, "µs");
     report.add_beside("a record adds", recorded - bare, "µs", BARE_SETTLE);
-    // Two settles a job, and two records.
-    let drain_us = 1e6 / without;
-    report.add("records' share of a drain", 2.0 * (recorded - bare) / drain_us * 100.0, "%");
-    report.add(WITHOUT, without, "jobs/s");
-    report.add_beside(WITH, with, "jobs/s", WITHOUT);
-    report.add("lost to the archiver", (1.0 - with / without) * 100.0, "%");
-    report.add("records not archived yet at the end", behind as f64, "records");
-    Ok(report)
-}
-
-/// Jobs a second from a full queue to an empty one, and how many records the files still lack.
-async fn drain(options: &Options, archive: bool) -> Result<(f64, u64), Failed> {
-    let scene = Scene::new(options, "trail").await?;
-    // Taken in while only workers could carry it, so that the clock starts with a full queue.
-    let intake = scene.engine([quick(Carrier::Workers)?]);
-    let jobs = options.count(100_000);
-    let data = Payload::trusted(super::scene::payload().replacen("[\"ok\"]", "[\"503 busy\",\"ok\"]", 1));
-    take_in(&intake, jobs, |_| recado_engine::Submission { data: data.clone(), ..submission("sandbox") })
-        .await?;
-    let terms =
-        TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
-    let started = Instant::now();
-    let engine =
-        scene.archiving_engine([quick(Carrier::Transport(Arc::new(Sandbox)))?], archive.then_some(terms));
-    scene.emptied().await?;
-    let rate = jobs as f64 / started.elapsed().as_secs_f64();
-    let left = if archive { unarchived(&*scene.store).await? } else { 0 };
-    engine.stop().await?;
-    scene.removed()?;
-    Ok((rate, left))
+    Ok(())
 }
 
 /// Microseconds that it takes to claim and to settle a job.
@@ -87,7 +165,7 @@ async fn settles(options: &Options, with_record: bool) -> Result<f64, Failed> {
     let lane = route("sandbox", Carrier::Workers)?;
     let (name, terms) = (lane.name.clone(), lane.terms.clone());
     let intake = scene.engine([lane]);
-    let jobs = options.count(100_000);
+    let jobs = options.count(JOBS);
     take_in(&intake, jobs, |_| submission("sandbox")).await?;
     let store = &scene.store;
     let started = Instant::now();

@@ -94,6 +94,7 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
             Some(options) => redis::look_at(options).await,
             None => checks::data_dir(config, running, SystemClock.now()),
         });
+        findings.push(checks::audit_dir(config));
         findings.push(checks::port(config, running).await);
     }
     findings.push(checks::clock(SystemClock.now()));

@@ -88,6 +88,7 @@ fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
         "✓ lock",
         "✓ disk",
         "✓ disk speed",
+        "✓ audit trail",
         "✓ port",
         "✓ clock",
         "! server",
@@ -101,6 +102,16 @@ fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
     let said = place.run(&["doctor", "--url", "http://127.0.0.1:9", "--json"]);
     assert_eq!(said.code, 1);
     assert!(said.out.contains("a duration needs a unit"), "{}", said.out);
+}
+
+#[test]
+fn doctor_sees_that_the_audit_trail_cannot_be_written() {
+    let place = Place::with("[server]\nlisten = \"127.0.0.1:0\"\n[audit]\ndir = \"trail\"\n");
+    place.write("trail", "a file where a directory should be");
+    let said = place.run(&["doctor", "--url", "http://127.0.0.1:9"]);
+    assert_eq!(said.code, 1, "{}", said.out);
+    assert!(said.out.contains("✗ audit trail: trail cannot be written"), "{}", said.out);
+    assert!(said.out.contains("[audit] dir"), "{}", said.out);
 }
 
 #[test]

@@ -92,6 +92,26 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
     findings
 }
 
+/// The trail's own directory, which may be on another disk.
+pub fn audit_dir(config: &Config) -> Finding {
+    let dir = &config.audit.dir;
+    let shown = dir.display();
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let probe = there.join(probe_name());
+    let written = File::create(&probe).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = std::fs::remove_file(&probe);
+    match written {
+        Ok(()) if there == absolute => Finding::good("audit trail", format!("{shown} can be written")),
+        Ok(()) => Finding::good("audit trail", format!("{shown} does not exist yet and can be made")),
+        Err(error) => Finding::bad(
+            "audit trail",
+            format!("{shown} cannot be written; records stay in the store until it can"),
+            format!("let this user write there, or name another directory in [audit] dir: {error}"),
+        ),
+    }
+}
+
 fn nearest_existing(dir: &Path) -> PathBuf {
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if dir.is_dir() {
@@ -135,9 +155,14 @@ fn speed(rate: &Rate) -> Finding {
     }
 }
 
+/// A file that nobody else has.
+fn probe_name() -> String {
+    format!(".recado-doctor-{}", std::process::id())
+}
+
 /// Times durable writes with a file of its own.
 fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
-    let path = dir.join(format!(".recado-doctor-{}", std::process::id()));
+    let path = dir.join(probe_name());
     let measured = (|| {
         let mut file = File::create(&path)?;
         let page = [0u8; 4096];
