@@ -206,7 +206,8 @@ async fn a_line_that_is_no_archives_and_no_exports_hears_what_is_missing() {
             entry,
             "line 1 is neither an archived nor an exported dead letter: it has no `recado` and `version`",
         ),
-        (line.replace("\"bodyHash\"", "\"hash\""), "line 1 is no whole dead letter: `bodyHash` is missing"),
+        (line.replace("\"bodyHash\"", "\"hash\""), "line 1 has `hash`, which no dead letter has"),
+        (line.replace("\"outboxId\":\"1\"", "\"outboxId\":\"2\""), "an `outboxId` that is not its `jobId`"),
         (
             line.replace("\"failedAttempts\":1", "\"failedAttempts\":\"one\""),
             "`failedAttempts` is wrong, at column",

@@ -49,6 +49,13 @@ pub fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     } else {
         show(&report, &dir, screen)?;
     }
+    if report.is_empty() && report.is_whole() {
+        let shown = dir.display();
+        return Err(Stop::Failed(format!(
+            "there is no trail in {shown}: either nothing was archived there yet, or all of its files were removed; \
+             give a --checkpoint that was kept elsewhere, or see what the log said when the server started"
+        )));
+    }
     if report.is_whole() {
         return Ok(());
     }
@@ -78,7 +85,11 @@ fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
 }
 
 fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()> {
-    let (word, paint) = if report.is_whole() { ("whole", Paint::Good) } else { ("not whole", Paint::Bad) };
+    let (word, paint) = match (report.is_whole(), report.is_empty()) {
+        (true, true) => ("nothing is here", Paint::Bad),
+        (true, false) => ("whole", Paint::Good),
+        (false, _) => ("not whole", Paint::Bad),
+    };
     let mut facts = vec![
         ("trail", Field::from(dir.display())),
         ("state", Field::painted(word, paint)),
