@@ -22,7 +22,7 @@ fn companies_and_codes_are_bounded_and_no_count_is_lost() {
         ledger.note(&Fact::AttemptEnded(attempt), at(one));
         let ending = Ending::Buried { cause: Cause::Permanent, code: Some(&code) };
         let ended =
-            Fact::JobEnded { route: "email", company: &name, ending, attempts: 1, since_first_try: None };
+            Fact::JobEnded { route: "email", company: &name, ending, attempts: 1, retried: false, since_first_try: None };
         ledger.note(&ended, at(one));
     }
     let page = ledger.metrics(&gauges(), at(5_000));

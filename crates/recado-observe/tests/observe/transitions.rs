@@ -133,6 +133,17 @@ fn a_replayed_job_does_not_count_the_days_it_lay_there() {
 }
 
 #[test]
+fn t15_a_replayed_jobs_attempts_are_those_of_its_whole_life_and_it_is_retried_only_by_itself() {
+    let tried = (1..=3).map(|number| attempt(number, 40, AttemptResult::Failed, None)).collect();
+    let mut job = job(tried);
+    (job.progress.replays, job.progress.attempts_spent) = (1, 0);
+    let transition =
+        Transition::Deliver { attempt: attempt(4, 110, AttemptResult::Sent, None), answer: None };
+    let ended = of_transition(&job, &transition, &claims(), false, at(113)).last().unwrap();
+    assert!(matches!(ended, Fact::JobEnded { attempts: 4, retried: false, .. }), "{ended:?}");
+}
+
+#[test]
 fn what_is_put_off_or_given_back_is_no_fact() {
     let job = job(Vec::new());
     for transition in [Transition::Postpone { until: at(1) }, Transition::Release { at: at(1), lost: None }] {
