@@ -222,7 +222,8 @@ fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
     let burial = buried(decide::expired(&tried, None, &attempts(5), NOW).0);
     assert!(burial.failure.reason.as_str().contains("mailbox busy"), "{}", burial.failure.reason);
 
-    let (transition, audit) = decide::expired(&tried, Some("circuit breaker OPEN: 5 failures"), &attempts(5), NOW);
+    let (transition, audit) =
+        decide::expired(&tried, Some("circuit breaker OPEN: 5 failures"), &attempts(5), NOW);
     let reason = buried(transition).failure.reason;
     let words = "it was held back: circuit breaker OPEN: 5 failures; last failure: ";
     assert!(reason.as_str().contains(words), "{reason}");

@@ -62,7 +62,9 @@ impl Forgotten {
         let subjects: Vec<Subject> = identities
             .into_iter()
             .flatten()
-            .flat_map(|identity| [None, company.clone()].map(|company| Subject { identity: identity.clone(), company }))
+            .flat_map(|identity| {
+                [None, company.clone()].map(|company| Subject { identity: identity.clone(), company })
+            })
             .collect();
         let concerns = |erasure: &Erasure| subjects.iter().any(|subject| erasure.concerns(subject));
         let found = self.0.iter().find(|(_, at, erasure)| job.enqueued_at <= *at && concerns(erasure));

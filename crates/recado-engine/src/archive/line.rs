@@ -337,7 +337,10 @@ mod tests {
         let Read { transfer: back, is_export: false } = read(&line).unwrap() else { panic!("an archive's") };
         let same = |entry: DeadLetter| DeadLetter { original_data: back.job.data.clone(), ..entry };
         assert_eq!(back.dead_letter, whole.dead_letter.clone().map(same));
-        assert!(line.contains("\"kind\":\"BURIED\"") && back.audit.is_empty(), "what a file tells is not on record");
+        assert!(
+            line.contains("\"kind\":\"BURIED\"") && back.audit.is_empty(),
+            "what a file tells is not on record"
+        );
         assert_eq!((back.job.progress, back.job.attempts), (whole.job.progress, whole.job.attempts.clone()));
         assert_eq!((back.job.priority, back.body_hash), (whole.job.priority, whole.body_hash));
         assert_eq!((back.job.due_at, back.job.expires_at), (whole.job.due_at, whole.job.expires_at));
@@ -367,7 +370,10 @@ mod tests {
             (line.replacen('{', "{\"outboxId\":\"other\",", 1), "an `outboxId` that is not its `jobId`"),
             (line.replace("order-1", "stats"), "a `jobId` that is a word of the API's own paths"),
             (line.replace("\"u-1\"", "\"\""), "a `userId` that is empty or too long"),
-            (line.replace("\"c-1\"", &format!("{:?}", "c".repeat(257))), "a `correlationId` that is empty or"),
+            (
+                line.replace("\"c-1\"", &format!("{:?}", "c".repeat(257))),
+                "a `correlationId` that is empty or",
+            ),
             (with_data(&line, "1e999"), "has data that cannot be read"),
             ("{}".to_owned(), "has no `recado` and `version`"),
         ];

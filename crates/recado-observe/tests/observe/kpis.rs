@@ -103,8 +103,14 @@ fn g6_the_flow_into_the_queue_is_told_by_hour_company_and_code() {
     for (company, code, count) in [("acme", "550", 6), ("blue", "421", 3), ("blue", "550", 1)] {
         for _ in 0..count {
             let ending = recado_observe::Ending::Buried { cause: Cause::Permanent, code: Some(code) };
-            let ended =
-                Fact::JobEnded { route: "email", company, ending, attempts: 1, retried: false, since_first_try: None };
+            let ended = Fact::JobEnded {
+                route: "email",
+                company,
+                ending,
+                attempts: 1,
+                retried: false,
+                since_first_try: None,
+            };
             ledger.note(&ended, at(0));
         }
     }

@@ -107,7 +107,8 @@ fn a_job_that_expired_in_the_queue_ends_without_an_attempt() {
         invalid_payload: false,
         stack_trace: None,
     };
-    let burial = Burial { cause: Cause::Expired, failure, attempt: None, held_up: false, at: at(9), ttl: MINUTE };
+    let burial =
+        Burial { cause: Cause::Expired, failure, attempt: None, held_up: false, at: at(9), ttl: MINUTE };
     let (job, transition) = (job(Vec::new()), Transition::Bury(burial));
     let facts: Vec<_> = of_transition(&job, &transition, &claims(), false, at(9)).collect();
     let [
