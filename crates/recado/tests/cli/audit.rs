@@ -176,6 +176,16 @@ fn t14_verify_names_the_record_in_which_one_byte_was_changed() {
     assert!(said.out.contains("nothing is here") && !said.out.contains("whole"), "{}", said.out);
     let why = said.failed_with(1);
     assert!(why.contains("there is no trail") && why.contains("or all of its files were removed"), "{why}");
+    let known = place.run_on_store(&["audit", "verify"]).failed_with(1);
+    assert!(known.contains("the store says that records were archived"), "{known}");
+}
+
+#[test]
+fn t14_verify_tells_a_trail_that_was_not_begun_from_one_that_was_removed() {
+    let place = Place::with(CONFIG);
+    place.serve().stop();
+    let fresh = place.run_on_store(&["audit", "verify"]).done();
+    assert!(fresh.contains("nothing was archived yet") && !fresh.contains("whole"), "{fresh}");
 }
 
 #[test]
