@@ -115,7 +115,15 @@ function gone(id, job, alike, detail) {
     "div",
     { class: `callout ${isSent ? "good" : ""}` },
     chips.status(job.status),
-    h("div", { class: "callout-text" }, h("p", {}, t(isSent ? "dead.delivered" : "dead.left")), h("p", {}, whatNow(job)), !isExplained && h("p", { class: "quiet" }, h("q", { lang: "en" }, detail)), facts([[t("dead.alike"), alike]])),
+    h(
+      "div",
+      { class: "callout-text" },
+      !job.archived && h("p", {}, t(isSent ? "dead.delivered" : "dead.left")),
+      h("p", {}, whatNow(job)),
+      !isExplained && h("p", { class: "quiet" }, h("q", { lang: "en" }, detail)),
+      // Nobody can tell what an entry failed of that is in a file.
+      !job.archived && facts([[t("dead.alike"), alike]]),
+    ),
     link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob")),
   );
 }

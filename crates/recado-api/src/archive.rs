@@ -127,6 +127,14 @@ pub(crate) async fn import(
         let (result, job_id, error) = match imported {
             Imported::Done(id) => (ImportResult::Imported, Some(id), None),
             Imported::Known(id) => (ImportResult::Known, Some(id), None),
+            Imported::Erased { id, recorded_as } => {
+                let detail = format!(
+                    "line {} is about a person whose data was erased, as record {recorded_as} of the audit trail says, \
+                     and stays out; remove it from the file",
+                    index + 1
+                );
+                (ImportResult::Refused, Some(id), Some(Problem::new(Code::Conflict, detail)))
+            }
             Imported::NoRoom { id, max_size } => {
                 let detail = format!(
                     "line {} finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \

@@ -15,7 +15,7 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
-use crate::extract::{Actor, Segment};
+use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
@@ -111,7 +111,7 @@ async fn begin(
 #[utoipa::path(
     get, path = "/v1/replays", tag = "dead letters", responses((status = 200, body = BulkList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let items = api.engine().bulks().await?.into_iter().map(shown).collect();
     Ok(answer::ok(&BulkList { items }))
 }
@@ -125,7 +125,11 @@ pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refuse
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&shown(bulk)))
 }
@@ -151,7 +155,12 @@ pub(crate) async fn stop(
 
 fn no_such_bulk(id: &str) -> Refused {
     let id = clip(id, ID_SHOWN_MAX_BYTES);
-    Refused::new(Code::NotFound, format!("there is no bulk act `{id}`; GET /v1/replays lists them"))
+    Refused::new(
+        Code::NotFound,
+        format!(
+            "there is no bulk act `{id}`; `recado dlq bulk` or /v1/replays lists those that are remembered"
+        ),
+    )
 }
 
 fn chosen(filter: BulkFilter) -> Chosen {

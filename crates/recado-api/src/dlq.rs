@@ -142,7 +142,11 @@ pub(crate) async fn stats(
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     match api.engine().store().dead_letter(&id).await? {
         Some(entry) => Ok(answer::ok(&DeadLetter::from(entry))),
         None => Err(no_such_entry(&api, &id).await),
@@ -184,7 +188,7 @@ pub(crate) async fn replay(
             return Err(Refused::new(Code::Conflict, detail));
         }
         Replay::AlreadyReplaying => StatusCode::OK,
-        Replay::Undeliverable(why) => return Err(Refused::invalid_at("", why)),
+        Replay::Undeliverable(why) => return Err(Refused::new(Code::ValidationFailed, why)),
         Replay::Unknown => return Err(no_such_entry(&api, &id).await),
         Replay::InvalidData(faults) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {

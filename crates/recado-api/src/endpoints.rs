@@ -116,7 +116,11 @@ pub(crate) async fn list(
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     match api.engine().endpoints().get(&id) {
         Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),

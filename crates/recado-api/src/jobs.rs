@@ -133,7 +133,11 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     let now = api.engine().now();
     let Some(found) = api.engine().store().job(&id, now).await? else {
         return Err(Refused::no_such_job(id.as_str()));
@@ -282,7 +286,11 @@ pub(crate) async fn cancel(
         ReadProblems,
     )
 )]
-pub(crate) async fn audit(State(api): State<ApiState>, Id(id): Id) -> Result<Response, Refused> {
+pub(crate) async fn audit(
+    State(api): State<ApiState>,
+    Id(id): Id,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     match api.engine().job_trail(&id).await? {
         Some(records) => Ok(answer::ok(&AuditTrail::of(&records))),
         None => Err(Refused::no_such_job(id.as_str())),

@@ -6,6 +6,7 @@ use recado_engine::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
 use crate::answer::{self, Refused};
+use crate::extract::Asked;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -14,7 +15,7 @@ use crate::state::ApiState;
     get, path = "/v1/nodes", tag = "nodes",
     responses((status = 200, body = NodeList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let items = api.engine().nodes().await?.into_iter().map(show).collect();
     Ok(answer::ok(&NodeList { items }))
 }

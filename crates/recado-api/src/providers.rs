@@ -20,19 +20,17 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
-use crate::extract::{Actor, Segment};
+use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Bytes at most that a message repeats of a name.
 const NAME_SHOWN_MAX_BYTES: usize = 128;
 
-fn no_such_provider(name: &str) -> Refused {
+fn no_such_provider(api: &ApiState, name: &str) -> Refused {
     let name = clip(name, NAME_SHOWN_MAX_BYTES);
-    Refused::new(
-        Code::NotFound,
-        format!("there is no provider `{name}`; GET /v1/providers lists those there are"),
-    )
+    let known: Vec<_> = api.engine().providers().iter().map(|known| known.name.to_string()).collect();
+    Refused::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
@@ -141,7 +139,7 @@ async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> 
     get, path = "/v1/providers", tag = "providers",
     responses((status = 200, body = ProviderList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let parked = parked_by_route(&api).await?;
     let views = api.engine().providers().into_iter();
     Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
@@ -156,10 +154,14 @@ pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refuse
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     match api.engine().provider(&name) {
         Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&name)),
+        None => Err(no_such_provider(&api, &name)),
     }
 }
 
@@ -182,7 +184,7 @@ pub(crate) async fn turn(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: BreakerRequest = body::json(&api, request).await?.read()?;
-    let known = api.engine().provider(&name).ok_or_else(|| no_such_provider(&name))?;
+    let known = api.engine().provider(&name).ok_or_else(|| no_such_provider(&api, &name))?;
     if known.terms.breaker.is_none() {
         let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
         return Err(Refused::new(Code::Conflict, detail));
@@ -190,7 +192,7 @@ pub(crate) async fn turn(
     let open = asked.action == BreakerAction::Open;
     match api.engine().turn_breaker(&name, open, asked.reason.trim(), Some(&actor)).await? {
         Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&name)),
+        None => Err(no_such_provider(&api, &name)),
     }
 }
 
@@ -224,7 +226,7 @@ async fn set_pause(
     let reason = why(api, request).await?;
     match api.engine().pause_provider(name, paused, reason.as_deref(), Some(actor)).await? {
         Some(view) => shown(api, view).await,
-        None => Err(no_such_provider(name)),
+        None => Err(no_such_provider(api, name)),
     }
 }
 
@@ -258,7 +260,7 @@ pub(crate) async fn resume(
     )
 )]
 pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
-    let permit = api.engine().permit(&name).await.ok_or_else(|| no_such_provider(&name))?;
+    let permit = api.engine().permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
     Ok(answer::ok(&Permit {
         permitted: permit.permitted,
         state: permit.state,
@@ -315,6 +317,6 @@ async fn tell(
     let took = Duration::from_millis(took_ms.unwrap_or(0));
     match api.engine().tell_provider(name, failed.is_none(), failed.unwrap_or_default(), took) {
         Some(view) => shown(api, view).await,
-        None => Err(no_such_provider(name)),
+        None => Err(no_such_provider(api, name)),
     }
 }

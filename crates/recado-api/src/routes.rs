@@ -10,7 +10,7 @@ use recado_wire::routes::{Route, RouteList, RoutePolicy};
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::extract::{Actor, Segment};
+use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::providers::{millis, show_pause, waiting_for, why};
 use crate::state::ApiState;
@@ -42,7 +42,7 @@ async fn counts(api: &ApiState) -> Result<Counts, Refused> {
     get, path = "/v1/routes", tag = "routes",
     responses((status = 200, body = RouteList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let counts = counts(&api).await?;
     let routes = api.engine().routes().iter();
     Ok(answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() }))
@@ -101,7 +101,8 @@ async fn set_pause(
         Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
         None => {
             let name = clip(name, NAME_SHOWN_MAX_BYTES);
-            let detail = format!("there is no route `{name}`; GET /v1/routes lists those there are");
+            let known = api.engine().routes().names().join(", ");
+            let detail = format!("there is no route `{name}`; known routes: {known}");
             Err(Refused::new(Code::NotFound, detail))
         }
     }

@@ -166,7 +166,11 @@ pub(crate) async fn list(
         ReadProblems,
     )
 )]
-pub(crate) async fn show(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
+pub(crate) async fn show(
+    State(api): State<ApiState>,
+    Segment(name): Segment,
+    Asked(()): Asked<()>,
+) -> Result<Response, Refused> {
     let company = CompanyId::new(name.as_str()).map_err(|_| no_such_tenant(&name))?;
     match find_one(&api, company).await? {
         Some(tenant) => Ok(answer::ok(&tenant)),

@@ -159,22 +159,30 @@ pub fn next_delay(
     }
 }
 
-/// A job whose time ran out while it waited.
-pub fn expired(job: &Job, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+/// A job whose time ran out while it waited, and what held it back at the end if something did.
+pub fn expired(
+    job: &Job,
+    held_back: Option<&str>,
+    terms: &Terms,
+    now: Timestamp,
+) -> (Transition, AuditEvent) {
+    let at = job.expires_at;
+    let held = held_back.map(|why| format!("; it was held back: {why}")).unwrap_or_default();
     let last = job.attempts.iter().rev().find_map(|attempt| attempt.error_reason.as_ref());
     let reason = match last {
-        Some(reason) => Reason::or(
+        Some(last) => Reason::or(
             "",
-            format_args!("expired at {} before it could be retried; last failure: {reason}", job.expires_at),
+            format_args!("expired at {at} before it could be retried{held}; last failure: {last}"),
         ),
-        None => Reason::or("", format_args!("expired at {} before it was tried", job.expires_at)),
+        None => Reason::or("", format_args!("expired at {at} before it was tried{held}")),
     };
     let failure = ours(Class::Permanent, "EXPIRED", reason, "recado/expired");
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
-        .reason("The job's time ran out".to_owned());
-    (bury(Cause::Expired, failure, None, terms, now), audit)
+        .reason(format!("The job's time ran out{held}"));
+    let burial = burial(Cause::Expired, failure, None, terms, now);
+    (Transition::Bury(Burial { held_up: held_back.is_some(), ..burial }), audit)
 }
 
 /// A job whose route gives it up because its provider is closed off.
@@ -307,5 +315,9 @@ fn bury(
     terms: &Terms,
     now: Timestamp,
 ) -> Transition {
-    Transition::Bury(Burial { cause, failure, attempt, at: now, ttl: terms.dead_letter_ttl })
+    Transition::Bury(burial(cause, failure, attempt, terms, now))
+}
+
+fn burial(cause: Cause, failure: Failure, attempt: Option<Attempt>, terms: &Terms, now: Timestamp) -> Burial {
+    Burial { cause, failure, attempt, held_up: false, at: now, ttl: terms.dead_letter_ttl }
 }

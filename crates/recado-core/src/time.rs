@@ -56,15 +56,25 @@ pub struct NotATime(String);
 impl FromStr for Timestamp {
     type Err = NotATime;
 
-    /// Reads RFC 3339; a date and time without a zone (as process engines write them) counts as UTC.
+    /// Reads RFC 3339; a date and time without a zone (as process engines write them) counts as UTC. The very end of
+    /// what can be written, which people write for "never", is [`Timestamp::MAX`].
     fn from_str(text: &str) -> Result<Self, NotATime> {
         if let Ok(instant) = text.parse::<jiff::Timestamp>() {
             return Ok(Timestamp(instant.as_millisecond()));
+        }
+        if is_in_the_last_year(text) {
+            return Ok(Timestamp::MAX);
         }
         let civil: jiff::civil::DateTime = text.parse().map_err(|_| NotATime(text.to_owned()))?;
         let instant = jiff::tz::Offset::UTC.to_timestamp(civil).map_err(|_| NotATime(text.to_owned()))?;
         Ok(Timestamp(instant.as_millisecond()))
     }
+}
+
+/// The last hours of the year 9999 are a date and time that jiff has no instant for.
+fn is_in_the_last_year(text: &str) -> bool {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text);
+    pieces.is_ok_and(|pieces| pieces.date().year() == 9999 && pieces.time().is_some())
 }
 
 impl Serialize for Timestamp {
@@ -133,7 +143,12 @@ mod tests {
             "2025-01-12T10:30:00".parse::<Timestamp>().unwrap(),
             Timestamp::from_millis(1_736_677_800_000)
         );
-        assert!("yesterday".parse::<Timestamp>().is_err());
+        for never in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-03:00", "9999-12-31T23:59:59"] {
+            assert_eq!(never.parse::<Timestamp>().unwrap(), Timestamp::MAX, "{never}");
+        }
+        for wrong in ["yesterday", "9999-12-31", "9999-13-01T00:00:00Z"] {
+            assert!(wrong.parse::<Timestamp>().is_err(), "{wrong}");
+        }
         assert_eq!(Timestamp::MAX.plus(Duration::from_secs(1)), Timestamp::MAX);
         assert!(Timestamp::MAX.to_string().starts_with("9999-"));
     }

@@ -31,6 +31,8 @@ pub struct Burial {
     pub failure: Failure,
     /// Absent when nothing was tried this time (expired while waiting).
     pub attempt: Option<Attempt>,
+    /// It waited for a breaker, a limit or a pause to the end. An attempt says so itself.
+    pub held_up: bool,
     pub at: Timestamp,
     /// How long the entry is kept.
     pub ttl: Duration,
@@ -74,8 +76,14 @@ impl Transition {
                 after.crashes = 0;
                 after.deferrals += u32::from(attempt.held_up);
             }
-            None if matches!(self, Transition::Postpone { .. }) => after.deferrals += 1,
-            None => {}
+            None => {
+                let held_up = match self {
+                    Transition::Postpone { .. } => true,
+                    Transition::Bury(burial) => burial.held_up,
+                    _ => false,
+                };
+                after.deferrals += u32::from(held_up);
+            }
         }
         after
     }

@@ -1,5 +1,6 @@
 //! Jobs on their way in: checked whole, completed with defaults, made durable, then answered.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use recado_core::{BodyHash, CompanyId, JobId, NewJob, Payload, Priority, Status, Timestamp, TraceParent};
@@ -21,6 +22,9 @@ const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import"
 /// is taken would not be sent.
 const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
 
+/// How long the ids of users and correlations may be.
+const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
+
 /// A company that callers may speak for: any but our own, to which nothing is told.
 pub fn company(name: &str) -> Result<CompanyId, String> {
     match CompanyId::new(name) {
@@ -30,6 +34,19 @@ pub fn company(name: &str) -> Result<CompanyId, String> {
         Ok(company) => Ok(company),
         Err(error) => Err(error.to_string()),
     }
+}
+
+pub(crate) fn is_reserved(id: &str) -> bool {
+    RESERVED_IDS.contains(&id)
+}
+
+/// What is wrong with how long a user's or a correlation's id is.
+pub(crate) fn wrong_length(id: &str) -> Option<String> {
+    let length = id.chars().count();
+    (!ID_CHARACTERS.contains(&length)).then(|| {
+        let (least, most) = (ID_CHARACTERS.start(), ID_CHARACTERS.end());
+        format!("has {length} characters; give {least} to {most}, or leave it out")
+    })
 }
 
 /// Furthest ahead that a job may be scheduled.
@@ -155,7 +172,7 @@ impl Engine {
 
         let id = match submission.job_id.as_deref() {
             None => Some(JobId::trusted(uuid::Uuid::now_v7().to_string())),
-            Some(id) if RESERVED_IDS.contains(&id) => {
+            Some(id) if is_reserved(id) => {
                 fault("/jobId", format!("`{id}` is a word of the API's own paths; choose another id"));
                 None
             }
@@ -173,9 +190,8 @@ impl Engine {
         for (pointer, value) in
             [("/userId", &submission.user_id), ("/correlationId", &submission.correlation_id)]
         {
-            let length = value.as_ref().map_or(1, |text| text.chars().count());
-            if !(1..=256).contains(&length) {
-                fault(pointer, format!("has {length} characters; give 1 to 256, or leave it out"));
+            if let Some(wrong) = value.as_deref().and_then(wrong_length) {
+                fault(pointer, wrong);
             }
         }
         let route = self.routes().get(&submission.route);

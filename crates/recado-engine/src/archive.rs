@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: files. An [`Archive`] is handed in.
 
+mod erased;
 mod import;
 mod line;
 

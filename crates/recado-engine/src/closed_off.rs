@@ -80,7 +80,7 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
 async fn act_on(engine: &Inner, route: &Route, lease: Lease, why: &str) {
     let now = engine.clock.now();
     let (transition, audit) = match route.fallback.act {
-        _ if lease.job.expires_at <= now => decide::expired(&lease.job, &route.terms, now),
+        _ if lease.job.expires_at <= now => decide::expired(&lease.job, Some(why), &route.terms, now),
         Act::Reschedule(after) => decide::put_off(&lease.job, after, why, &route.terms, now),
         _ => decide::given_up(&lease.job, why, &route.terms, now),
     };

@@ -51,7 +51,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
         return release(engine, &lease).await;
     };
     if lease.job.expires_at <= started_at {
-        let (transition, audit) = decide::expired(&lease.job, &route.terms, started_at);
+        let (transition, audit) = decide::expired(&lease.job, None, &route.terms, started_at);
         return settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
     }
 

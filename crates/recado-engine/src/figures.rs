@@ -194,7 +194,7 @@ impl Engine {
 
     /// Who and what fed the dead letter queue in the window, as this process saw it.
     pub fn dead_letter_flow(&self, window: Duration) -> DeadLetterFlow {
-        self.inner.ledger.dead_letter_flow(window, self.now())
+        self.inner.ledger.dead_letter_flow(window, self.started_at(), self.now())
     }
 
     /// Since when this process has counted.

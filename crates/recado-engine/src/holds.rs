@@ -65,6 +65,11 @@ impl Hold {
         Hold { by, why: words(why), said, until }
     }
 
+    /// Whether who waits for it is put off, and not just waiting for a turn.
+    pub fn is_deferral(&self) -> bool {
+        !matches!(self.by, Holder::Limit(Limit::Slots | Limit::CompanySlots | Limit::Store))
+    }
+
     fn pause(what: Paused, pause: Pause) -> Self {
         let whose = match what {
             Paused::Company => "tenant",
@@ -117,7 +122,8 @@ impl Inner {
         self.hold_by_providers(route, now, |provider| provider.view(now).held)
     }
 
-    fn hold(&self, route: &str, company: &str) -> Option<Hold> {
+    /// What holds this company's jobs of this route back although they are due, if anything does.
+    pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.clock.now();
         match self.tenants.held(company, now) {
             Some((Held::Paused(pause), _)) => return Some(Hold::pause(Paused::Company, pause)),

@@ -61,7 +61,8 @@ impl Engine {
                 route: job.route.as_str(),
                 company: job.company.as_str(),
                 ending: Ending::Cancelled,
-                attempts: job.progress.attempts_spent,
+                attempts: job.progress.attempts_started,
+                retried: job.progress.attempts_spent > 1,
                 since_first_try: None,
             });
         }

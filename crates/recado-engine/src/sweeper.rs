@@ -12,6 +12,7 @@ use crate::clock::until;
 use crate::deliver::settle_with;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
+use crate::holds::Hold;
 use crate::log;
 
 /// Taken over at a time.
@@ -68,7 +69,11 @@ async fn take_over(engine: &Inner, lease: Lease) {
             tracing::warn!(jobId = %lease.job.id, companyId = %lease.job.company, attempt = lost.attempt, worker = %lost.worker, "A lease ran out; its job is taken over");
             decide::after_crash(&lease.job, lost, &terms, now, engine.chance.draw())
         }
-        None => decide::expired(&lease.job, &terms, now),
+        None => {
+            let held = engine.hold(lease.job.route.as_str(), lease.job.company.as_str());
+            let held = held.filter(Hold::is_deferral).map(|hold| hold.why);
+            decide::expired(&lease.job, held.as_deref(), &terms, now)
+        }
     };
     log::attempt(engine, &lease, &terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;

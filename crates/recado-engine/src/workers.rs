@@ -220,7 +220,7 @@ impl Engine {
 
     async fn give_up_expired(&self, lease: Lease, now: Timestamp) -> Result<(), EngineError> {
         let terms = self.inner.terms_of(&lease.job.route);
-        let (transition, audit) = decide::expired(&lease.job, &terms, now);
+        let (transition, audit) = decide::expired(&lease.job, None, &terms, now);
         log::attempt(&self.inner, &lease, &terms.policy, &transition);
         let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, WaitBy::Policy, now);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);

@@ -65,7 +65,14 @@ fn write(ledger: &Ledger, routes: &[String], companies: &[String], thread: usize
                 ..sent(route, company)
             }),
             even if even % 2 == 0 => Fact::AttemptEnded(sent(route, company)),
-            _ => Fact::JobEnded { route, company, ending: Ending::Sent, attempts: 1, since_first_try: None },
+            _ => Fact::JobEnded {
+                route,
+                company,
+                ending: Ending::Sent,
+                attempts: 1,
+                retried: false,
+                since_first_try: None,
+            },
         };
         ledger.note(&fact, now);
     }

@@ -58,7 +58,7 @@ pub struct Firing {
     pub alert: Box<str>,
     pub subject: Subject,
     pub severity: Severity,
-    /// As last measured: a share from 0 to 1, a count, or seconds.
+    /// As measured when it was last too much: a share from 0 to 1, a count, or seconds.
     pub value: f64,
     pub threshold: f64,
     /// Since when the figure has been above its threshold.
@@ -198,15 +198,17 @@ fn advance(
     };
     match state {
         Some(State::Firing { alert, calm_since }) => {
-            let alert = firing(value.unwrap_or(alert.value), alert.since);
+            let measured = firing(value.unwrap_or(alert.value), alert.since);
             if value.is_some_and(|value| value > rule.threshold * rule.resolve_share) {
-                return (Some(State::Firing { alert, calm_since: None }), None);
+                return (Some(State::Firing { alert: measured, calm_since: None }), None);
             }
             let since = calm_since.unwrap_or(now);
             let needed = if value.is_some() { rule.clear } else { rule.clear.max(rule.window) };
             if now.since(since) >= needed {
-                return (None, Some(resolved(alert, now)));
+                return (None, Some(resolved(measured, now)));
             }
+            // Until it is over it says what it rings for, and not how calm it is.
+            let alert = firing(alert.value, alert.since);
             (Some(State::Firing { alert, calm_since: Some(since) }), None)
         }
         earlier => {

@@ -23,8 +23,10 @@ pub enum Fact<'a> {
         route: &'a str,
         company: &'a str,
         ending: Ending<'a>,
-        /// Those that count, since the job was accepted or last replayed.
+        /// Over its whole life, whoever brought it back in between.
         attempts: u32,
+        /// Tried more than once since it was accepted or last replayed: by itself, and not by a person.
+        retried: bool,
         /// From the first try to now. Absent for a replayed job, whose first try may be days ago.
         since_first_try: Option<Duration>,
     },
@@ -238,11 +240,13 @@ pub fn of_transition<'a>(
     };
     let ended = ending.map(|ending| {
         let first = job.attempts.first().filter(|_| job.progress.replays == 0);
+        let progress = transition.step(job.progress);
         Fact::JobEnded {
             route: job.route.as_str(),
             company: job.company.as_str(),
             ending,
-            attempts: transition.step(job.progress).attempts_spent,
+            attempts: progress.attempts_started,
+            retried: progress.attempts_spent > 1,
             since_first_try: first.map(|first| now.since(first.started_at)),
         }
     });

@@ -52,7 +52,7 @@ impl Figure {
 pub struct Kpis {
     /// Of the retried jobs that ended: those that were sent.
     pub success_after_retry: Figure,
-    /// Attempts of a job that was sent.
+    /// Attempts of a job that was sent, those before a replay with them.
     pub mean_attempts: Figure,
     /// Of the retried jobs that ended: those that spent all their attempts.
     pub lost_share: Figure,
@@ -116,6 +116,7 @@ pub struct AttemptRate {
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterFlow {
     pub entries: u64,
+    /// Of the window, the time that was counted.
     pub per_hour: f64,
     /// Of the jobs that ended sent or dead.
     pub share_of_sends: Option<f64>,
@@ -202,13 +203,15 @@ fn by_route(
     flows
 }
 
-pub(crate) fn flow(book: &Book, window: Duration, now: Timestamp) -> DeadLetterFlow {
+pub(crate) fn flow(book: &Book, window: Duration, since: Timestamp, now: Timestamp) -> DeadLetterFlow {
     let tally = tally(book, None, window, now);
     let companies = book.companies.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
+    // The first minutes are not blown up to an hour.
+    let counted = window.min(now.since(since).max(HOUR));
     let codes = book.codes.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
     DeadLetterFlow {
         entries: tally.buried,
-        per_hour: tally.buried as f64 * HOUR.as_secs_f64() / window.as_secs_f64().max(1.0),
+        per_hour: tally.buried as f64 * HOUR.as_secs_f64() / counted.as_secs_f64().max(1.0),
         share_of_sends: ratio(tally.buried, tally.ended()),
         by_company: most_first(companies),
         by_error_code: most_first(codes),

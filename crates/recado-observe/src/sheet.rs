@@ -79,8 +79,7 @@ impl Sheet {
         match *fact {
             Fact::Accepted { route, jobs } => self.route(routes, route).tally.accepted += jobs,
             Fact::AttemptEnded(ref attempt) => self.attempt(attempt, routes),
-            Fact::JobEnded { route, company, ending, attempts, since_first_try } => {
-                let retried = attempts > 1;
+            Fact::JobEnded { route, company, ending, attempts, retried, since_first_try } => {
                 let sheet = self.route(routes, route);
                 let tally = &mut sheet.tally;
                 match ending {

@@ -92,7 +92,8 @@ async fn bury(store: &EmbeddedStore, numbers: std::ops::Range<usize>) -> Done {
             invalid_payload: false,
             stack_trace: None,
         };
-        let burial = Burial { cause: Cause::Permanent, failure, attempt: None, at: T0, ttl: DAY };
+        let burial =
+            Burial { cause: Cause::Permanent, failure, attempt: None, held_up: false, at: T0, ttl: DAY };
         let transition = Transition::Bury(burial);
         Ok(Settlement { token: lease.token, transition, audit: None, now: T0, follow_ups: Vec::new() })
     });

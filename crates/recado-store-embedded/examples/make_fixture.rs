@@ -141,7 +141,8 @@ impl Maker {
             stack_trace: Some("at deliver".into()),
         };
         let attempt = Some(attempt(&lease, AttemptResult::Failed)?);
-        let burial = Burial { cause: Cause::Permanent, failure, attempt, at: T0, ttl: 7 * DAY };
+        let burial =
+            Burial { cause: Cause::Permanent, failure, attempt, held_up: false, at: T0, ttl: 7 * DAY };
         self.settle(&lease, Transition::Bury(burial), AuditKind::Buried).await
     }
 }

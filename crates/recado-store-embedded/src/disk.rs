@@ -26,8 +26,13 @@ pub enum LockError {
 
 /// Held for as long as the value lives; the system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
-pub struct DirLock {
-    _file: File,
+pub struct DirLock(File);
+
+impl Drop for DirLock {
+    /// To close the file would not do: a child that was just forked has it, too, until it becomes another program.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
@@ -55,7 +60,7 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     // Only for the message to a second process: on a full disk the store must open without it.
     let _ =
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
-    Ok(DirLock { _file: file })
+    Ok(DirLock(file))
 }
 
 /// Waits a moment for a holder that is on its way out: a process that was just killed, or one that was

@@ -55,9 +55,9 @@ impl Query for ExportQuery {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportAnswer {
     pub imported: u64,
-    /// Here already, or the line came back before; nothing was written.
+    /// Here already, sent or given up since, or the line came back before; nothing was written.
     pub known: u64,
-    /// Cannot be read, or the queue is full; nothing was written.
+    /// Cannot be read, is about a person whose data was erased, or the queue is full; nothing was written.
     pub refused: u64,
     pub items: Vec<ImportItem>,
 }

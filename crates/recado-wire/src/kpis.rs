@@ -54,7 +54,7 @@ pub struct Kpis {
     pub since: Timestamp,
     /// Of the retried jobs that ended: those that were sent.
     pub success_after_retry: Kpi,
-    /// Attempts of a job that was sent.
+    /// Attempts of a job that was sent, those before a replay with them.
     pub mean_attempts: Kpi,
     /// Of the retried jobs that ended: those that spent all their attempts.
     pub lost_share: Kpi,
@@ -144,6 +144,7 @@ pub struct AttemptRate {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterFlow {
     pub entries: u64,
+    /// On average since `since`, or over the first hour while that is not over.
     pub per_hour: f64,
     /// Of the jobs that ended sent or dead.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -446,6 +446,13 @@ pub trait Query: Sized {
     fn from_params(params: &mut Params<'_>) -> Self;
 }
 
+/// Where nothing can be asked for.
+impl Query for () {
+    const FIELDS: &'static [&'static str] = &[];
+
+    fn from_params(_: &mut Params<'_>) -> Self {}
+}
+
 /// Reads a query, given as its decoded pairs.
 pub fn query<T: Query>(pairs: Vec<(String, String)>) -> Result<T, Vec<FieldFault>> {
     let mut faults = Faults::default();

@@ -12,6 +12,7 @@
 mod alerts;
 mod audit;
 pub mod fault;
+mod hidden;
 mod legs;
 mod notices;
 mod protection;
@@ -336,9 +337,13 @@ fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: boo
     let mut settings = match inputs.file.as_ref().map(tree::parse) {
         None => Table::default(),
         Some(Ok(table)) => table,
-        Some(Err(list)) => return Err(Faults::new(source, list)),
+        Some(Err(list)) => {
+            source.hidden = hidden::in_broken(&source.text);
+            return Err(Faults::new(source, list));
+        }
     };
     source.hidden = settings.secrets(&source);
+    source.hidden.extend(hidden::comments(&source.text));
     if let Some(overlay) =
         settings.get_table("environments").and_then(|all| all.get_table(environment.as_str()))
     {

@@ -174,7 +174,7 @@ fn unreadable(error: StoreError) -> String {
 }
 
 /// The store, and the clock that its leases go by.
-async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
+pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), String> {
     match &config.store.redis {
         Some(options) => {
             let store = open_redis(options).await?;

@@ -206,7 +206,8 @@ async fn a_line_that_is_no_archives_and_no_exports_hears_what_is_missing() {
             entry,
             "line 1 is neither an archived nor an exported dead letter: it has no `recado` and `version`",
         ),
-        (line.replace("\"bodyHash\"", "\"hash\""), "line 1 is no whole dead letter: `bodyHash` is missing"),
+        (line.replace("\"bodyHash\"", "\"hash\""), "line 1 has `hash`, which no dead letter has"),
+        (line.replace("\"outboxId\":\"1\"", "\"outboxId\":\"2\""), "an `outboxId` that is not its `jobId`"),
         (
             line.replace("\"failedAttempts\":1", "\"failedAttempts\":\"one\""),
             "`failedAttempts` is wrong, at column",
@@ -216,6 +217,21 @@ async fn a_line_that_is_no_archives_and_no_exports_hears_what_is_missing() {
         let detail = answer.body["items"][0]["error"]["detail"].as_str().unwrap();
         assert!(detail.contains(words), "{detail}");
     }
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_a_route_that_is_gone_says_so_when_it_is_replayed() {
+    let server = Server::plain().await;
+    bury(&server, "1", json!({"script": ["550 no"]})).await;
+    tokio::time::sleep(ms(2)).await;
+    let (_, line) = exported(&server, "").await;
+    let gone = line.replace("\"1\"", "\"2\"").replace("\"route\":\"sandbox\"", "\"route\":\"gone\"");
+    let answer = server.post_as("/v1/dlq/import", "application/x-ndjson", gone).await;
+    assert_eq!(answer.body["imported"], 1, "{}", answer.body);
+    let refused = server.post("/v1/dlq/2/replay", "{}").await;
+    refused.is_problem(422, "validation_failed");
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(detail.starts_with("there is no route `gone`; known routes: "), "{detail}");
 }
 
 #[tokio::test]

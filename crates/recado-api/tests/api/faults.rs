@@ -88,9 +88,7 @@ async fn what_is_not_json_is_a_bad_request() {
     let server = Server::plain().await;
     let deep = format!(r#"{{"route":"work","companyId":"a","data":{}{}}}"#, "[".repeat(100), "]".repeat(100));
     let very_deep = "[".repeat(1_000_000);
-    let bad: [&[u8]; 12] = [
-        b"",
-        b"   ",
+    let bad: [&[u8]; 10] = [
         b"hello",
         br#"{"route": "work", "#,
         br#"{"route": "work" "companyId": "a"}"#,
@@ -146,6 +144,53 @@ async fn a_field_given_twice_is_refused() {
         server.post("/v1/jobs", r#"{"route":"work","companyId":"a","companyId":"b","data":1}"#).await;
     answer.faults_at(&["/companyId"]);
     assert!(answer.fault("/companyId").contains("more than once"));
+}
+
+#[tokio::test]
+async fn an_empty_body_hears_which_fields_it_lacks() {
+    let server = Server::plain().await;
+    server.post("/v1/dlq/1/discard", "").await.faults_at(&["/reason"]);
+    server.post("/v1/jobs", " \n").await.faults_at(&["/route", "/companyId", "/data"]);
+    server.post("/v1/dlq/1/replay", "\n").await.is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_parameter_that_nobody_knows_is_refused_where_there_is_none_at_all() {
+    let server = Server::plain().await;
+    let id = server
+        .enqueue(json!({"jobId": "1", "route": "patient", "companyId": "a", "data": {"script": ["ok"]}}));
+    id.await;
+    for path in [
+        "/v1/alerts",
+        "/v1/jobs/1",
+        "/v1/jobs/1/audit",
+        "/v1/dlq/1",
+        "/v1/nodes",
+        "/v1/routes",
+        "/v1/providers",
+        "/v1/providers/patient",
+        "/v1/replays",
+        "/v1/tenants/a",
+    ] {
+        let answer = server.get(&format!("{path}?x=1")).await;
+        answer.faults_at(&["/x"]);
+        assert_eq!(answer.fault("/x"), "is not a parameter here; there is none", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_time_is_a_time_that_is_too_far_away() {
+    let server = Server::plain().await;
+    let mut body = job();
+    body["runAt"] = json!("9999-12-31T23:59:59Z");
+    let answer = server.post("/v1/jobs", body.to_string()).await;
+    answer.faults_at(&["/runAt"]);
+    assert!(
+        answer.fault("/runAt").starts_with("lies more than 366 days ahead"),
+        "{}",
+        answer.fault("/runAt")
+    );
+    assert_eq!(server.get("/v1/dlq?until=9999-12-31T23:59:59Z").await.status, 200);
 }
 
 #[tokio::test]

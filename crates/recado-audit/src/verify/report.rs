@@ -36,6 +36,12 @@ impl Report {
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
+
+    /// Nothing is on record and nothing ever was, as far as the directory tells. One that all files were removed from
+    /// looks the same: only a checkpoint that was kept elsewhere tells them apart.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -85,7 +85,7 @@ fn g4_failed_attempts_counts_every_try_and_is_at_least_one_for_a_permanent_error
 
 #[test]
 fn a_job_that_expired_untried_is_a_dead_letter_of_no_attempts() {
-    let entry = entry_of(job(), decide::expired(&job(), &attempts(5), NOW).0);
+    let entry = entry_of(job(), decide::expired(&job(), None, &attempts(5), NOW).0);
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.cause), (0, 0, Cause::Expired));
 }
 

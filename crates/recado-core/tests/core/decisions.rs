@@ -213,14 +213,21 @@ fn permanent_and_exhausted_are_told_apart_from_expired() {
 
 #[test]
 fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
-    let untried = buried(decide::expired(&job(), &attempts(5), NOW).0);
+    let untried = buried(decide::expired(&job(), None, &attempts(5), NOW).0);
     assert_eq!((untried.cause, untried.attempt), (Cause::Expired, None));
     assert!(untried.failure.reason.as_str().contains("before it was tried"));
 
     let mut tried = spent(1);
     tried.attempts.push(retried(after(job(), judged("smtp", smtp("421", "mailbox busy")), &attempts(5)).0).1);
-    let burial = buried(decide::expired(&tried, &attempts(5), NOW).0);
+    let burial = buried(decide::expired(&tried, None, &attempts(5), NOW).0);
     assert!(burial.failure.reason.as_str().contains("mailbox busy"), "{}", burial.failure.reason);
+
+    let (transition, audit) =
+        decide::expired(&tried, Some("circuit breaker OPEN: 5 failures"), &attempts(5), NOW);
+    let reason = buried(transition).failure.reason;
+    let words = "it was held back: circuit breaker OPEN: 5 failures; last failure: ";
+    assert!(reason.as_str().contains(words), "{reason}");
+    assert!(audit.retry_reason.unwrap().contains("it was held back: circuit breaker OPEN"), "on record, too");
 }
 
 #[test]

@@ -51,7 +51,9 @@ fn what_was_given_back_untouched_is_as_it_was() {
 
 #[test]
 fn a_job_that_expired_in_line_spends_nothing() {
-    assert_eq!(decide::expired(&job(), &attempts(5), NOW).0.step(BEFORE), BEFORE);
+    assert_eq!(decide::expired(&job(), None, &attempts(5), NOW).0.step(BEFORE), BEFORE);
+    let held = decide::expired(&job(), Some("route paused"), &attempts(5), NOW).0;
+    assert_eq!(held.step(BEFORE), Progress { deferrals: BEFORE.deferrals + 1, ..BEFORE });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The way back: lines of an archive or of an export become dead letters again.
 //!
 //! An archive's line comes back only while its entry stands where the archiving left it. An export is a person's
-//! own backup: its lines also bring back what was discarded since.
+//! own backup: its lines also bring back what was discarded since. Neither brings back what was erased,
+//! nor a past of its own: a job's trail is what happened here.
 
 use std::time::Duration;
 
@@ -27,6 +28,11 @@ pub enum Imported {
     Done(JobId),
     /// Its job is here already, or the line came back before: nothing was written.
     Known(JobId),
+    /// It is about a person whose data was erased since, as this record of the trail says: nothing was written.
+    Erased {
+        id: JobId,
+        recorded_as: u64,
+    },
     /// The queue is full: nothing was written, and the line can come back once there is room.
     NoRoom {
         id: JobId,
@@ -34,6 +40,16 @@ pub enum Imported {
     },
     /// What is wrong with the line.
     Unreadable(String),
+}
+
+/// A line that could be read.
+struct Line<'a> {
+    read: Read,
+    /// Its digest.
+    key: String,
+    /// Its place among the answers.
+    at: usize,
+    actor: Option<&'a str>,
 }
 
 /// Entries that are on their way to the store together.
@@ -52,12 +68,22 @@ impl Engine {
         lines: &[&str],
         actor: Option<&str>,
     ) -> Result<Vec<Imported>, EngineError> {
+        let forgotten = self.forgotten().await?;
         let mut answers = Vec::with_capacity(lines.len());
         for lines in lines.chunks(IMPORT_ENTRIES) {
             let mut room = self.room().await?;
             let mut taken = Taken::default();
             for line in lines {
-                let answer = self.consider(line, actor, answers.len(), &mut room, &mut taken).await?;
+                let answer = match line::read(line) {
+                    Err(what) => Imported::Unreadable(what),
+                    Ok(read) => match forgotten.recorded_as(&read.transfer.job) {
+                        Some(recorded_as) => Imported::Erased { id: read.transfer.job.id, recorded_as },
+                        None => {
+                            let taking = Line { read, key: digest(line), at: answers.len(), actor };
+                            self.consider(taking, &mut room, &mut taken).await?
+                        }
+                    },
+                };
                 answers.push(answer);
             }
             self.take_back(taken, &mut answers).await?;
@@ -81,17 +107,12 @@ impl Engine {
     /// Looks at one line. What is to be taken is known until the store has it.
     async fn consider(
         &self,
-        line: &str,
-        actor: Option<&str>,
-        at: usize,
+        line: Line<'_>,
         room: &mut u64,
         taken: &mut Taken,
     ) -> Result<Imported, EngineError> {
-        let read = match line::read(line) {
-            Ok(read) => read,
-            Err(what) => return Ok(Imported::Unreadable(what)),
-        };
-        let (id, key, is_export) = (read.transfer.job.id.clone(), digest(line), read.is_export);
+        let Line { read, key, at, actor } = line;
+        let (id, is_export) = (read.transfer.job.id.clone(), read.is_export);
         let is_known = taken.transfers.iter().any(|other| other.job.id == id)
             || self.store().note(SHELF, &key, self.now()).await?.is_some();
         let returning = if is_known { None } else { self.may_return(read).await? };
@@ -145,9 +166,13 @@ impl Engine {
             entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
         }
         let from = if is_export { "an export" } else { "an archive" };
-        let audit = AuditEvent::about(&transfer.job, AuditKind::DeadLetterImported, now)
-            .reason(format!("Brought back from {from}"))
-            .by(actor);
+        // Whoever reads the trail is told how far it vouches for what the entry says.
+        let words = match transfer.audit.is_empty() {
+            true => format!("Brought back from {from}, which alone tells of what was before"),
+            false => format!("Brought back from {from}"),
+        };
+        let audit =
+            AuditEvent::about(&transfer.job, AuditKind::DeadLetterImported, now).reason(words).by(actor);
         transfer.audit.push(audit);
         transfer
     }

@@ -1,13 +1,18 @@
 //! A dead letter as one line of an archive or of an export: JSON that people can read with `less` and `jq`.
 //!
 //! The names are the entry's own, so that what finds something in one finds it in the other. Beside them stands
-//! what the job needs to go on with its history: its progress, its body's hash, its trail. A message about a
-//! line that cannot be read names the field and never repeats what is in it: values are personal data.
+//! what the job needs to go on with its history: its progress, its body's hash. Its trail is there for people to
+//! read, and does not come back: anybody can write a file, and what is on record is what happened here.
+//!
+//! A line is held to the same rules as a job on its way in. A message about one that cannot be read names the field and
+//! never repeats what is in it: values are personal data.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use recado_core::name::NAME_LEN_MAX;
+use recado_core::reason::clip;
 use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload,
     Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
@@ -15,6 +20,8 @@ use recado_core::{
 use recado_store::{Standing, Transfer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::accept::{is_reserved, wrong_length};
 
 /// What every line says it is.
 const KIND: &str = "dead-letter";
@@ -29,7 +36,7 @@ struct Label {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Line {
     recado: Box<str>,
     version: u32,
@@ -79,6 +86,7 @@ struct Line {
     replays: u32,
     /// Hexadecimal.
     body_hash: Box<str>,
+    /// For people: see the head of this file.
     audit: Vec<AuditEvent>,
 }
 
@@ -150,12 +158,35 @@ pub fn read(line: &str) -> Result<Read, String> {
         ));
     }
     let line: Line = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
+    let wrong = |what: &str| format!("has {what}; take the line as it was written");
+    if let Some(what) = line.fault() {
+        return Err(wrong(what));
+    }
     let body_hash = u128::from_str_radix(&line.body_hash, 16)
-        .map_err(|_| "has a bodyHash that is not hexadecimal; take the line as it was written".to_owned())?;
-    let priority = Priority::new(line.priority)
-        .ok_or_else(|| "has a priority outside 1 to 9; take the line as it was written".to_owned())?;
+        .map_err(|_| wrong("a `bodyHash` that is not hexadecimal"))?;
+    let priority = Priority::new(line.priority).ok_or_else(|| wrong("a `priority` outside 1 to 9"))?;
     let is_export = line.exported_at.is_some();
     Ok(Read { transfer: transfer(line, BodyHash(body_hash), priority), is_export })
+}
+
+impl Line {
+    /// What no job could have come in with.
+    fn fault(&self) -> Option<&'static str> {
+        let is_odd = |id: &Option<Box<str>>| id.as_deref().is_some_and(|id| wrong_length(id).is_some());
+        let is_unreadable = |data: &Payload| BodyHash::of(data, &[]).is_err();
+        let data = [Some(&self.original_data), self.corrected_data.as_ref()];
+        let faults = [
+            (is_reserved(self.job_id.as_str()), "a `jobId` that is a word of the API's own paths"),
+            (
+                self.outbox_id.as_ref().is_some_and(|id| *id != self.job_id),
+                "an `outboxId` that is not its `jobId`",
+            ),
+            (is_odd(&self.user_id), "a `userId` that is empty or too long"),
+            (is_odd(&self.correlation_id), "a `correlationId` that is empty or too long"),
+            (data.into_iter().flatten().any(is_unreadable), "data that cannot be read"),
+        ];
+        faults.into_iter().find_map(|(there, what)| there.then_some(what))
+    }
 }
 
 /// What a line hears that does not say what it is.
@@ -168,7 +199,14 @@ fn unreadable(line: &str, error: &serde_json::Error) -> String {
         return format!("is not JSON at column {column}");
     }
     let said = error.to_string();
-    let missing = said.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+    let named = |words: &str| said.strip_prefix(words).and_then(|rest| rest.split('`').next());
+    if let Some(name) = named("unknown field `") {
+        return format!(
+            "has `{}`, which no dead letter has; take the line as it was written",
+            clip(name, NAME_LEN_MAX)
+        );
+    }
+    let missing = named("missing field `");
     // A field in the middle of which the reader stopped.
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line).unwrap_or_default();
     let begins = |value: &RawValue| value.get().as_ptr() as usize - line.as_ptr() as usize;
@@ -226,8 +264,7 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         },
         attempts: line.attempts,
     };
-    // They were on record when the line was written.
-    let (archived, audit) = (line.audit.len(), line.audit);
+    let (archived, audit) = (0, Vec::new());
     Transfer { job, body_hash, standing: Standing::Dead, dead_letter: Some(entry), audit, archived }
 }
 
@@ -298,21 +335,23 @@ mod tests {
         let line = write(&whole, None).unwrap();
         assert!(!line.contains('\n') && line.contains(r#"line\nline"#));
         let Read { transfer: back, is_export: false } = read(&line).unwrap() else { panic!("an archive's") };
-        assert_eq!(
-            (back.dead_letter, back.audit),
-            (
-                whole
-                    .dead_letter
-                    .clone()
-                    .map(|entry| DeadLetter { original_data: back.job.data.clone(), ..entry }),
-                whole.audit.clone(),
-            )
+        let same = |entry: DeadLetter| DeadLetter { original_data: back.job.data.clone(), ..entry };
+        assert_eq!(back.dead_letter, whole.dead_letter.clone().map(same));
+        assert!(
+            line.contains("\"kind\":\"BURIED\"") && back.audit.is_empty(),
+            "what a file tells is not on record"
         );
         assert_eq!((back.job.progress, back.job.attempts), (whole.job.progress, whole.job.attempts.clone()));
         assert_eq!((back.job.priority, back.body_hash), (whole.job.priority, whole.body_hash));
         assert_eq!((back.job.due_at, back.job.expires_at), (whole.job.due_at, whole.job.expires_at));
         let value = |data: &Payload| data.parse::<serde_json::Value>().unwrap();
         assert_eq!(value(&back.job.data), value(&whole.job.data));
+    }
+
+    fn with_data(line: &str, instead: &str) -> String {
+        let mut value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["originalData"] = "HERE".into();
+        value.to_string().replace("\"HERE\"", instead)
     }
 
     #[test]
@@ -323,16 +362,25 @@ mod tests {
             (line.replace("\"550\"", "77"), "`lastFailureCode` is wrong, at column"),
             (line.replace("order-1", "order 1"), "`jobId` is wrong, at column"),
             (line.replace("no such user", " "), "`lastFailureReason` is wrong, at column"),
-            (line.replace("bodyHash", "hash"), "`bodyHash` is missing"),
+            (line.replace(&format!("\"bodyHash\":\"{:032x}\",", 7), ""), "`bodyHash` is missing"),
             (line.replace("\"version\":1", "\"version\":9"), "has version 9, this program reads 1"),
             (line.replace("dead-letter", "note"), "import a file of the dlq-archive directory"),
-            (line.replace("\"priority\":2", "\"priority\":0"), "has a priority outside 1 to 9"),
+            (line.replace("\"priority\":2", "\"priority\":0"), "has a `priority` outside 1 to 9"),
+            (line.replacen('{', "{\"orderly\":1,", 1), "`orderly`, which no dead letter has"),
+            (line.replacen('{', "{\"outboxId\":\"other\",", 1), "an `outboxId` that is not its `jobId`"),
+            (line.replace("order-1", "stats"), "a `jobId` that is a word of the API's own paths"),
+            (line.replace("\"u-1\"", "\"\""), "a `userId` that is empty or too long"),
+            (
+                line.replace("\"c-1\"", &format!("{:?}", "c".repeat(257))),
+                "a `correlationId` that is empty or",
+            ),
+            (with_data(&line, "1e999"), "has data that cannot be read"),
             ("{}".to_owned(), "has no `recado` and `version`"),
         ];
         for (wrong, words) in rows {
             let said = read(&wrong).expect_err(words);
             assert!(said.contains(words), "{said}");
-            assert!(!said.contains("order") && !said.contains("acme"), "{said}");
+            assert!(!said.contains("order-1") && !said.contains("acme"), "{said}");
         }
     }
 

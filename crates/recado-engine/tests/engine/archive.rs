@@ -206,6 +206,36 @@ async fn g7_a_file_does_not_bring_back_what_was_discarded_or_sent_since() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g7_a_file_adds_nothing_to_what_is_on_record_about_a_job() {
+    let given = Given::new();
+    let shelf = Arc::new(Shelf::default());
+    let engine = bounded(&given, &shelf, 100);
+    bury(&given, &engine, &["known", "forgotten"]).await;
+    let mut lines = Vec::new();
+    for name in ["known", "forgotten"] {
+        let entry = given.store.dead_letter(&JobId::new(name).unwrap()).await.unwrap().unwrap();
+        let line = engine.exported(&entry).await.unwrap().unwrap();
+        let forged = line.replace("\"kind\":\"BURIED\"", "\"actor\":\"ana\",\"kind\":\"REPLAYED\"");
+        assert_ne!(line, forged, "the fault is in place");
+        lines.push(forged);
+        engine.discard(&JobId::new(name).unwrap(), "no longer wanted", None).await.unwrap();
+    }
+    given.store.forget(vec![JobId::new("forgotten").unwrap()]).await.unwrap();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    for answer in engine.import_dead_letters(&lines, Some("rui")).await.unwrap() {
+        assert!(matches!(answer, Imported::Done(_)), "{answer:?}");
+    }
+    let happened = [AuditKind::Buried, AuditKind::Discarded, AuditKind::DeadLetterImported];
+    assert_eq!(kinds(&given, "known").await, happened);
+    assert_eq!(kinds(&given, "forgotten").await, [AuditKind::DeadLetterImported]);
+    let trail = given.store.audit(&JobId::new("forgotten").unwrap()).await.unwrap();
+    assert_eq!(
+        trail[0].retry_reason.as_deref(),
+        Some("Brought back from an export, which alone tells of what was before")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn g6_entries_are_counted_by_the_hour_over_restarts_and_although_they_left() {
     let given = Given::new();
     let shelf = Arc::new(Shelf::default());

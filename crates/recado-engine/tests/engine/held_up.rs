@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::limit::Rate;
-use recado_core::{CompanyId, RouteName, Status};
+use recado_core::{CompanyId, JobId, RouteName, Status};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::TermsChange;
 use recado_engine::workers::{LeaseRequest, Report};
 use recado_engine::{Carrier, Submission};
+use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
 use crate::given::{Given, route, submission, submit};
@@ -89,6 +90,28 @@ async fn waiting_for_a_slot_is_waiting_for_a_turn() {
         submit(&engine, submission(id)).await;
     }
     assert_eq!((deferrals(&given, "a").await, deferrals(&given, "b").await), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expires_while_it_is_held_back_says_by_what_and_counts_it() {
+    let given = Given::new();
+    let flaky = Arc::new(Flaky::default());
+    let engine = protected(&given, vec![mail(&flaky)], &[("mail", with_breaker())]);
+    engine.turn_breaker("mail", true, "their maintenance", None).await.unwrap();
+    submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("closed") }).await;
+    given.until("closed", Status::Failed).await;
+    engine.turn_breaker("mail", false, "they are back", None).await.unwrap();
+    engine.pause_route("mail", true, Some("new release"), None).await.unwrap();
+    submit(&engine, Submission { ttl: Some(Duration::from_secs(60)), ..submission("paused") }).await;
+    given.until("paused", Status::Failed).await;
+    for (id, why) in [
+        ("closed", "it was held back: circuit breaker OPEN: their maintenance"),
+        ("paused", "it was held back: route paused: new release"),
+    ] {
+        assert_eq!(given.view(id).await.job.progress.deferrals, 1, "{id}");
+        let entry = given.store.dead_letter(&JobId::new(id).unwrap()).await.unwrap().unwrap();
+        assert!(entry.last_failure_reason.as_str().contains(why), "{}", entry.last_failure_reason);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -216,6 +216,11 @@ impl AlertConfig {
             let mut fault = |words: String| faults.push(format!("alert {}: {words}", rule.name));
             if !(rule.threshold.is_finite() && rule.threshold >= 0.0) {
                 fault(format!("threshold is {}; write 0 or more", rule.threshold));
+            } else if rule.measure.is_share() && rule.threshold > 1.0 {
+                fault(format!(
+                    "threshold is {}, and this is a share; write 0 to 1, such as 0.1",
+                    rule.threshold
+                ));
             }
             if !(0.0..=1.0).contains(&rule.resolve_share) {
                 fault(format!("resolve_share is {}; write 0 to 1", rule.resolve_share));
@@ -237,6 +242,18 @@ impl AlertConfig {
 const WINDOW_MIN: Duration = Duration::from_secs(20);
 
 impl Measure {
+    /// Whether it never is more than 1.
+    fn is_share(self) -> bool {
+        matches!(
+            self,
+            Measure::FailureRate
+                | Measure::DeadLetterRate
+                | Measure::PermanentRate
+                | Measure::AtCapRate
+                | Measure::StoreUse
+        )
+    }
+
     /// Whether it is how things stand, rather than what happened in a window.
     pub(crate) fn is_state(self) -> bool {
         matches!(

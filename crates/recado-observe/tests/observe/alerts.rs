@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use recado_core::Class;
 use recado_observe::{
-    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, Fact, RuleChange, Severity, Subject,
+    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, Fact, Left, RuleChange, Severity,
+    Subject,
 };
 
 use crate::rules::{Scene, of};
@@ -112,6 +113,20 @@ fn after_a_restart_it_neither_rings_again_nor_forgets_to_end() {
     let ended = of("failure_rate", scene.run(seconds_of(3_600), 15, &mix(10, 0)));
     assert_eq!(kinds(&ended), [Change::Resolved]);
     assert_eq!(ended[0].alert.since, before[0].since);
+}
+
+#[test]
+fn while_it_calms_down_it_says_what_it_rings_for() {
+    let mut scene = Scene::new();
+    scene.note(3, Fact::DeadLetterLeft { how: Left::Archived, moved_at: at(0) });
+    assert_eq!(kinds(&of("dlq_overflow", scene.run(seconds_of(15), 15, &|_| ()))), [Change::Fired]);
+    scene.alerts = Alerts::restore(AlertConfig::default(), kept(&scene.alerts));
+    // A restart forgets what was counted.
+    scene.ledger = ledger();
+    assert_eq!(of("dlq_overflow", scene.run(seconds_of(60), 15, &|_| ())), []);
+    let rings = scene.alerts.firing()[0];
+    assert_eq!(rings.value, 3.0);
+    assert!(rings.text.en.contains(": 3;"), "{}", rings.text.en);
 }
 
 #[test]

@@ -21,8 +21,14 @@ fn companies_and_codes_are_bounded_and_no_count_is_lost() {
         let attempt = AttemptEnded { company: &name, failure, ..failed("email", "", Class::Unknown) };
         ledger.note(&Fact::AttemptEnded(attempt), at(one));
         let ending = Ending::Buried { cause: Cause::Permanent, code: Some(&code) };
-        let ended =
-            Fact::JobEnded { route: "email", company: &name, ending, attempts: 1, since_first_try: None };
+        let ended = Fact::JobEnded {
+            route: "email",
+            company: &name,
+            ending,
+            attempts: 1,
+            retried: false,
+            since_first_try: None,
+        };
         ledger.note(&ended, at(one));
     }
     let page = ledger.metrics(&gauges(), at(5_000));

@@ -103,17 +103,27 @@ fn g6_the_flow_into_the_queue_is_told_by_hour_company_and_code() {
     for (company, code, count) in [("acme", "550", 6), ("blue", "421", 3), ("blue", "550", 1)] {
         for _ in 0..count {
             let ending = recado_observe::Ending::Buried { cause: Cause::Permanent, code: Some(code) };
-            let ended =
-                Fact::JobEnded { route: "email", company, ending, attempts: 1, since_first_try: None };
+            let ended = Fact::JobEnded {
+                route: "email",
+                company,
+                ending,
+                attempts: 1,
+                retried: false,
+                since_first_try: None,
+            };
             ledger.note(&ended, at(0));
         }
     }
     (0..90).for_each(|_| ledger.note(&job_sent("email", 1, None), at(0)));
-    let flow = ledger.dead_letter_flow(HOUR / 2, at(0));
+    let flow = ledger.dead_letter_flow(HOUR / 2, at(0), at(0));
     assert_eq!((flow.entries, flow.per_hour, flow.share_of_sends), (10, 20.0, Some(0.1)));
     assert_eq!(flow.by_company, [("acme".into(), 6), ("blue".into(), 4)]);
     assert_eq!(flow.by_error_code, [("550".into(), 7), ("421".into(), 3)]);
-    assert_eq!(ledger.dead_letter_flow(HOUR, at(7_200)).entries, 0);
+    assert_eq!(ledger.dead_letter_flow(HOUR, at(0), at(7_200)).entries, 0);
+    let per_hour = |since, now| ledger.dead_letter_flow(DAY, since, now).per_hour;
+    assert_eq!(per_hour(at(0), at(60)), 10.0, "a minute is no hour yet");
+    assert_eq!(per_hour(at(0), at(7_200)), 5.0, "nobody counted before");
+    assert_eq!(per_hour(at(0), at(23 * 3_600)), 10.0 / 23.0);
 }
 
 #[test]

@@ -62,12 +62,19 @@ pub fn waits(seconds: u64) -> Backoff {
 }
 
 pub fn job_sent(route: &'static str, attempts: u32, since_first_try: Option<Duration>) -> Fact<'static> {
-    Fact::JobEnded { route, company: "acme", ending: Ending::Sent, attempts, since_first_try }
+    Fact::JobEnded {
+        route,
+        company: "acme",
+        ending: Ending::Sent,
+        attempts,
+        retried: attempts > 1,
+        since_first_try,
+    }
 }
 
 pub fn job_buried(route: &'static str, attempts: u32, cause: Cause) -> Fact<'static> {
     let ending = Ending::Buried { cause, code: Some("550") };
-    Fact::JobEnded { route, company: "acme", ending, attempts, since_first_try: None }
+    Fact::JobEnded { route, company: "acme", ending, attempts, retried: attempts > 1, since_first_try: None }
 }
 
 pub fn company(name: &str) -> CompanyId {

@@ -229,6 +229,7 @@ fn as_fact(fact: &Any) -> Fact<'static> {
                 None => Ending::Sent,
             },
             attempts,
+            retried: attempts > 1,
             since_first_try: None,
         },
         Any::Decided { route, class, delay_ms } => Fact::Decided {

@@ -107,7 +107,8 @@ fn a_job_that_expired_in_the_queue_ends_without_an_attempt() {
         invalid_payload: false,
         stack_trace: None,
     };
-    let burial = Burial { cause: Cause::Expired, failure, attempt: None, at: at(9), ttl: MINUTE };
+    let burial =
+        Burial { cause: Cause::Expired, failure, attempt: None, held_up: false, at: at(9), ttl: MINUTE };
     let (job, transition) = (job(Vec::new()), Transition::Bury(burial));
     let facts: Vec<_> = of_transition(&job, &transition, &claims(), false, at(9)).collect();
     let [
@@ -130,6 +131,17 @@ fn a_replayed_job_does_not_count_the_days_it_lay_there() {
         Transition::Deliver { attempt: attempt(2, 110, AttemptResult::Sent, None), answer: None };
     let ended = of_transition(&job, &transition, &claims(), false, at(9_999_999)).last().unwrap();
     assert!(matches!(ended, Fact::JobEnded { since_first_try: None, .. }), "{ended:?}");
+}
+
+#[test]
+fn t15_a_replayed_jobs_attempts_are_those_of_its_whole_life_and_it_is_retried_only_by_itself() {
+    let tried = (1..=3).map(|number| attempt(number, 40, AttemptResult::Failed, None)).collect();
+    let mut job = job(tried);
+    (job.progress.replays, job.progress.attempts_spent) = (1, 0);
+    let transition =
+        Transition::Deliver { attempt: attempt(4, 110, AttemptResult::Sent, None), answer: None };
+    let ended = of_transition(&job, &transition, &claims(), false, at(113)).last().unwrap();
+    assert!(matches!(ended, Fact::JobEnded { attempts: 4, retried: false, .. }), "{ended:?}");
 }
 
 #[test]

@@ -126,7 +126,14 @@ pub fn bury(lease: &Lease, code: Option<&str>, reason: &str) -> Transition {
         stack_trace: None,
     };
     let attempt = Some(attempt(lease, AttemptResult::Failed));
-    Transition::Bury(Burial { cause: Cause::Permanent, failure, attempt, at: T0, ttl: 7 * DAY })
+    Transition::Bury(Burial {
+        cause: Cause::Permanent,
+        failure,
+        attempt,
+        held_up: false,
+        at: T0,
+        ttl: 7 * DAY,
+    })
 }
 
 pub async fn settle(

@@ -120,6 +120,7 @@ pub fn bury(lease: &Lease, code: Option<&str>, reason: &str, now: Timestamp) -> 
         cause: Cause::Permanent,
         failure: failure(code, reason),
         attempt: Some(attempt(lease.attempt, AttemptResult::Failed, now)),
+        held_up: false,
         at: now,
         ttl: DEAD_TTL,
     })

@@ -162,10 +162,12 @@ pub async fn a_job_buried_untried_has_a_dead_letter_without_attempts(home: &mut 
         cause: Cause::Expired,
         failure: failure(None, "expired before it was tried"),
         attempt: None,
+        held_up: true,
         at: T0,
         ttl: DEAD_TTL,
     };
     desk.done(&lease, Transition::Bury(burial), T0).await;
+    assert_eq!(desk.view("a", T0).await.job.progress.deferrals, 1, "what it waited for to the end counts");
     let entry = desk.dead_letter("a").await.unwrap();
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.cause), (0, 0, Cause::Expired));
     assert_eq!(entry.last_failure_code, None);
@@ -179,7 +181,7 @@ pub async fn every_class_and_cause_of_a_burial_is_kept(home: &mut dyn Home) {
         desk.accept(vec![job(&name)]).await;
         let lease = desk.only(T0).await;
         let failure = recado_core::Failure { class, stack_trace: None, ..failure(None, "it failed") };
-        let burial = Burial { cause, failure, attempt: None, at: T0, ttl: DEAD_TTL };
+        let burial = Burial { cause, failure, attempt: None, held_up: false, at: T0, ttl: DEAD_TTL };
         desk.done(&lease, Transition::Bury(burial), T0).await;
         let entry = desk.dead_letter(&name).await.unwrap();
         assert_eq!((entry.cause, entry.class, entry.stack_trace), (cause, class, None));

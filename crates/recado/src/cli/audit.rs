@@ -42,7 +42,7 @@ pub async fn run(command: AuditCommand, screen: &mut Screen) -> Done {
     match command {
         AuditCommand::Show(args) => read::show(args, screen).await,
         AuditCommand::Export(args) => read::export(args, screen).await,
-        AuditCommand::Verify(args) => verify::run(&args, screen),
+        AuditCommand::Verify(args) => verify::run(&args, screen).await,
         AuditCommand::Erase(args) => erase::run(args, screen).await,
     }
 }

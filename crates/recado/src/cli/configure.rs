@@ -8,6 +8,7 @@ use recado_engine::Carrier;
 
 use super::{ConfigArgs, Done, Stop, variables};
 use crate::catalogue::Environment;
+use crate::config::fault::Warnings;
 use crate::config::show::{Style, page};
 use crate::config::variables::misspelled;
 use crate::config::{Config, FILE_NAME, Flags, template};
@@ -86,8 +87,7 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
         let Err(faults) = Config::check_elsewhere(&inputs, other) else { continue };
         if args.env.is_none() {
-            let here = config.environment;
-            return Err(Stop::Failed(format!("{faults}\nIt works in {here} and not in {other}.")));
+            screen.line(Warnings(&faults))?;
         }
         screen
             .line(format_args!("note: it does not work in {other}; see recado config check --env {other}"))?;

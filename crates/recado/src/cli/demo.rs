@@ -35,6 +35,11 @@ pub struct DemoArgs {
 
 pub fn run(args: DemoArgs, screen: &mut Screen) -> Done {
     let DemoArgs { listen, stop_after, speed, seed } = args;
+    if stop_after.is_some_and(|time| time.is_zero()) {
+        let words =
+            "--for 0 leaves nothing to see; give a time such as 3m, or leave it out to end it with Ctrl-C";
+        return Err(Stop::Usage(words.to_owned()));
+    }
     let options = Options { listen, stop_after, speed, seed };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;

@@ -70,7 +70,7 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
     match waiting {
         WaitingFor::Delay { until } => format!("waits for its time, {until}"),
         WaitingFor::Retry { until } => format!("next attempt at {until}"),
-        WaitingFor::Route { why } => format!("waits in vain: {}", clean(why)),
+        WaitingFor::Route { why } => format!("waits in vain: {}", clean(without_lines(why))),
         WaitingFor::Breaker { why, until, .. } | WaitingFor::Limit { why, until, .. } => {
             format!("waits: {}{}", clean(why), known(until))
         }
@@ -79,6 +79,14 @@ pub fn waits_for(waiting: &WaitingFor) -> String {
             format!("waits for a person: {}{by}", clean(why))
         }
         WaitingFor::Turn => "waits for its turn".to_owned(),
+    }
+}
+
+/// The words alone, where lines to write into a file follow them.
+fn without_lines(why: &str) -> &str {
+    match why.split_once("\n\n") {
+        Some((words, _)) => words.rsplit_once("; ").map_or(words, |(words, _)| words),
+        None => why,
     }
 }
 

@@ -84,10 +84,27 @@ impl std::error::Error for Faults {}
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show("error", f)
+    }
+}
+
+/// Faults that keep nobody from going on.
+#[derive(Clone, Copy, Debug)]
+pub struct Warnings<'a>(pub &'a Faults);
+
+impl fmt::Display for Warnings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.show("warning", f)
+    }
+}
+
+impl Faults {
+    fn show(&self, word: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, fault) in self.list.iter().enumerate() {
             if at > 0 {
                 writeln!(f)?;
             }
+            writeln!(f, "{word}: {}", fault.message)?;
             self.source.show(fault, f)?;
         }
         Ok(())
@@ -95,8 +112,8 @@ impl fmt::Display for Faults {
 }
 
 impl Source {
+    /// The place of a fault.
     fn show(&self, fault: &Fault, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}", fault.message)?;
         let path = if fault.path.is_empty() { String::new() } else { format!("  {}", fault.path) };
         match &fault.place {
             Place::File { start, end } => {

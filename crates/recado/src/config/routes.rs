@@ -243,6 +243,15 @@ fn carrier(
     if let Some((kind, transport)) = reachable {
         return Some((kind, Carrier::Transport(transport)));
     }
+    if let Some(said) = said_provider
+        && said.value == Kind::Sandbox.as_str()
+        && built_in.is_none_or(|row| row.kind != Kind::Sandbox)
+    {
+        let message = "the sandbox is a transport and no provider; write transport = \"sandbox\" (nothing is sent), or \
+                       give [providers.sandbox] an address";
+        fault(said.fault(message));
+        return None;
+    }
     match built_in {
         Some(BuiltIn { kind: Kind::Worker, .. }) => Some((Kind::Worker, Carrier::Workers)),
         Some(BuiltIn { kind: Kind::Sandbox, .. }) if given.sandbox_enabled => {

@@ -9,7 +9,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Place, Source, closest};
+use super::fault::{Fault, Place, Source};
+use super::hidden;
 
 #[derive(Clone, Debug, Default)]
 pub struct Table(pub BTreeMap<String, Entry>);
@@ -236,23 +237,11 @@ fn replace(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String
     Ok(done)
 }
 
-/// Words that say a value is not for everybody's eyes.
-const SECRET_WORDS: [&str; 7] = ["token", "key", "api_key", "secret", "password", "auth", "webhook"];
-
-/// Also hides what is only nearly called a secret: a misspelled key is when its line is shown.
-fn sounds_secret(name: &str) -> bool {
-    let name = name.to_lowercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word)) || closest(&name, SECRET_WORDS).is_some()
-}
-
 fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut Vec<Range<usize>>) {
-    let secret = within || sounds_secret(name);
+    let secret = within || hidden::sounds_secret(name);
     match (&node.value, &node.place) {
-        // An address with an `@` may hold a password, one with a query a key.
         (Value::Text(text), Place::File { start, end })
-            if secret
-                || text.text.contains('@')
-                || (text.text.contains("://") && text.text.contains('?')) =>
+            if secret || hidden::may_hold_a_secret(&text.text) =>
         {
             let raw = source.text.get(*start..*end).unwrap_or_default();
             let only_a_name = text.text.starts_with("${") && text.text.find('}') == Some(text.text.len() - 1);
@@ -263,7 +252,7 @@ fn secrets(name: &str, node: &Node, source: &Source, within: bool, found: &mut V
         }
         (Value::List(items), _) => items.iter().for_each(|item| secrets(name, item, source, within, found)),
         (Value::Table(Table(entries)), _) => {
-            let within = within || name == "headers" || closest(name, ["headers"]).is_some();
+            let within = within || hidden::is_secret_table(name);
             entries.iter().for_each(|(name, entry)| secrets(name, &entry.node, source, within, found));
         }
         _ => {}

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::driver::Look;
-use super::scene::{Scene, a_bit_of_everything, bury, refused_with};
+use super::given::eventually;
+use super::scene::{Scene, a_bit_of_everything, bury, post, refused_with};
 
 #[test]
 fn w3_g20_why_a_companys_messages_fail_is_found_from_the_front_page() {
@@ -114,5 +115,54 @@ fn w3_a_dead_letter_is_discarded_only_with_a_reason_and_under_a_name() {
     scene.job_when("order-1", |job| job["status"] == "discarded");
     let trail = scene.get("/v1/jobs/order-1/audit").to_string();
     assert!(trail.contains("Ana") && trail.contains("the customer called"), "{trail}");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_g7_a_corrected_dead_letter_that_failed_again_shows_the_correction_and_the_original_under_it() {
+    let scene = Scene::looking(Look::default(), |server| {
+        bury(server, "acme", "order-1", &refused_with("550 no such user"));
+        let corrected = json!({ "to": "rui@example.com", "script": ["ok", "550 mailbox full"] });
+        post(
+            server,
+            "/v1/dlq/order-1/replay",
+            &json!({ "data": corrected, "note": "the address was wrong" }),
+        );
+        server.job_when("order-1", |job| job["replays"] == 1 && job["status"] == "failed");
+    });
+    let browser = &scene.browser;
+    browser.go("#/dlq/order-1");
+    browser.sees("mailbox full");
+    let edited = browser.code();
+    assert!(
+        edited.contains("rui@example.com") && !edited.contains("ana@"),
+        "a replay sends what is shown: {edited}"
+    );
+    let page = browser.text();
+    assert!(!page.contains("ana@example.com"), "the original is there when it is asked for: {page}");
+    browser.click_part("//summary[normalize-space()='What was accepted at first']");
+    browser.sees("ana@example.com");
+    browser.sees("the address was wrong");
+    browser.is_clean();
+}
+
+#[test]
+fn w3_g1_an_archived_dead_letter_says_where_it_is_and_what_brings_it_back() {
+    let scene = Scene::configured("[dlq]\nmax_size = 1\n", Look::default(), |server| {
+        bury(server, "acme", "order-1", &refused_with("550 no such user"));
+        bury(server, "acme", "order-2", &refused_with("550 no such user"));
+        eventually(|| !server.get("/v1/jobs/order-1")["archived"].is_null());
+    });
+    let browser = &scene.browser;
+    let back = scene.get("/v1/jobs/order-1")["archived"]["bringBack"].as_str().expect("a command").to_owned();
+    assert!(back.starts_with("recado dlq import "), "{back}");
+    for place in ["#/dlq/order-1", "#/jobs/order-1"] {
+        browser.go(place);
+        browser.sees("It is in the archive, because there were too many dead letters,");
+        browser.sees(&back);
+    }
+    browser.go("#/dlq/order-1");
+    browser.sees(&back);
+    browser.no_longer_sees("The same failure");
     browser.is_clean();
 }

@@ -167,6 +167,25 @@ fn t14_verify_names_the_record_in_which_one_byte_was_changed() {
     assert!(said.code == 1 && said.out.contains("record 2 is missing"), "{said:?}");
     let nowhere = place.run(&["audit", "verify", "--dir", "nowhere"]).failed_with(1);
     assert!(nowhere.contains("there is no trail in nowhere"), "{nowhere}");
+
+    let head = place.path().join(DIR).join("head.json");
+    for removed in [path, head] {
+        std::fs::remove_file(removed).expect("the fault is in place");
+    }
+    let said = place.run(&["audit", "verify", "--dir", DIR]);
+    assert!(said.out.contains("nothing is here") && !said.out.contains("whole"), "{}", said.out);
+    let why = said.failed_with(1);
+    assert!(why.contains("there is no trail") && why.contains("or all of its files were removed"), "{why}");
+    let known = place.run_on_store(&["audit", "verify"]).failed_with(1);
+    assert!(known.contains("the store says that records were archived"), "{known}");
+}
+
+#[test]
+fn t14_verify_tells_a_trail_that_was_not_begun_from_one_that_was_removed() {
+    let place = Place::with(CONFIG);
+    place.serve().stop();
+    let fresh = place.run_on_store(&["audit", "verify"]).done();
+    assert!(fresh.contains("nothing was archived yet") && !fresh.contains("whole"), "{fresh}");
 }
 
 #[test]
@@ -225,6 +244,7 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
         "data": {"script": ["ok"]}, "delayMs": 600_000}));
     let out = server.run(&place, &["audit", "export", "--subject", "user=u-81", "--company", "acme"]).done();
     assert!(out.lines().count() >= 3 && out.lines().all(|line| line.contains("dead-1")), "{out}");
+    server.run(&place, &["dlq", "export", "--out", "before.ndjson"]).done();
 
     let erase = ["audit", "erase", "--subject", "user=u-81", "--company", "acme", "--reason", "LGPD 17"];
     let with = |more: &[&'static str]| [&erase[..], more].concat();
@@ -245,10 +265,31 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
     assert_eq!((&act["actor"], &act["retryReason"]), (&json!("tester"), &json!("LGPD 17")), "{act}");
     let left = server.run(&place, &["audit", "export", "--subject", "user=u-81"]).done();
     assert_eq!(left, "");
+    a_file_brings_back_only_what_came_after(&server, &place);
     server.stop();
 
     let report = place.run(&["audit", "verify", "--json"]).json();
     assert_eq!((&report["erased"], &report["findings"]), (&json!(3), &json!([])), "{report}");
     let text = std::fs::read_to_string(segment(&place)).expect("text");
-    assert!(!text.contains("u-81") && !text.contains("dead-1") && text.contains("u-82"), "{text}");
+    assert!(!text.contains("dead-1") && text.contains("u-82"), "{text}");
+}
+
+/// A person may come again: what is from after the erasure is not under it.
+fn a_file_brings_back_only_what_came_after(server: &Server, place: &Place) {
+    let refused = server.run(place, &["dlq", "import", "before.ndjson"]).failed_with(1);
+    assert!(refused.contains("1 lines were refused"), "the other is here: {refused}");
+    assert!(refused.contains("is about a person whose data was erased, as record "), "{refused}");
+    assert_eq!(server.ask("GET", "/v1/jobs/dead-1", &Value::Null).0, 404, "it stays forgotten");
+
+    server.enqueue(json!({"jobId": "dead-3", "route": "email", "companyId": "acme", "userId": "u-81",
+        "data": {"script": ["550 5.1.1 no such user"]}}));
+    server.job_once("dead-3", "failed");
+    eventually(|| {
+        let exported = server.run(place, &["dlq", "export"]).done();
+        std::fs::write(place.path().join("after.ndjson"), &exported).expect("written");
+        exported.contains("dead-3")
+    });
+    server.run(place, &["dlq", "discard", "dead-3", "--reason", "by mistake", "--yes"]).done();
+    let back = server.run(place, &["dlq", "import", "after.ndjson"]).done();
+    assert!(back.starts_with("1 came back"), "{back}");
 }

@@ -172,6 +172,8 @@ fn a_server_tells_the_same_policy_of_a_route_as_the_configuration_does() {
         assert_eq!(claims["policy"][field], shown[field], "{field}");
     }
     assert_eq!(claims["timeoutMs"], shown["timeoutMs"]);
+    let listed = server.run(&place, &["routes"]).done();
+    assert!(listed.contains("its provider has no address\n") && !listed.contains('\\'), "{listed}");
 }
 
 #[test]

@@ -28,14 +28,29 @@ fn config_check_looks_at_the_other_environment_too() {
     let place = Place::with(
         "[environments.production.engine]\nlease = \"1 day\"\n[environments.production.server]\ntoken = \"${PROD_TOKEN}\"\n",
     );
-    let said = place.run(&["config", "check"]).failed_with(1);
-    assert!(said.contains("`1 day` is not a duration") && said.contains("not in production"), "{said}");
+    let said = place.run(&["config", "check"]).done();
+    assert!(said.starts_with("warning: `1 day` is not a duration"), "{said}");
+    assert!(
+        said.contains("does not work in production") && said.contains("no faults (development)"),
+        "{said}"
+    );
     assert!(!said.contains("PROD_TOKEN"), "{said}");
     place.run(&["config", "show"]).done();
     let checked = place.run(&["config", "check", "--env", "development"]).done();
     let note = "note: it does not work in production; see recado config check --env production\n";
     assert!(checked.starts_with(note) && checked.contains("no faults (development)"), "{checked}");
     place.run(&["config", "check", "--env", "production"]).failed_with(1);
+}
+
+#[test]
+fn config_check_shows_no_secret_of_a_file_that_it_cannot_read() {
+    let place = Place::with(
+        "[engine]\nlease = 5s # ask Rui, hunter2\n[server]\ntoken = hunter2\n\
+         [providers.mail]\nurl = \"smtps://me:hunter2@example.com\npasswrod = \"hunter2\n",
+    );
+    let said = place.run(&["config", "check"]).failed_with(1);
+    assert!(said.matches("this is not TOML").count() >= 4 && said.contains("lease = 5s #"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
 }
 
 #[test]
@@ -82,12 +97,13 @@ fn policy_show_draws_the_curve_without_a_server() {
 fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
     let place = Place::with("[server]\nlisten = \"127.0.0.1:0\"\n");
     let said = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).done();
+    // How fast the disk is, is the machine's business.
     for expected in [
         "✓ configuration",
         "✓ data directory",
         "✓ lock",
         "✓ disk",
-        "✓ disk speed",
+        " disk speed: ",
         "✓ audit trail",
         "✓ port",
         "✓ clock",

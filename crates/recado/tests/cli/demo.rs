@@ -202,6 +202,11 @@ fn an_address_that_was_asked_for_and_cannot_be_had_is_an_error_that_says_what_to
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("127.0.0.1:7500"), "{err}");
+
+    let output = command(&place, &["--for", "0s"]).output().expect("it runs");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{err}");
+    assert!(err.contains("--for 0 leaves nothing to see"), "{err}");
     assert_eq!(leftovers(&temporary(&place)), Vec::<PathBuf>::new());
 }
 

@@ -78,14 +78,22 @@ impl Place {
         Said::of(self.command(arguments).output().expect("the binary runs"))
     }
 
+    /// The same, told where the servers of this place keep their jobs.
+    pub fn run_on_store(&self, arguments: &[&str]) -> Said {
+        Said::of(self.command(arguments).envs(self.store()).output().expect("the binary runs"))
+    }
+
+    fn store(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.home.redis.iter().map(|redis| ("RECADO_STORE_URL", redis.url()))
+    }
+
     pub fn serve(&self) -> Server {
         self.serve_with(&[], &[])
     }
 
     pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        let store = self.home.redis.iter().map(|redis| ("RECADO_STORE_URL", redis.url()));
-        command.args(arguments).envs(store).envs(variables.iter().copied());
+        command.args(arguments).envs(self.store()).envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Server::start(command.spawn().expect("the server starts"), self.home.clone())
     }

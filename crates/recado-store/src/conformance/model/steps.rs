@@ -179,6 +179,7 @@ impl Ending {
                 cause: if result.is_some() { Cause::Exhausted } else { Cause::Expired },
                 failure: failure(code, "it failed"),
                 attempt: result.map(tried),
+                held_up: false,
                 at: now,
                 ttl: Duration::from_millis(ttl_ms),
             }),

@@ -1,12 +1,18 @@
 //! `recado audit verify`.
+//!
+//! A directory that all files were removed from looks like a new one. So where nothing is found the store is asked, which
+//! knows how far it was archived; unless a server has it to itself, or only a copy of the trail is here.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
+use recado_engine::trail::archived_in;
 
 use crate::cli::{ConfigArgs, Done, Stop};
+use crate::config::Config;
 use crate::screen::{Field, Paint, Screen};
+use crate::serve;
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
@@ -26,14 +32,16 @@ pub struct VerifyArgs {
     config: ConfigArgs,
 }
 
-pub fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
-    let dir = match &args.dir {
-        Some(dir) => dir.clone(),
-        None => args.config.load()?.audit.dir,
+pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
+    let (dir, config) = match &args.dir {
+        Some(dir) => (dir.clone(), None),
+        None => {
+            let config = args.config.load()?;
+            (config.audit.dir.clone(), Some(config))
+        }
     };
     if !dir.is_dir() {
-        let shown = dir.display();
-        return Err(Stop::Failed(format!("there is no trail in {shown}; name its directory with --dir")));
+        return nothing_in(&dir, config.as_ref(), screen).await;
     }
     let mut evidence = Evidence::default();
     if let Some(path) = &args.public_key {
@@ -49,6 +57,9 @@ pub fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     } else {
         show(&report, &dir, screen)?;
     }
+    if report.is_empty() && report.is_whole() {
+        return nothing_in(&dir, config.as_ref(), screen).await;
+    }
     if report.is_whole() {
         return Ok(());
     }
@@ -57,6 +68,39 @@ pub fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         "the trail is not whole: {}{more} faults; keep a copy as evidence before anything else",
         report.findings.len()
     )))
+}
+
+/// What it means that no record is there.
+async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) -> Done {
+    let dir = dir.display();
+    let was_archived = match config {
+        Some(config) => was_archived(config).await,
+        None => None,
+    };
+    match was_archived {
+        Some(false) => Ok(screen.line(format_args!("The store says that nothing was archived yet."))?),
+        Some(true) => Err(Stop::Failed(format!(
+            "there is no trail in {dir}, and the store says that records were archived: the files were removed, or \
+             another node has them"
+        ))),
+        None => Err(Stop::Failed(format!(
+            "there is no trail in {dir}: either nothing was archived there yet, or all of its files were removed. Name \
+             another directory with --dir, give a --checkpoint that was kept elsewhere, or see what the log said when \
+             the server started"
+        ))),
+    }
+}
+
+/// Whether the store let go of any record; `None` when it cannot be asked.
+async fn was_archived(config: &Config) -> Option<bool> {
+    if config.store.redis.is_none() && !config.store.data_dir.join(recado_store_embedded::FILE_NAME).exists()
+    {
+        return None;
+    }
+    let (store, clock) = serve::open(config).await.ok()?;
+    let archived = archived_in(&*store, clock.now()).await;
+    store.close().await.ok()?;
+    Some(archived.ok()?.values().any(|number| *number > 0))
 }
 
 fn read(path: &Path) -> Result<String, Stop> {
@@ -78,7 +122,11 @@ fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
 }
 
 fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()> {
-    let (word, paint) = if report.is_whole() { ("whole", Paint::Good) } else { ("not whole", Paint::Bad) };
+    let (word, paint) = match (report.is_whole(), report.is_empty()) {
+        (true, true) => ("nothing is here", Paint::Bad),
+        (true, false) => ("whole", Paint::Good),
+        (false, _) => ("not whole", Paint::Bad),
+    };
     let mut facts = vec![
         ("trail", Field::from(dir.display())),
         ("state", Field::painted(word, paint)),

@@ -106,7 +106,11 @@ pub async fn import(args: ImportArgs, screen: &mut Screen) -> Done {
         sum.add(send(&client, &mut batch).await?, args.json, screen)?;
     }
     if !args.json {
-        screen.line(format_args!("{} came back, {} were here already", sum.imported, sum.known))?;
+        let left = match sum.known {
+            0 => String::new(),
+            known => format!("; {known} left alone: already here, sent or given up"),
+        };
+        screen.line(format_args!("{} came back{left}", sum.imported))?;
     }
     if sum.refused == 0 {
         return Ok(());

@@ -72,7 +72,7 @@ fn alerts_have_a_channel_of_their_own_or_a_named_one() {
 fn faults_of_alerts_point_at_their_lines() {
     assert_faults(
         "[alerts]\ndlq_sise = false\nnotify = \"opps\"\n[alerts.failure_rate]\nthreshold = -1\nwindow = \"1s\"\n\
-         [alerts.dlq_size]\nwindow = \"5m\"\nresolve_share = 2\n",
+         [alerts.dlq_size]\nwindow = \"5m\"\nresolve_share = 2\n[alerts.dlq_rate]\nthreshold = 2\n",
         "
 error: there is no key `dlq_sise` in [alerts]; did you mean `dlq_size`?
  --> recado.toml:2:1  alerts.dlq_sise
@@ -109,6 +109,12 @@ error: resolve_share is 2; write 0 to 1
   |
 9 | resolve_share = 2
   |                 ^
+
+error: threshold is 2, and this is a share; write 0 to 1, such as 0.1
+  --> recado.toml:11:13  alerts.dlq_rate.threshold
+   |
+11 | threshold = 2
+   |             ^
 ",
     );
     assert_faults(

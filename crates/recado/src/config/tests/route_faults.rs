@@ -31,6 +31,17 @@ error: there is no provider `evolutoin`; write [providers.evolutoin], or did you
 }
 
 #[test]
+fn the_sandbox_is_named_as_the_transport_that_it_is() {
+    for route in ["email", "mine"] {
+        let said = faults_of(&format!("[routes.{route}]\nprovider = \"sandbox\"\n"));
+        let words = "the sandbox is a transport and no provider; write transport = \"sandbox\"";
+        assert!(said.contains(words) && said.matches("error: ").count() == 1, "{said}");
+    }
+    load("[routes.sandbox]\nprovider = \"sandbox\"\n");
+    load("[routes.email]\nprovider = \"sandbox\"\ntransport = \"sandbox\"\n");
+}
+
+#[test]
 fn transports_and_classifiers_are_checked_by_name() {
     assert_faults(
         "[routes.email]\ntransport = \"sandobx\"\nclassifier = \"smpt\"\n",
