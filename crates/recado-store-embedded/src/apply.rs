@@ -11,11 +11,11 @@ use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
     Retention, Settled,
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::index::{Entry, Held, IdHash, Index, Place};
 use crate::rows::{self, JOB_COLUMNS};
-use crate::trail::Settling;
+use crate::trail::{Recorder, Settling};
 
 /// Rows that one prune removes at most, so that it holds nobody up.
 pub const PRUNE_ROWS_MAX: usize = 1_000;
@@ -24,8 +24,7 @@ pub const PRUNE_ROWS_MAX: usize = 1_000;
 pub struct Apply<'a> {
     pub file: &'a Connection,
     pub index: &'a mut Index,
-    /// Puts a record into the trail. Nearly every change has one, so it is looked up once.
-    pub recorder: CachedStatement<'a>,
+    pub recorder: Recorder<'a>,
     /// Lanes that may have work now; the writer rings their bells after the commit.
     pub rung: &'a mut Vec<recado_core::RouteName>,
 }
@@ -238,7 +237,7 @@ impl Apply<'_> {
             Some(held) if token(seq, held.fence) == settlement.token => held.clone(),
             _ => return Ok(Settled::Stale),
         };
-        let record = record.map(|record| self.append(Some(seq), &record)).transpose()?;
+        let record = record.map(|record| self.append(Some(seq), record)).transpose()?;
         let progress = settlement.transition.step(held.progress);
         match settlement.transition {
             Transition::Deliver { attempt, answer } => {

@@ -9,7 +9,7 @@
 
 use recado_core::{AuditEvent, JobId};
 use recado_store::{AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result, ToSql, params, params_from_iter};
 
 use crate::apply::Apply;
 use crate::index::Place;
@@ -21,7 +21,13 @@ const TRIM_ROWS_MAX: i64 = 1_000;
 /// How a row begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
-pub const RECORD: &str = "INSERT INTO audit (seq, record) VALUES (?1, ?2)";
+/// Writes as many records as [`TOGETHER`] says, and one.
+const RECORDS: &str = "INSERT INTO audit (id, seq, record) VALUES (?, ?, ?), (?, ?, ?), (?, ?, ?), (?, ?, ?), \
+                       (?, ?, ?), (?, ?, ?), (?, ?, ?), (?, ?, ?)";
+const RECORD: &str = "INSERT INTO audit (id, seq, record) VALUES (?, ?, ?)";
+
+/// Records that one statement writes: most of what a statement costs is its beginning and its end.
+const TOGETHER: usize = 8;
 
 /// Rows of `audit` whose numbers are in the list `?1`.
 pub const OF_JOB: &str = "id IN (SELECT value FROM json_each('[' || ?1 || ']'))";
@@ -43,17 +49,69 @@ impl Settling {
     }
 }
 
+/// Puts records into the trail, several at a time. What waits is written before anybody looks.
+pub struct Recorder<'a> {
+    file: &'a Connection,
+    /// The number of the next record.
+    next: i64,
+    waiting: Vec<Row>,
+}
+
+struct Row {
+    number: i64,
+    seq: Option<u64>,
+    record: String,
+}
+
+impl<'a> Recorder<'a> {
+    pub fn new(file: &'a Connection) -> Result<Self> {
+        let newest =
+            file.prepare_cached("SELECT coalesce(max(id), 0) FROM audit")?.query_row([], |row| row.get(0));
+        Ok(Recorder {
+            file,
+            next: newest.map(|newest: i64| newest + 1)?,
+            waiting: Vec::with_capacity(TOGETHER),
+        })
+    }
+
+    fn put(&mut self, seq: Option<u64>, record: String) -> Result<i64> {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.push(Row { number, seq, record });
+        if self.waiting.len() == TOGETHER {
+            self.write()?;
+        }
+        Ok(number)
+    }
+
+    pub fn write(&mut self) -> Result<()> {
+        let (statement, rows) = match self.waiting.len() {
+            0 => return Ok(()),
+            TOGETHER => (RECORDS, TOGETHER),
+            _ => (RECORD, 1),
+        };
+        let mut statement = self.file.prepare_cached(statement)?;
+        for rows in self.waiting.chunks(rows) {
+            let values = rows.iter().flat_map(|row| [&row.number as &dyn ToSql, &row.seq, &row.record]);
+            statement.execute(params_from_iter(values))?;
+        }
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
 impl Apply<'_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.append_to(seq, &rows::json(event)?)
+        self.append_to(seq, rows::json(event)?)
     }
 
     pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
+        self.append_to(Some(seq), rows::json(event)?.replacen('{', ARCHIVED, 1))
     }
 
-    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
+    fn append_to(&mut self, seq: Option<u64>, record: String) -> Result<()> {
         let number = self.append(seq, record)?;
+        self.recorder.write()?;
         if let Some(seq) = seq {
             self.file
                 .prepare_cached(
@@ -65,8 +123,8 @@ impl Apply<'_> {
     }
 
     /// The record's number. Whoever calls this writes it into the job's row.
-    pub fn append(&mut self, seq: Option<u64>, record: &str) -> Result<i64> {
-        self.recorder.insert(params![seq, record])
+    pub fn append(&mut self, seq: Option<u64>, record: String) -> Result<i64> {
+        self.recorder.put(seq, record)
     }
 
     /// Ended jobs and their records, at once.

@@ -30,7 +30,7 @@ use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
-use crate::trail::{RECORD, Settling};
+use crate::trail::{Recorder, Settling};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -174,11 +174,19 @@ impl Writer {
         replies: &mut Vec<Reply>,
     ) -> rusqlite::Result<()> {
         let mut index = self.index.lock();
-        let recorder = self.file.prepare_cached(RECORD)?;
+        let recorder = Recorder::new(&self.file)?;
         let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
         let mut failed = None;
         for request in group {
             if failed.is_some() {
+                refuse_later(request, replies);
+                continue;
+            }
+            // Settles leave their records to be written together. Whoever else may look for them finds them.
+            if !matches!(request, Request::Settle(..) | Request::Claim(..) | Request::Enqueue(..))
+                && let Err(error) = apply.recorder.write()
+            {
+                failed = Some(error);
                 refuse_later(request, replies);
                 continue;
             }
@@ -223,6 +231,7 @@ impl Writer {
             };
             failed = outcome.err();
         }
+        let failed = failed.or(apply.recorder.write().err());
         drop(apply);
         drop(index);
         match failed {
