@@ -18,6 +18,11 @@ pub enum Error {
     /// An earlier write failed half-way. Open the trail again: that finds out what is on disk.
     #[error("an earlier write to the audit trail failed; open it again before writing on")]
     Broken,
+    /// For a person: whoever took the file away puts it back.
+    #[error(
+        "{} was moved, removed or changed by somebody else while it was written; put it back as it was", .path.display()
+    )]
+    Displaced { path: PathBuf },
     #[error("the key {} is gone, and records here are signed with it; put it back, or begin another directory", .path.display())]
     KeyMissing { path: PathBuf },
     #[error("{} holds no ed25519 key; put back what was written there (PKCS #8 as PEM)", .path.display())]

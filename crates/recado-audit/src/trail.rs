@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use recado_core::Timestamp;
@@ -70,6 +70,17 @@ struct Current {
     bytes: u64,
     /// How far its index is.
     indexed: u64,
+}
+
+impl Current {
+    /// Whether what is written is still the file under its name, and nobody else wrote to it: records that went into a
+    /// file without a name would be lost with this process.
+    fn is_in_place(&self) -> bool {
+        let (Ok(named), Ok(held)) = (std::fs::metadata(&self.path), self.file.metadata()) else {
+            return false;
+        };
+        (named.dev(), named.ino(), named.len()) == (held.dev(), held.ino(), self.bytes)
+    }
 }
 
 impl Trail {
@@ -202,6 +213,10 @@ impl Trail {
             self.begin_segment(month)?;
         }
         let current = self.current.as_mut().ok_or(Error::Broken)?;
+        if !current.is_in_place() {
+            self.broken = true;
+            return Err(Error::Displaced { path: current.path.clone() });
+        }
         if let Err(error) = current.file.write_all_at(bytes, current.bytes) {
             self.broken |= current.file.set_len(current.bytes).is_err();
             return Err(io(&current.path)(error));

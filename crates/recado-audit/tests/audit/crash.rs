@@ -195,3 +195,34 @@ fn a_full_or_failing_disk_in_the_middle_of_an_erasure_is_made_good_when_the_trai
         assert_eq!(crashed.open().recovered(), None);
     }
 }
+
+#[test]
+fn nothing_goes_into_a_file_that_was_taken_away_or_changed_while_it_was_written() {
+    type Change = (&'static str, fn(&Place));
+    let changes: [Change; 3] = [
+        ("moved", |place| std::fs::rename(place.path("2026-11.jsonl"), place.path("moved")).unwrap()),
+        ("another one in its place", |place| {
+            std::fs::rename(place.path("2026-11.jsonl"), place.path("moved")).unwrap();
+            std::fs::copy(place.path("moved"), place.path("2026-11.jsonl")).unwrap();
+        }),
+        ("shortened", |place| {
+            let whole = place.read("2026-11.jsonl");
+            place.write("moved", &whole);
+            place.write("2026-11.jsonl", &whole[..whole.len() / 2]);
+        }),
+    ];
+    for (how, change) in changes {
+        let place = Place::new();
+        let mut trail = place.open();
+        trail.append(&entries(1..=2), at(NOW)).unwrap();
+        change(&place);
+        let refused = trail.append(&entries(3..=4), at(NOW)).unwrap_err();
+        assert!(matches!(refused, Error::Displaced { .. }), "{how}: {refused}");
+        assert!(matches!(trail.append(&entries(3..=4), at(NOW)), Err(Error::Broken)), "{how}");
+        drop(trail);
+        std::fs::rename(place.path("moved"), place.path("2026-11.jsonl")).unwrap();
+        place.append(3..=4, NOW);
+        place.assert_whole();
+        assert_eq!(place.source_numbers(), [1, 2, 3, 4], "{how}: put back, it goes on");
+    }
+}

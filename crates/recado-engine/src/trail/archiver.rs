@@ -23,8 +23,8 @@ use super::hold::{Hold, source};
 use super::{Desk, Files, TrailError, TrailTerms, off_thread};
 use crate::engine::Inner;
 
-/// Records of a part that are copied at a time.
-const BITE_RECORDS: usize = 2_000;
+/// Records that are copied at a time, of all parts together: every bite is forced to disk, signed and marked.
+const BITE_RECORDS: usize = 8_000;
 
 /// Between two looks when there is nothing to copy.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -150,17 +150,19 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     };
     let (mut entries, mut more) = (Vec::new(), None::<Timestamp>);
     let marked = hold.archived.clone();
-    for part in 0..engine.store.audit_parts() {
+    let parts = engine.store.audit_parts();
+    let share = BITE_RECORDS / usize::from(parts.max(1)) + 1;
+    for part in 0..parts {
         let after = hold.archived(part).max(files.archived(part));
         if after > 0 {
             hold.archived.insert(part, after);
         }
         let span = AuditSpan { part, after, newest_first: false };
-        let records = engine.store.audit_in(span, BITE_RECORDS).await?;
+        let records = engine.store.audit_in(span, share).await?;
         let source = source(&hold.store, part);
         if let Some(last) = records.last() {
             hold.archived.insert(part, last.number);
-            if records.len() == BITE_RECORDS {
+            if records.len() == share {
                 let at = last.event.timestamp;
                 more = Some(more.map_or(at, |oldest| oldest.min(at)));
             }

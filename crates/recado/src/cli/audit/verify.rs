@@ -52,21 +52,18 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         evidence.checkpoints.push(checkpoint(path)?);
     }
     let report = verify(&dir, &evidence).map_err(|error| Stop::Failed(error.to_string()))?;
-    if args.json {
-        screen.json(&report)?;
-    } else {
-        show(&report, &dir, screen)?;
-    }
-    if report.is_empty() && report.is_whole() {
-        return nothing_in(&dir, config.as_ref(), screen).await;
-    }
+    let shown = if args.json { screen.json(&report) } else { show(&report, &dir, screen) };
     if report.is_whole() {
-        return Ok(());
+        shown?;
+        return if report.is_empty() { nothing_in(&dir, config.as_ref(), screen).await } else { Ok(()) };
     }
-    let more = if report.more { " or more" } else { "" };
+    // Whoever did not read to the end is still told by the exit code.
+    let faults = match (report.findings.len(), report.more) {
+        (1, false) => "1 fault".to_owned(),
+        (count, more) => format!("{count}{} faults", if more { " or more" } else { "" }),
+    };
     Err(Stop::Failed(format!(
-        "the trail is not whole: {}{more} faults; keep a copy as evidence before anything else",
-        report.findings.len()
+        "the trail is not whole: {faults}; keep a copy as evidence before anything else"
     )))
 }
 
