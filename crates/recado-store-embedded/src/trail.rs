@@ -52,8 +52,8 @@ impl Settling {
 /// Puts records into the trail, several at a time. What waits is written before anybody looks.
 pub struct Recorder<'a> {
     file: &'a Connection,
-    /// The number of the next record.
-    next: i64,
+    /// The number of the next record. Many groups have none, and need not ask.
+    next: Option<i64>,
     waiting: Vec<Row>,
 }
 
@@ -64,19 +64,19 @@ struct Row {
 }
 
 impl<'a> Recorder<'a> {
-    pub fn new(file: &'a Connection) -> Result<Self> {
-        let newest =
-            file.prepare_cached("SELECT coalesce(max(id), 0) FROM audit")?.query_row([], |row| row.get(0));
-        Ok(Recorder {
-            file,
-            next: newest.map(|newest: i64| newest + 1)?,
-            waiting: Vec::with_capacity(TOGETHER),
-        })
+    pub fn new(file: &'a Connection) -> Self {
+        Recorder { file, next: None, waiting: Vec::new() }
     }
 
     fn put(&mut self, seq: Option<u64>, record: String) -> Result<i64> {
-        let number = self.next;
-        self.next += 1;
+        let number = match self.next {
+            Some(next) => next,
+            None => self
+                .file
+                .prepare_cached("SELECT coalesce(max(id), 0) + 1 FROM audit")?
+                .query_row([], |row| row.get(0))?,
+        };
+        self.next = Some(number + 1);
         self.waiting.push(Row { number, seq, record });
         if self.waiting.len() == TOGETHER {
             self.write()?;

@@ -174,7 +174,7 @@ impl Writer {
         replies: &mut Vec<Reply>,
     ) -> rusqlite::Result<()> {
         let mut index = self.index.lock();
-        let recorder = Recorder::new(&self.file)?;
+        let recorder = Recorder::new(&self.file);
         let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
         let mut failed = None;
         for request in group {
@@ -231,7 +231,7 @@ impl Writer {
             };
             failed = outcome.err();
         }
-        let failed = failed.or(apply.recorder.write().err());
+        let failed = failed.or_else(|| apply.recorder.write().err());
         drop(apply);
         drop(index);
         match failed {

@@ -1,6 +1,11 @@
 -- Forgets ended jobs at once, and the records about them. ARGV: for each its bucket and id. Answers for each 1, or 0
 -- when it has not ended or is not here.
 
+-- As jobs.lua reads it in what lies apart.
+local function packed(text)
+  return struct.pack('>I4', #text) .. text
+end
+
 -- Takes the records about a job out of an entry. What else is in it stays, under the same numbers.
 local function rewrite(place, whose)
   local entry, texts, is_empty = entry_at(place), {}, true
@@ -9,7 +14,7 @@ local function rewrite(place, whose)
       entry[at + 1] = ''
     end
     is_empty = is_empty and entry[at + 1] == ''
-    texts[at], texts[at + 1] = struct.pack('>I4', #entry[at]) .. entry[at], struct.pack('>I4', #entry[at + 1]) .. entry[at + 1]
+    texts[at], texts[at + 1] = packed(entry[at]), packed(entry[at + 1])
   end
   call('XDEL', K .. 'audit', place)
   if is_empty then

@@ -68,9 +68,10 @@ impl Entry {
         Ok(Entry { first, events: events.collect::<Result<_, _>>()? })
     }
 
-    /// Every record with its number.
-    fn records(&self) -> impl DoubleEndedIterator<Item = (u64, &[u8])> + ExactSizeIterator {
-        self.events.iter().enumerate().map(|(index, event)| (self.first + index as u64, &**event))
+    /// Every record that was not erased, with its number.
+    fn records(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let numbered = self.events.iter().enumerate().filter(|(_, event)| !event.is_empty());
+        numbered.map(|(index, event)| (self.first + index as u64, &**event))
     }
 }
 
@@ -192,7 +193,7 @@ impl RedisStore {
             for entry in &entries {
                 looked += entry.events.len();
                 if self.is_over(entry, reach, &trim).await? {
-                    gone += entry.records().filter(|(_, event)| !event.is_empty()).count() as u64;
+                    gone += entry.records().count() as u64;
                     places.push(place_of(entry.first));
                 }
             }
@@ -213,7 +214,7 @@ impl RedisStore {
     /// Whether every record of an entry is archived and not needed any more.
     async fn is_over(&self, entry: &Entry, reach: Reach, trim: &AuditTrim) -> Result<bool, StoreError> {
         let mut of_jobs = Vec::new();
-        for (number, event) in entry.records().filter(|(_, event)| !event.is_empty()) {
+        for (number, event) in entry.records() {
             let event = audit_event(event)?;
             let is_old = event.timestamp < trim.forgotten_before;
             match event.job_id.as_deref().and_then(|id| JobId::new(id).ok()) {
@@ -291,11 +292,11 @@ fn take_records(
     limit: usize,
     found: &mut Vec<AuditRecord>,
 ) -> Result<(), StoreError> {
-    let mut records: Vec<_> = entry.records().filter(|(number, _)| reach.has(*number)).collect();
+    let is_wanted = |(number, event): &(u64, &[u8])| reach.has(*number) && !event.starts_with(ARCHIVED);
+    let mut records: Vec<_> = entry.records().filter(is_wanted).collect();
     if reach.newest_first {
         records.reverse();
     }
-    records.retain(|(_, event)| !event.is_empty() && !event.starts_with(ARCHIVED));
     for (number, event) in records.into_iter().take(limit - found.len()) {
         found.push(AuditRecord { number, event: audit_event(event)? });
     }

@@ -8,7 +8,7 @@
 //!
 //! When the files cannot be written the records stay in the store, it is told, and it is tried again: nothing waits
 //! for it. While jobs are being delivered it rests between two bites, so that they go first; the later the files are,
-//! the less it does, so that they cannot fall behind for long.
+//! the less it rests, so that they cannot fall behind for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ EXAMPLES:
   recado bench lanes               what turns, breakers and limits cost, about four minutes
   recado bench lanes --outage 10m  with a provider that is down for as long as you fear
   recado bench redis               jobs over a Redis that nodes share, about two minutes
-  recado bench audit               what the audit trail costs, about four minutes
+  recado bench audit               what the audit trail costs, about three minutes
   recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
   recado bench --quick             a tenth of it, to see that it runs
   recado bench --json > run.json   for machines
