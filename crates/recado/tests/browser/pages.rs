@@ -7,7 +7,7 @@ use super::given::Place;
 use super::scene::{Scene, a_bit_of_everything, bury, refused_with};
 
 /// A page, and words that only its own content has.
-const PAGES: [(&str, &[&str]); 10] = [
+const PAGES: [(&str, &[&str]); 11] = [
     ("overview", &["Throughput", "Attempt 2", "The alert rings above 100.", "instagram", "now-7"]),
     ("jobs", &["reminder-1", "not before its time", "instagram"]),
     ("dlq", &["5.1.1 mailbox not found", "15 dead letters", "invoice-1042"]),
@@ -17,7 +17,9 @@ const PAGES: [(&str, &[&str]); 10] = [
     ("endpoints", &["https://crm.example.com/recado", "0 of 10"]),
     ("alerts", &["All rules", "One company has many dead letters"]),
     ("kpis", &["Success after retry", "target: at least 85%", "Attempt 2", "acme"]),
-    ("audit", &["Who decided what", "moved to the dead letters", "mailbox not found"]),
+    ("audit", &["Who decided what", "delivered", "now-7"]),
+    // Which records are the newest hundred is up to the order in which jobs ended.
+    ("audit?kind=BURIED", &["moved to the dead letters", "mailbox not found"]),
 ];
 
 /// Those that the documents show.
