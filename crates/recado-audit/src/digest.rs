@@ -20,6 +20,10 @@ impl Hash {
         Hash(hash)
     }
 
+    pub(crate) fn hex(&self) -> String {
+        encode(&self.0)
+    }
+
     pub(crate) fn read(hex: &[u8]) -> Option<Self> {
         decode(hex).map(Hash)
     }

@@ -12,9 +12,10 @@ use std::hash::Hasher;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use recado_core::Timestamp;
+use recado_core::{AuditEvent, Timestamp};
 use siphasher::sip::SipHasher13;
 
+use crate::erasure::Erasure;
 use crate::error::{Error, io};
 use crate::files;
 use crate::line::{Line, json};
@@ -55,27 +56,22 @@ pub(crate) fn kind_key(kind: Kind) -> u64 {
     }
 }
 
-fn keys(record: &Record) -> impl Iterator<Item = u64> {
-    let texts = match &record.content {
-        Content::Event { event, .. } => [
-            (Field::Claim, Some(&event.claim_id).filter(|claim| !claim.is_empty())),
-            (Field::Job, event.job_id.as_ref()),
-            (Field::Company, event.company_id.as_ref()),
-            (Field::Actor, event.actor.as_ref()),
-            (Field::User, event.user_id.as_ref()),
-            (Field::Correlation, event.correlation_id.as_ref()),
-        ],
-        Content::Erasure { erasure } => [
-            (Field::Actor, Some(&erasure.actor)),
-            (Field::Company, erasure.company_id.as_ref()),
-            (Field::Claim, None),
-            (Field::Job, None),
-            (Field::User, None),
-            (Field::Correlation, None),
-        ],
-    };
+fn event_keys(event: &AuditEvent) -> impl Iterator<Item = u64> {
+    let texts = [
+        (Field::Claim, Some(&event.claim_id).filter(|claim| !claim.is_empty())),
+        (Field::Job, event.job_id.as_ref()),
+        (Field::Company, event.company_id.as_ref()),
+        (Field::Actor, event.actor.as_ref()),
+        (Field::User, event.user_id.as_ref()),
+        (Field::Correlation, event.correlation_id.as_ref()),
+    ];
     let texts = texts.into_iter().filter_map(|(field, value)| Some(key(field, value?)));
-    texts.chain([kind_key(record.kind())])
+    texts.chain([kind_key(Kind::Event(event.kind))])
+}
+
+fn erasure_keys(erasure: &Erasure) -> impl Iterator<Item = u64> {
+    let company = erasure.company_id.as_ref().map(|company| key(Field::Company, company));
+    [key(Field::Actor, &erasure.actor), kind_key(Kind::Erasure)].into_iter().chain(company)
 }
 
 /// One run's header.
@@ -197,13 +193,25 @@ pub(crate) fn runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
-/// Brings an index up to its segment, except for a last stretch that is still growing. Says how far it is now.
-pub(crate) fn catch_up(path: &Path, segment: &Segment, closed: bool) -> Result<u64, Error> {
+/// Brings an index up to its segment, except for a last stretch that is still growing. What whoever wrote it kept in
+/// mind need not be read again. Says how far it is now.
+pub(crate) fn catch_up(
+    path: &Path,
+    segment: &Segment,
+    closed: bool,
+    in_mind: Option<Stretch>,
+) -> Result<u64, Error> {
     let last = runs(segment).pop();
     let (mut from, mut at) = last.map_or((0, 0), |run| (run.end, run.body_end()));
     let least = if closed { 1 } else { RUN_BYTES };
+    let mut in_mind = in_mind.filter(|stretch| stretch.end == segment.bytes);
     while segment.bytes - from >= least {
-        let (run, body) = build(segment, from, at)?;
+        let to_mind = in_mind.as_ref().map(|stretch| stretch.start).filter(|start| *start >= from);
+        let stretch = match in_mind.take_if(|stretch| stretch.start == from) {
+            Some(stretch) => stretch,
+            None => read(segment, from, to_mind.unwrap_or(segment.bytes))?,
+        };
+        let (run, body) = stretch.into_run(at);
         let file = files::private().create(true).truncate(false).open(path).map_err(io(path))?;
         // The body first: whoever finds the header can rely on what follows it.
         file.set_len(at)
@@ -216,40 +224,131 @@ pub(crate) fn catch_up(path: &Path, segment: &Segment, closed: bool) -> Result<u
     Ok(from)
 }
 
-fn build(segment: &Segment, from: u64, at: u64) -> Result<(Run, Vec<u8>), Error> {
-    let mut run = Run {
-        start: from,
-        end: from,
-        first_sequence: u64::MAX,
-        last_sequence: 0,
-        oldest: Timestamp::MAX,
-        newest: Timestamp::from_millis(i64::MIN),
-        entries: 0,
-        body: at + HEADER_LEN as u64,
-    };
-    let mut entries: Vec<(u64, u32)> = Vec::new();
-    let mut lines = segment.lines(from, segment.bytes);
-    while run.end - from < RUN_BYTES
+/// Lines of a segment without a gap, on their way to become a run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    start: u64,
+    end: u64,
+    first_sequence: u64,
+    last_sequence: u64,
+    oldest: Timestamp,
+    newest: Timestamp,
+    /// Keys, and where each one's line begins, counted from the start.
+    entries: Vec<(u64, u32)>,
+}
+
+impl Stretch {
+    pub(crate) fn from(start: u64) -> Self {
+        Stretch {
+            start,
+            end: start,
+            first_sequence: u64::MAX,
+            last_sequence: 0,
+            oldest: Timestamp::MAX,
+            newest: Timestamp::from_millis(i64::MIN),
+            entries: Vec::new(),
+        }
+    }
+
+    /// The next line is an event's. If lines are missing before it, the stretch begins anew.
+    pub(crate) fn event(&mut self, at: u64, end: u64, sequence: u64, event: &AuditEvent) {
+        if at != self.end {
+            *self = Stretch::from(at);
+        }
+        self.line(at, end, sequence, event.timestamp, event_keys(event));
+    }
+
+    fn record(&mut self, at: u64, end: u64, record: &Record) {
+        let (sequence, timestamp) = (record.sequence, record.timestamp());
+        match &record.content {
+            Content::Event { event, .. } => self.line(at, end, sequence, timestamp, event_keys(event)),
+            Content::Erasure { erasure } => self.line(at, end, sequence, timestamp, erasure_keys(erasure)),
+        }
+    }
+
+    fn line(&mut self, at: u64, end: u64, sequence: u64, when: Timestamp, keys: impl Iterator<Item = u64>) {
+        let offset = u32::try_from(at - self.start).expect("a run is shorter than four gigabytes");
+        self.entries.extend(keys.map(|key| (key, offset)));
+        self.end = end;
+        self.first_sequence = self.first_sequence.min(sequence);
+        self.last_sequence = self.last_sequence.max(sequence);
+        self.oldest = self.oldest.min(when);
+        self.newest = self.newest.max(when);
+    }
+
+    /// A run, and its body, for this place in the index file.
+    fn into_run(mut self, at: u64) -> (Run, Vec<u8>) {
+        self.entries.sort_unstable();
+        let run = Run {
+            start: self.start,
+            end: self.end,
+            first_sequence: self.first_sequence,
+            last_sequence: self.last_sequence,
+            oldest: self.oldest,
+            newest: self.newest,
+            entries: self.entries.len(),
+            body: at + HEADER_LEN as u64,
+        };
+        let mut body = Vec::with_capacity(run.body_len());
+        for page in self.entries.chunks(PAGE_ENTRIES) {
+            body.extend_from_slice(&page[0].0.to_le_bytes());
+        }
+        for (hash, offset) in self.entries {
+            body.extend_from_slice(&hash.to_le_bytes());
+            body.extend_from_slice(&offset.to_le_bytes());
+        }
+        (run, body)
+    }
+}
+
+fn read(segment: &Segment, from: u64, to: u64) -> Result<Stretch, Error> {
+    let mut stretch = Stretch::from(from);
+    let mut lines = segment.lines(from, to);
+    while stretch.end - from < RUN_BYTES
         && let Some(raw) = lines.next()?
     {
-        run.end = raw.end;
-        let Ok(record) = Record::read(raw.bytes) else { continue };
-        run.first_sequence = run.first_sequence.min(record.sequence);
-        run.last_sequence = run.last_sequence.max(record.sequence);
-        run.oldest = run.oldest.min(record.timestamp());
-        run.newest = run.newest.max(record.timestamp());
-        let offset = u32::try_from(raw.at - from).expect("a run is shorter than four gigabytes");
-        entries.extend(keys(&record).map(|key| (key, offset)));
+        stretch.end = raw.end;
+        if let Ok(record) = Record::read(raw.bytes) {
+            stretch.record(raw.at, raw.end, &record);
+        }
     }
-    entries.sort_unstable();
-    run.entries = entries.len();
-    let mut body = Vec::with_capacity(run.body_len());
-    for page in entries.chunks(PAGE_ENTRIES) {
-        body.extend_from_slice(&page[0].0.to_le_bytes());
+    Ok(stretch)
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_core::AuditKind;
+
+    use super::*;
+    use crate::files::Folder;
+    use crate::month::Month;
+    use crate::record::Entry;
+    use crate::trail::{Options, Trail};
+
+    #[test]
+    fn what_the_writer_kept_in_mind_is_what_a_reader_finds() {
+        let dir = tempfile::tempdir().expect("a place");
+        let mut trail = Trail::open(dir.path(), &Options::default()).expect("a trail");
+        let now: Timestamp = "2026-11-15T12:00:00Z".parse().expect("a time");
+        let entries: Vec<_> = (1..=20)
+            .map(|n| {
+                let kind = if n % 2 == 0 { AuditKind::Delivered } else { AuditKind::Replayed };
+                let mut event = AuditEvent::claim(&format!("guia-{n}"), "tiss", kind, now);
+                event.job_id = Some(format!("job-{n}").into());
+                event.company_id = (n % 3 == 0).then(|| "acme".into());
+                event.user_id = (n % 5 == 0).then(|| "ana".into());
+                event.correlation_id = (n % 7 == 0).then(|| "order".into());
+                Entry { source: "store".into(), sequence: n, event: event.by((n % 4 == 0).then_some("rita")) }
+            })
+            .collect();
+        trail.append(&entries, now).expect("written");
+        let folder = Folder(dir.path().into());
+        let segment = Segment::open(&folder, Month::of(now)).expect("a segment");
+        let (mut in_mind, mut lines) = (Stretch::from(0), segment.lines(0, segment.bytes));
+        for entry in &entries {
+            let line = lines.next().expect("readable").expect("a line for each");
+            in_mind.event(line.at, line.end, entry.sequence, &entry.event);
+        }
+        assert_eq!(in_mind, read(&segment, 0, segment.bytes).expect("readable"));
     }
-    for (hash, offset) in entries {
-        body.extend_from_slice(&hash.to_le_bytes());
-        body.extend_from_slice(&offset.to_le_bytes());
-    }
-    Ok((run, body))
 }

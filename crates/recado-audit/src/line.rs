@@ -15,8 +15,6 @@
 //! erasure's line has `"erasure":{…}` instead of source, event, commitment and personal part. Once erased, a
 //! personal part reads `{"erasedBy":9}`. `v` is the version of all this: lines of an older one stay as they are.
 
-use std::io::Write;
-
 use recado_core::Timestamp;
 
 use crate::digest::{Hash, decode, encode};
@@ -92,12 +90,15 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 
 /// From `"hash"` to the closing brace.
 fn seal(hash: Hash, signature: Option<Signature>) -> Vec<u8> {
-    let mut seal = format!(r#""hash":"{hash}""#);
+    let mut seal = Vec::with_capacity(SIGNED_SEAL_LEN);
+    seal.extend_from_slice(&HASH[1..]);
+    seal.extend_from_slice(hash.hex().as_bytes());
     if let Some(signature) = signature {
-        seal += &format!(r#","signature":"{signature}""#);
+        seal.extend_from_slice(SIGNATURE);
+        seal.extend_from_slice(signature.to_string().as_bytes());
     }
-    seal.push('}');
-    seal.into_bytes()
+    seal.extend_from_slice(END);
+    seal
 }
 
 /// Writes lines one after the other, each continuing the last.
@@ -115,24 +116,26 @@ impl<'a> Writer<'a> {
 
     /// A checkpoint if `signed`.
     pub(crate) fn event(&mut self, entry: &Entry, salt: &[u8; 16], signed: bool) -> Option<Checkpoint> {
-        let (facts, personal) = split(entry, encode(salt));
+        let salt = encode(salt);
+        let (facts, personal) = split(entry, &salt);
         let personal = json(&personal);
         let start = self.begin();
-        self.put(format_args!(
-            r#","source":{},"sourceSequence":{},"event":{},"commitment":"{}""#,
-            json(&entry.source),
-            entry.sequence,
-            json(&facts),
-            Hash::of(personal.as_bytes()),
-        ));
+        self.put(&[br#","source":"#]);
+        self.put_json(&entry.source);
+        self.put(&[br#","sourceSequence":"#]);
+        self.put_json(&entry.sequence);
+        self.put(&[br#","event":"#]);
+        self.put_json(&facts);
+        self.put(&[COMMITMENT, Hash::of(personal.as_bytes()).hex().as_bytes(), b"\""]);
         let hash = Hash::of(&self.bytes[start..]);
-        self.put(format_args!(r#","personal":{personal}"#));
+        self.put(&[br#","personal":"#, personal.as_bytes()]);
         self.end(hash, signed)
     }
 
     pub(crate) fn erasure(&mut self, erasure: &Erasure) -> Checkpoint {
         let start = self.begin();
-        self.put(format_args!(r#","erasure":{}"#, json(erasure)));
+        self.put(&[br#","erasure":"#]);
+        self.put_json(erasure);
         let hash = Hash::of(&self.bytes[start..]);
         self.end(hash, true).expect("a line that is to be signed is")
     }
@@ -140,9 +143,10 @@ impl<'a> Writer<'a> {
     fn begin(&mut self) -> usize {
         let start = self.bytes.len();
         let (sequence, previous, at) = (self.link.sequence + 1, self.link.seal, self.archived_at);
-        self.put(format_args!(
-            r#"{{"v":1,"sequence":{sequence},"previous":"{previous}","archivedAt":"{at}""#
-        ));
+        self.put(&[START]);
+        self.put_json(&sequence);
+        self.put(&[PREVIOUS, previous.hex().as_bytes(), br#"","archivedAt":"#]);
+        self.put_json(&at);
         start
     }
 
@@ -157,8 +161,14 @@ impl<'a> Writer<'a> {
         checkpoint
     }
 
-    fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        self.bytes.write_fmt(text).expect("memory takes what is written");
+    fn put(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    fn put_json(&mut self, value: &impl serde::Serialize) {
+        serde_json::to_writer(&mut self.bytes, value).expect("our own types are JSON");
     }
 }
 

@@ -122,24 +122,24 @@ struct Written {
     source: Box<str>,
     #[serde(default)]
     source_sequence: u64,
-    event: Option<Facts>,
+    event: Option<Facts<Box<str>>>,
     erasure: Option<Erasure>,
     #[serde(default)]
-    personal: Personal,
+    personal: Personal<Box<str>>,
     hash: Hash,
 }
 
-/// The part of an event that is under the chain's hash.
+/// The part of an event that is under the chain's hash. Its texts are borrowed to be written and owned when read.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Facts {
+pub(crate) struct Facts<T> {
     timestamp: Timestamp,
     kind: AuditKind,
     #[serde(skip_serializing_if = "Option::is_none")]
-    company_id: Option<Box<str>>,
-    route: Box<str>,
+    company_id: Option<T>,
+    route: T,
     #[serde(skip_serializing_if = "Option::is_none")]
-    provider: Option<Box<str>>,
+    provider: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,35 +153,35 @@ pub(crate) struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
     should_retry: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<Box<str>>,
+    rule: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<Box<str>>,
+    actor: Option<T>,
 }
 
 /// The part that the chain only commits to. The salt goes with it, so that what is left tells nothing.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Personal {
+pub(crate) struct Personal<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    salt: Option<Box<str>>,
+    salt: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    claim_id: Option<Box<str>>,
+    claim_id: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    job_id: Option<Box<str>>,
+    job_id: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user_id: Option<Box<str>>,
+    user_id: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    correlation_id: Option<Box<str>>,
+    correlation_id: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error_message: Option<Box<str>>,
+    error_message: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_reason: Option<Box<str>>,
+    retry_reason: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     erased_by: Option<u64>,
 }
 
 /// Every field of an event is named here, so that a new one cannot come in without being put on one side.
-pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
+pub(crate) fn split<'e>(entry: &'e Entry, salt: &'e str) -> (Facts<&'e str>, Personal<&'e str>) {
     let AuditEvent {
         timestamp,
         kind,
@@ -202,36 +202,36 @@ pub(crate) fn split(entry: &Entry, salt: String) -> (Facts, Personal) {
         retry_reason,
         rule,
         actor,
-    } = entry.event.clone();
+    } = &entry.event;
     let facts = Facts {
-        timestamp,
-        kind,
-        company_id,
-        route,
-        provider,
-        attempt,
-        retry_count,
-        error_classification,
-        backoff_minutes,
-        next_retry_time,
-        should_retry,
-        rule,
-        actor,
+        timestamp: *timestamp,
+        kind: *kind,
+        company_id: company_id.as_deref(),
+        route: route.as_ref(),
+        provider: provider.as_deref(),
+        attempt: *attempt,
+        retry_count: *retry_count,
+        error_classification: *error_classification,
+        backoff_minutes: *backoff_minutes,
+        next_retry_time: *next_retry_time,
+        should_retry: *should_retry,
+        rule: rule.as_deref(),
+        actor: actor.as_deref(),
     };
     let personal = Personal {
-        salt: Some(salt.into()),
+        salt: Some(salt),
         claim_id: Some(claim_id),
-        job_id,
-        user_id,
-        correlation_id,
-        error_message,
-        retry_reason,
+        job_id: job_id.as_deref(),
+        user_id: user_id.as_deref(),
+        correlation_id: correlation_id.as_deref(),
+        error_message: error_message.as_deref(),
+        retry_reason: retry_reason.as_deref(),
         erased_by: None,
     };
     (facts, personal)
 }
 
-fn join(facts: Facts, personal: Personal) -> AuditEvent {
+fn join(facts: Facts<Box<str>>, personal: Personal<Box<str>>) -> AuditEvent {
     AuditEvent {
         timestamp: facts.timestamp,
         kind: facts.kind,

@@ -14,7 +14,7 @@ use recado_core::Timestamp;
 
 use crate::error::{Error, io};
 use crate::files::{self, Folder};
-use crate::index::{self, RUN_BYTES};
+use crate::index::{self, RUN_BYTES, Stretch};
 use crate::key::{PublicKey, Purpose, SigningKey};
 use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
@@ -70,9 +70,15 @@ struct Current {
     bytes: u64,
     /// How far its index is.
     indexed: u64,
+    /// What was written since, in as far as this process wrote it.
+    unindexed: Stretch,
 }
 
 impl Current {
+    fn new(month: Month, path: PathBuf, file: File, bytes: u64) -> Self {
+        Current { month, path, file, bytes, indexed: 0, unindexed: Stretch::from(bytes) }
+    }
+
     /// Whether what is written is still the file under its name, and nobody else wrote to it: records that went into a
     /// file without a name would be lost with this process.
     fn is_in_place(&self) -> bool {
@@ -155,6 +161,8 @@ impl Trail {
         let Some(last) = fresh.len().checked_sub(1) else { return Ok(Appended { records: 0, repeated }) };
         let salts = salts(fresh.len()).map_err(io(&self.folder.0))?;
         let (archived_at, mut writer) = self.writer(now);
+        let first = writer.link.sequence + 1;
+        let mut ends = Vec::with_capacity(fresh.len());
         let mut checkpoint = None;
         for (place, (entry, salt)) in fresh.iter().zip(&salts).enumerate() {
             let start = writer.bytes.len();
@@ -165,11 +173,20 @@ impl Trail {
                 let (source_name, sequence) = (entry.source.clone(), entry.sequence);
                 return Err(Error::TooLong { source_name, sequence, bytes });
             }
+            ends.push(writer.bytes.len() as u64);
         }
         let checkpoint = checkpoint.expect("the last record of a batch is signed");
         let bytes = writer.bytes;
         let segment = Month::of(archived_at);
         self.write(segment, &bytes)?;
+        if let Some(current) = &mut self.current {
+            let start = current.bytes - bytes.len() as u64;
+            let mut at = start;
+            for ((entry, end), sequence) in fresh.iter().zip(ends).zip(first..) {
+                current.unindexed.event(at, start + end, sequence, &entry.event);
+                at = start + end;
+            }
+        }
         self.moved_to(Head { segment, archived_at, checkpoint, sources });
         Ok(Appended { records: fresh.len(), repeated })
     }
@@ -236,7 +253,7 @@ impl Trail {
     fn begin_segment(&mut self, month: Month) -> Result<(), Error> {
         let path = self.folder.segment(month);
         let file = files::private().create(true).truncate(true).open(&path).map_err(io(&path))?;
-        self.current = Some(Current { month, path, file, bytes: 0, indexed: 0 });
+        self.current = Some(Current::new(month, path, file, 0));
         Ok(())
     }
 
@@ -246,7 +263,7 @@ impl Trail {
         let path = self.folder.segment(month);
         let file = files::private().open(&path).map_err(io(&path))?;
         let bytes = file.metadata().map_err(io(&path))?.len();
-        self.current = Some(Current { month, path, file, bytes, indexed: 0 });
+        self.current = Some(Current::new(month, path, file, bytes));
         Ok(())
     }
 
@@ -258,11 +275,13 @@ impl Trail {
         if let Some(closed) = closed {
             let _ = self.catch_up_index(closed);
         }
-        let grown = self.current.as_ref().filter(|current| current.bytes - current.indexed >= RUN_BYTES);
-        if let Some(month) = grown.map(|current| current.month)
-            && let (Ok(indexed), Some(current)) = (self.catch_up_index(month), &mut self.current)
-        {
-            current.indexed = indexed;
+        let Some(current) = self.current.as_mut() else { return };
+        if current.bytes - current.indexed >= RUN_BYTES {
+            let (month, bytes) = (current.month, current.bytes);
+            let in_mind = std::mem::replace(&mut current.unindexed, Stretch::from(bytes));
+            if let (Ok(indexed), Some(current)) = (self.index(month, Some(in_mind)), &mut self.current) {
+                current.indexed = indexed;
+            }
         }
     }
 
@@ -275,11 +294,15 @@ impl Trail {
         self.folder.segments()?.into_iter().try_for_each(|month| self.catch_up_index(month).map(drop))
     }
 
-    /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
     pub(crate) fn catch_up_index(&self, month: Month) -> Result<u64, Error> {
+        self.index(month, None)
+    }
+
+    /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
+    fn index(&self, month: Month, in_mind: Option<Stretch>) -> Result<u64, Error> {
         let closed = self.head.as_ref().is_some_and(|head| head.segment > month);
         let segment = Segment::open(&self.folder, month)?;
-        index::catch_up(&self.folder.index(month), &segment, closed)
+        index::catch_up(&self.folder.index(month), &segment, closed, in_mind)
     }
 }
 
