@@ -139,6 +139,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // Commits are forced to disk by the forcer, one step behind the writer.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What is removed or replaced is blanked: a person's data that was erased must not be left behind in the file.
+    connection.pragma_update(None, "secure_delete", true)?;
     // Tenants take turns, so jobs are read in another order than they were written: a queue that fits in here is
     // read from memory.
     connection.pragma_update(None, "cache_size", -65_536)?; // KiB

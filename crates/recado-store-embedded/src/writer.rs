@@ -107,6 +107,7 @@ impl Writer {
             let mut group = vec![first];
             take(&mut group, &mut requests);
             let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
+            let forgetting = group.iter().any(|request| matches!(request, Request::Forget(..)));
             let (requests_count, began) = (group.len() as u64, Instant::now());
             let commit = self.transact(group);
             if let Some(watcher) = self.watcher.get() {
@@ -120,7 +121,11 @@ impl Writer {
             if broken || closing || gone {
                 break;
             }
-            self.fold_log();
+            match forgetting {
+                // What was forgotten still stands in the log.
+                true => self.empty_log(),
+                false => self.fold_log(),
+            }
         }
         let Writer { file, forcer, folder, lock, .. } = self;
         forcer.end();
@@ -251,12 +256,15 @@ impl Writer {
             .log_max_bytes()
             .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
         if size >= max {
-            let folded = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            if let Err(error) = folded {
-                tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
-            }
+            self.empty_log();
         } else if size >= WAL_FOLD_BYTES {
             let _ = self.folder.wanted.try_send(());
+        }
+    }
+
+    fn empty_log(&self) {
+        if let Err(error) = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
         }
     }
 }

@@ -5,6 +5,7 @@
 mod again;
 mod contract;
 mod crash;
+mod forgetting;
 mod format;
 mod full_disk;
 mod given;
