@@ -98,7 +98,7 @@ pub(crate) async fn run(engine: Arc<Inner>) {
 
 /// One measurement, if it is this node's turn.
 async fn round(engine: &Inner, held: &mut Option<Held>) -> Result<(), StoreError> {
-    let shared = engine.store.notes_changed().is_some();
+    let shared = engine.store.is_shared();
     if shared || held.is_none() {
         match take(engine, held.as_ref().map(|held| held.version), shared).await? {
             Taken::Mine(mine) => *held = Some(mine),

@@ -118,7 +118,7 @@ impl Nodes {
 
 /// Says that this node is there, until everything has ended. Then it takes its leave.
 pub(crate) async fn run(engine: Arc<Inner>) {
-    let shared = engine.store.notes_changed().is_some();
+    let shared = engine.store.is_shared();
     loop {
         let stopping = engine.stopping.is_cancelled();
         let now = engine.clock.now();

@@ -302,6 +302,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         None
     }
 
+    /// Whether other nodes may be on this store.
+    fn is_shared(&self) -> bool {
+        self.notes_changed().is_some()
+    }
+
     // The read side. None of these counts by scanning what waits.
 
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;

@@ -144,7 +144,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         Some(files) => files,
         None => {
             let files = open(terms, hold.store.clone()).await?;
-            tell_of_gaps(&files, &hold.archived);
+            tell_of_gaps(engine, &files, &hold.archived);
             files
         }
     };
@@ -153,8 +153,12 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     let parts = engine.store.audit_parts();
     let share = BITE_RECORDS / usize::from(parts.max(1)) + 1;
     for part in 0..parts {
-        let after = hold.archived(part).max(files.archived(part));
-        if after > 0 {
+        let after = match engine.store.is_shared() {
+            true => hold.archived(part).max(files.archived(part)),
+            // Nobody else can have the rest: files that are behind were put back, and what is still there is copied again.
+            false => files.archived(part),
+        };
+        if after > 0 || hold.archived(part) > 0 {
             hold.archived.insert(part, after);
         }
         let span = AuditSpan { part, after, newest_first: false };
@@ -202,13 +206,18 @@ fn rest(worked: Duration, late: Duration) -> Duration {
 }
 
 /// What was archived and is not in these files was removed, or is in another node's.
-fn tell_of_gaps(files: &Files, archived: &BTreeMap<u16, u64>) {
+fn tell_of_gaps(engine: &Inner, files: &Files, archived: &BTreeMap<u16, u64>) {
+    let what = match engine.store.is_shared() {
+        true => "they were removed, or another node has them",
+        false => "were they put back from a backup? What the store still has is copied again",
+    };
     for (part, marked) in archived.iter().filter(|(part, marked)| files.archived(**part) < **marked) {
+        let found = files.archived(*part);
         tracing::error!(
             part,
             archived = marked,
-            found = files.archived(*part),
-            "The audit trail's files lack records that were archived: they were removed, or another node has them"
+            found,
+            "The audit trail's files lack records that were archived: {what}"
         );
     }
 }

@@ -69,7 +69,7 @@ impl Hold {
             Some(hold) => hold,
             None => Hold::new(engine),
         };
-        let shared = engine.store.notes_changed().is_some();
+        let shared = engine.store.is_shared();
         let ours = hold.node == engine.settings.node;
         if !ours && shared && hold.until > now {
             return Ok(Err(hold));

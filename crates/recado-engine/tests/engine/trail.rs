@@ -93,6 +93,44 @@ async fn a_stop_leaves_nothing_behind_and_the_next_start_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn files_put_back_from_a_backup_get_again_what_the_store_still_has() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let (files, backup) = (dir.path().join("audit"), dir.path().join("backup"));
+    let engine = archiving(&given, &["ok"], &files);
+    paused(&engine, 3).await;
+    engine.stop().await.unwrap();
+    copy(&files, &backup);
+    let engine = archiving(&given, &["ok"], &files);
+    paused(&engine, 4).await;
+    engine.stop().await.unwrap();
+    assert_eq!(written(&files).len(), 7);
+    std::fs::remove_dir_all(&files).unwrap();
+    copy(&backup, &files);
+    assert_eq!(written(&files).len(), 3, "four are lost to the files");
+    let engine = archiving(&given, &["ok"], &files);
+    paused(&engine, 2).await;
+    engine.stop().await.unwrap();
+    let numbers: Vec<_> = written(&files).iter().map(source_number).collect();
+    assert_eq!(numbers, Vec::from_iter(1..=9), "all of them, once and in order");
+    assert_eq!(archived_in(&*given.store, given.clock_now()).await.unwrap().get(&0), Some(&9));
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+fn source_number(record: &Record) -> u64 {
+    match &record.content {
+        Content::Event { source_sequence, .. } => *source_sequence,
+        Content::Erasure { .. } => panic!("nobody erased anything"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_files_cannot_be_written_the_store_keeps_everything() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let in_the_way = dir.path().join("audit");
