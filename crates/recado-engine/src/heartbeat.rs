@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::LeaseToken;
@@ -11,6 +12,9 @@ use crate::engine::Inner;
 
 /// Extensions that one request carries at most.
 const BEAT_TOKENS_MAX: usize = 1_000;
+
+/// How soon it is tried again after the store could not be told.
+const BEAT_RETRY: Duration = Duration::from_millis(500);
 
 /// The leases of deliveries that run right now, and how many have ended.
 #[derive(Debug, Default)]
@@ -45,16 +49,26 @@ impl Beats {
 
 /// Beats three times a lease: two may fail before anybody notices. Goes on during a graceful stop.
 pub(crate) async fn run(engine: Arc<Inner>) {
+    let beat = engine.settings.lease / 3;
+    let mut wait = beat;
     loop {
         tokio::select! {
             () = engine.stopped.cancelled() => return,
-            () = tokio::time::sleep(engine.settings.lease / 3) => {}
+            () = tokio::time::sleep(wait) => {}
         }
-        let until = engine.clock.now().plus(engine.settings.lease);
-        for tokens in engine.beats.running().chunks(BEAT_TOKENS_MAX) {
-            if let Err(error) = engine.store.extend(tokens.to_vec(), until).await {
-                tracing::warn!(%error, "cannot extend the leases of running deliveries");
-            }
+        wait = if extend_all(&engine).await { beat } else { beat.min(BEAT_RETRY) };
+    }
+}
+
+/// Whether the store took it.
+async fn extend_all(engine: &Inner) -> bool {
+    let mut is_told = true;
+    let until = engine.clock.now().plus(engine.settings.lease);
+    for tokens in engine.beats.running().chunks(BEAT_TOKENS_MAX) {
+        if let Err(error) = engine.store.extend(tokens.to_vec(), until).await {
+            tracing::warn!(%error, "cannot extend the leases of running deliveries; trying again");
+            is_told = false;
         }
     }
+    is_told
 }

@@ -159,6 +159,27 @@ impl RedisStore {
     }
 
     async fn ask_for_leases(&self, claim: &Claim, partition: u16, max: usize) -> Result<Given, StoreError> {
+        if claim.pick != Pick::Orphaned {
+            return self.ask_until_answered(claim, partition, max).await;
+        }
+        let lease = claim.lease_until.since(claim.now);
+        let given = if self.looks.suffice(partition, lease) {
+            self.ask_until_answered(claim, partition, max).await?
+        } else {
+            // Takes nothing, so nobody has to know whether it was answered.
+            self.ask_with(fastrand::u64(..), 0, claim, partition, 0).await?
+        };
+        self.looks.answered(partition, lease);
+        Ok(given)
+    }
+
+    /// A request whose answer is lost is repeated by whoever asks for the same next.
+    async fn ask_until_answered(
+        &self,
+        claim: &Claim,
+        partition: u16,
+        max: usize,
+    ) -> Result<Given, StoreError> {
         let mut asking = self.claims.ask(&claim.pick, partition);
         let Some(Request { fence, tries, .. }) = asking.request else { return Err(unexpected()) };
         let given = self.ask_with(fence, tries, claim, partition, max).await;

@@ -24,8 +24,8 @@
 //! Reading order: `scripts/jobs.lua` (where jobs are), `scripts/lanes.lua` (who is next), [`store`], then a verb with
 //! its script: [`enqueue`], [`claim`], [`settle`], [`act`]; [`parts`] (several partitions), [`link`] (the connection).
 //!
-//! Deliberately absent: a clock (time comes with every verb; leases end by it alone, whichever node comes or goes),
-//! and reading from replicas.
+//! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`looks`] only says who may take
+//! over what ran out), and reading from replicas.
 
 mod act;
 mod answer;
@@ -43,6 +43,7 @@ mod keys;
 mod letter;
 mod letters;
 pub mod link;
+mod looks;
 mod merge;
 mod moving;
 mod notes;

@@ -39,6 +39,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::check::{Checkup, Health};
+use crate::looks::RESPITE;
 pub use clock::ServerClock;
 pub use fault::OpenError;
 pub use hints::Hint;
@@ -69,6 +70,8 @@ pub struct RedisOptions {
     pub timeout: Duration,
     /// Whoever waits for work or notes looks again at least this often, hints or not.
     pub ring_every: Duration,
+    /// How long the living have to extend their leases after Redis was away, before anybody takes them over.
+    pub respite: Duration,
     /// Authorities to trust instead of the system's, as PEM, for servers with a certificate of one's own.
     pub trusted_roots_pem: Option<String>,
 }
@@ -81,6 +84,7 @@ impl RedisOptions {
             prefix: "recado".into(),
             timeout: TIMEOUT,
             ring_every: RING_EVERY,
+            respite: RESPITE,
             trusted_roots_pem: None,
         }
     }

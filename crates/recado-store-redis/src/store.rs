@@ -20,6 +20,7 @@ use crate::claim::Claims;
 use crate::format;
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
+use crate::looks::Looks;
 use crate::scripts::Scripts;
 use crate::settle::Heads;
 use crate::together::{self, Line};
@@ -36,6 +37,7 @@ pub struct Shared {
     pub(crate) bells: Arc<Bells>,
     pub(crate) heads: Heads,
     pub(crate) claims: Claims,
+    pub(crate) looks: Looks,
     pub(crate) notes_root: Root,
     pub(crate) enqueues: Line<NewJob>,
     pub(crate) settles: Line<Settlement>,
@@ -66,6 +68,7 @@ impl RedisStore {
             bells,
             heads: Heads::default(),
             claims: Claims::default(),
+            looks: Looks::new(partitions, options.respite, options.timeout),
             notes_root: Root::of(&options.prefix, "notes"),
             enqueues: Line::default(),
             settles: Line::default(),

@@ -11,6 +11,7 @@ mod given;
 mod hints;
 mod link;
 mod memory;
+mod orphans;
 mod parts;
 mod place;
 mod records;

@@ -60,7 +60,9 @@ impl<S> Place<S> {
     fn on(server: Arc<S>, url: String) -> Self {
         static PLACES: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("place-{}", PLACES.fetch_add(1, Ordering::Relaxed)).into();
-        Place { server, options: RedisOptions { prefix, ring_every: NEVER, ..RedisOptions::new(url) } }
+        let options =
+            RedisOptions { prefix, ring_every: NEVER, respite: Duration::ZERO, ..RedisOptions::new(url) };
+        Place { server, options }
     }
 
     pub fn in_partitions(mut self, partitions: u16) -> Self {
@@ -105,7 +107,11 @@ impl Home for Disk {
             self.server.restart();
         }
         self.opened = true;
-        let options = RedisOptions { ring_every: NEVER, ..RedisOptions::new(self.server.url()) };
+        let options = RedisOptions {
+            ring_every: NEVER,
+            respite: Duration::ZERO,
+            ..RedisOptions::new(self.server.url())
+        };
         Arc::new(RedisStore::open(&options).await.unwrap())
     }
 }

@@ -47,7 +47,7 @@ fn explains(struck: &Struck, Repeat { before, again }: &Repeat) -> bool {
 
 #[test]
 fn a_node_killed_each_second_loses_nothing_and_only_what_it_was_sending_is_repeated() {
-    let kills = rounds(6);
+    let kills = rounds(60);
     let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::slow(SINK_TAKES));
     let config = far_end.lane("concurrency = 8\n") + ENGINE + "lease = \"5s\"\n";
     let mut nodes = Nodes::start(&config, &redis.url());
@@ -111,6 +111,29 @@ fn a_redis_that_is_killed_and_forces_each_write_to_disk_loses_and_repeats_nothin
     println!("{} kills of Redis with appendfsync always: {account}", killed_at.len());
     account.nothing_is_lost();
     account.nothing_is_repeated();
+}
+
+#[test]
+fn a_redis_that_is_away_for_longer_than_a_lease_repeats_nothing_of_what_was_being_sent() {
+    const JOBS: usize = 12;
+    let (mut redis, far_end) = (Redis::with(&DURABLE), FarEnd::start());
+    let config = far_end.lane("concurrency = 4\n") + ENGINE + "lease = \"5s\"\n";
+    let nodes = Nodes::start(&config, &redis.url());
+    far_end.holds();
+    let ids = enqueue(nodes.at(0), "acme", JOBS);
+    // All slots of all nodes.
+    far_end.once_come(JOBS);
+    redis.kill();
+    std::thread::sleep(Duration::from_secs(7));
+    redis.start_again();
+    // The far end takes longer still, and every lease has run out.
+    std::thread::sleep(Duration::from_secs(7));
+    far_end.recovers();
+    for id in &ids {
+        let job = nodes.at(0).job_once(id, "sent");
+        assert_eq!(job["attempts"].as_array().map(Vec::len), Some(1), "{job:#}");
+    }
+    assert_eq!(far_end.count(), JOBS, "each came once");
 }
 
 #[test]
