@@ -237,7 +237,7 @@ impl Apply<'_> {
             Some(held) if token(seq, held.fence) == settlement.token => held.clone(),
             _ => return Ok(Settled::Stale),
         };
-        let record = record.map(|record| self.append(Some(seq), record)).transpose()?;
+        let record = record.map(|record| self.append(&record)).transpose()?;
         let progress = settlement.transition.step(held.progress);
         match settlement.transition {
             Transition::Deliver { attempt, answer } => {
@@ -288,7 +288,7 @@ impl Apply<'_> {
         progress: Progress,
         due: Timestamp,
         attempt: Option<&recado_core::Attempt>,
-        record: Option<i64>,
+        record: Option<u64>,
     ) -> Result<()> {
         let attempts = match attempt {
             Some(attempt) => Some(rows::attempts_with(held.attempts.as_deref(), attempt)?),
@@ -320,7 +320,7 @@ impl Apply<'_> {
         held: &Held,
         progress: Progress,
         burial: Burial,
-        record: Option<i64>,
+        record: Option<u64>,
     ) -> Result<()> {
         let mut select =
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;

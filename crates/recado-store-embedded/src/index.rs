@@ -134,6 +134,8 @@ pub struct Index {
     pub ended: VecDeque<(i64, u64)>,
     pub owners: Owners,
     pub next_seq: u64,
+    /// The number of the next record of the trail.
+    pub next_record: u64,
     waiting_count: usize,
     pub dead_count: u64,
 }
@@ -156,6 +158,7 @@ impl Index {
             ended: VecDeque::new(),
             owners: Owners::default(),
             next_seq: 1,
+            next_record: 1,
             waiting_count: 0,
             dead_count: 0,
         }

@@ -5,6 +5,7 @@ use rusqlite::{Connection, params};
 
 use crate::index::{Entry, Held, Index};
 use crate::rows;
+use crate::trail;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
@@ -56,6 +57,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     ended.sort_unstable();
     index.ended = ended.into();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
+    index.next_record = trail::next_number(connection)?;
     load_leases(connection, &mut index)?;
     Ok(index)
 }

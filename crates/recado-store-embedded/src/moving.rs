@@ -8,7 +8,7 @@ use crate::apply::Apply;
 use crate::index::{Entry, Place};
 use crate::inspect;
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
-use crate::trail::{self, OF_JOB};
+use crate::trail;
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -74,9 +74,6 @@ impl Apply<'_> {
 
     /// The trail of a job that came back is its own from now on: what is on it.
     fn take_trail_over(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
-        self.file
-            .prepare_cached(&format!("UPDATE audit SET seq = ?2 WHERE {OF_JOB}"))?
-            .execute(params![records, seq])?;
         self.file
             .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
             .execute(params![records, seq])?;

@@ -1,8 +1,8 @@
 //! Rows and values, both ways.
 
 use recado_core::{
-    Attempt, AuditEvent, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority,
-    Progress, Reason, RouteName, Timestamp,
+    Attempt, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority, Progress,
+    Reason, RouteName, Timestamp,
 };
 use rusqlite::Row;
 
@@ -96,7 +96,7 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     Ok((row.get(0)?, entry))
 }
 
-pub fn audit(json: &str) -> rusqlite::Result<AuditEvent> {
+pub fn from_json<'j, T: serde::Deserialize<'j>>(json: &'j str) -> rusqlite::Result<T> {
     serde_json::from_str(json).map_err(unreadable)
 }
 

@@ -105,12 +105,14 @@ ALTER TABLE jobs ADD COLUMN traceparent TEXT;
 ";
 
 /// A job says itself which records are about it: its row is written together with each of them anyway, and an index
-/// over the trail would have to be written besides.
+/// over the trail would have to be written besides. The records of a commit share a row.
 const VERSION_4: &str = "
 ALTER TABLE jobs ADD COLUMN records TEXT; -- their numbers in audit, with commas between them
 UPDATE jobs SET records = (SELECT group_concat(audit.id) FROM audit WHERE audit.seq = jobs.seq)
   WHERE seq IN (SELECT audit.seq FROM audit WHERE audit.seq IS NOT NULL);
 DROP INDEX audit_by_job;
+ALTER TABLE audit DROP COLUMN seq;
+ALTER TABLE audit RENAME COLUMN record TO records; -- a line each, numbered from id on
 ";
 
 /// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few

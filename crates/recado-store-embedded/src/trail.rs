@@ -1,36 +1,34 @@
 //! The trail: written with what it is about, read by whoever archives it, trimmed once it is archived.
 //!
-//! A row's number is its record's number for good, so the newest row is never removed: the next one would get its
-//! number, and what must be forgotten of it is made blank. Rows that came along with a job and are archived elsewhere
-//! say so at their beginning; they are there for the job's own trail alone.
+//! A row is a sheet: the records of one commit, a line each, because most of what a row costs is that it is one. They
+//! are numbered from the row's own number on, for good: a line that was forgotten is left empty, and the newest sheet
+//! is never removed, for it says which number is next. Lines that came along with a job and are archived elsewhere say
+//! so at their beginning; they are there for the job's own trail alone.
 //!
 //! Which records are about a job is written in the job's own row: a list of numbers, some of which may be trimmed by
 //! now. No index over the trail says so, because it would be the dearest part of every settle.
 
-use recado_core::{AuditEvent, JobId};
+use std::borrow::Cow;
+
+use recado_core::{AuditEvent, JobId, Timestamp};
 use recado_store::{AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
-use rusqlite::{Connection, OptionalExtension, Result, ToSql, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use serde::Deserialize;
 
 use crate::apply::Apply;
 use crate::index::Place;
 use crate::rows;
 
-/// Rows that one trim looks at, so that it holds nobody up.
-const TRIM_ROWS_MAX: i64 = 1_000;
+/// Records of a sheet at most: whoever wants one of them reads it whole.
+const SHEET_RECORDS_MAX: usize = 64;
 
-/// How a row begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
+/// Records that one trim looks at, so that it holds nobody up.
+const TRIM_RECORDS_MAX: usize = 1_000;
+
+/// How a line begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
-/// Writes as many records as [`TOGETHER`] says, and one.
-const RECORDS: &str = "INSERT INTO audit (id, seq, record) VALUES (?, ?, ?), (?, ?, ?), (?, ?, ?), (?, ?, ?), \
-                       (?, ?, ?), (?, ?, ?), (?, ?, ?), (?, ?, ?)";
-const RECORD: &str = "INSERT INTO audit (id, seq, record) VALUES (?, ?, ?)";
-
-/// Records that one statement writes: most of what a statement costs is its beginning and its end.
-const TOGETHER: usize = 8;
-
-/// Rows of `audit` whose numbers are in the list `?1`.
-pub const OF_JOB: &str = "id IN (SELECT value FROM json_each('[' || ?1 || ']'))";
+const HOLDING: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
 
 /// A settlement whose record is already as the file keeps it: callers write theirs side by side, and the one writer
 /// has less to do.
@@ -49,68 +47,101 @@ impl Settling {
     }
 }
 
-/// Puts records into the trail, several at a time. What waits is written before anybody looks.
+/// Puts records into the trail, many at a time. What waits is written before anybody looks.
 pub struct Recorder<'a> {
     file: &'a Connection,
-    /// The number of the next record. Many groups have none, and need not ask.
-    next: Option<i64>,
-    waiting: Vec<Row>,
-}
-
-struct Row {
-    number: i64,
-    seq: Option<u64>,
-    record: String,
+    /// The sheet that is being filled: the number of its first record, how many it has, and they.
+    first: u64,
+    count: usize,
+    lines: String,
 }
 
 impl<'a> Recorder<'a> {
     pub fn new(file: &'a Connection) -> Self {
-        Recorder { file, next: None, waiting: Vec::new() }
+        Recorder { file, first: 0, count: 0, lines: String::new() }
     }
 
-    fn put(&mut self, seq: Option<u64>, record: String) -> Result<i64> {
-        let number = match self.next {
-            Some(next) => next,
-            None => self
-                .file
-                .prepare_cached("SELECT coalesce(max(id), 0) + 1 FROM audit")?
-                .query_row([], |row| row.get(0))?,
-        };
-        self.next = Some(number + 1);
-        self.waiting.push(Row { number, seq, record });
-        if self.waiting.len() == TOGETHER {
-            self.write()?;
+    /// Numbers come one after the other.
+    fn put(&mut self, number: u64, record: &str) -> Result<()> {
+        match self.count {
+            0 => self.first = number,
+            _ => self.lines.push('\n'),
         }
-        Ok(number)
+        self.lines.push_str(record);
+        self.count += 1;
+        if self.count == SHEET_RECORDS_MAX { self.write() } else { Ok(()) }
     }
 
     pub fn write(&mut self) -> Result<()> {
-        let (statement, rows) = match self.waiting.len() {
-            0 => return Ok(()),
-            TOGETHER => (RECORDS, TOGETHER),
-            _ => (RECORD, 1),
-        };
-        let mut statement = self.file.prepare_cached(statement)?;
-        for rows in self.waiting.chunks(rows) {
-            let values = rows.iter().flat_map(|row| [&row.number as &dyn ToSql, &row.seq, &row.record]);
-            statement.execute(params_from_iter(values))?;
+        if self.count > 0 {
+            self.file
+                .prepare_cached("INSERT INTO audit (id, records) VALUES (?1, ?2)")?
+                .execute(params![self.first, self.lines])?;
+            self.count = 0;
+            self.lines.clear();
         }
-        self.waiting.clear();
         Ok(())
     }
 }
 
+/// Some records in a row.
+struct Sheet {
+    /// The number of the first.
+    id: u64,
+    lines: String,
+}
+
+impl Sheet {
+    fn of(row: &Row<'_>) -> Result<Self> {
+        Ok(Sheet { id: row.get(0)?, lines: row.get(1)? })
+    }
+
+    /// The one that has this number, or had it.
+    fn holding(file: &Connection, number: u64) -> Result<Option<Self>> {
+        file.prepare_cached(HOLDING)?.query_row([number], Sheet::of).optional()
+    }
+
+    /// What is left, with its numbers.
+    fn records(&self) -> impl Iterator<Item = (u64, &str)> {
+        (self.id..).zip(self.lines.split('\n')).filter(|(_, line)| !line.is_empty())
+    }
+
+    fn record(&self, number: u64) -> Option<&str> {
+        self.records().find(|(found, _)| *found == number).map(|(_, line)| line)
+    }
+
+    /// The number after its last.
+    fn end(&self) -> u64 {
+        self.id + self.lines.split('\n').count() as u64
+    }
+
+    fn without(&self, number: u64) -> Self {
+        let left = (self.id..).zip(self.lines.split('\n'));
+        let left: Vec<_> = left.map(|(found, line)| if found == number { "" } else { line }).collect();
+        Sheet { id: self.id, lines: left.join("\n") }
+    }
+}
+
+/// The number that the next record gets.
+pub fn next_number(file: &Connection) -> Result<u64> {
+    Ok(Sheet::holding(file, i64::MAX.cast_unsigned())?.map_or(1, |newest| newest.end()))
+}
+
+fn numbers(records: &str) -> impl Iterator<Item = u64> {
+    records.split(',').filter_map(|number| number.parse().ok())
+}
+
 impl Apply<'_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
-        self.append_to(seq, rows::json(event)?)
+        self.append_to(seq, &rows::json(event)?)
     }
 
     pub fn write_archived(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
-        self.append_to(Some(seq), rows::json(event)?.replacen('{', ARCHIVED, 1))
+        self.append_to(Some(seq), &rows::json(event)?.replacen('{', ARCHIVED, 1))
     }
 
-    fn append_to(&mut self, seq: Option<u64>, record: String) -> Result<()> {
-        let number = self.append(seq, record)?;
+    fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
+        let number = self.append(record)?;
         self.recorder.write()?;
         if let Some(seq) = seq {
             self.file
@@ -123,8 +154,11 @@ impl Apply<'_> {
     }
 
     /// The record's number. Whoever calls this writes it into the job's row.
-    pub fn append(&mut self, seq: Option<u64>, record: String) -> Result<i64> {
-        self.recorder.put(seq, record)
+    pub fn append(&mut self, record: &str) -> Result<u64> {
+        let number = self.index.next_record;
+        self.index.next_record += 1;
+        self.recorder.put(number, record)?;
+        Ok(number)
     }
 
     /// Ended jobs and their records, at once.
@@ -154,74 +188,114 @@ impl Apply<'_> {
     }
 
     fn forget_records(&self, records: &str) -> Result<()> {
-        let newest = self
-            .file
-            .prepare_cached(&format!(
-                "SELECT record FROM audit WHERE id = (SELECT max(id) FROM audit) AND {OF_JOB}"
-            ))?
-            .query_row([records], |row| rows::audit(row.get_ref(0)?.as_str()?))
-            .optional()?;
-        if let Some(AuditEvent { route, kind, timestamp, .. }) = newest {
-            let blank = rows::json(&AuditEvent::claim("", &route, kind, timestamp))?;
-            self.file
-                .prepare_cached(
-                    "UPDATE audit SET seq = NULL, record = ?1 WHERE id = (SELECT max(id) FROM audit)",
-                )?
-                .execute([blank.replacen('{', ARCHIVED, 1)])?;
+        for number in numbers(records) {
+            let Some(sheet) = Sheet::holding(self.file, number)? else { continue };
+            let left = sheet.without(number);
+            let is_newest = left.end() == self.index.next_record;
+            if left.records().next().is_none() && !is_newest {
+                self.remove_sheet(left.id)?;
+            } else {
+                self.file
+                    .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
+                    .execute(params![left.id, left.lines])?;
+            }
         }
-        self.file
-            .prepare_cached(&format!(
-                "DELETE FROM audit WHERE id < (SELECT max(id) FROM audit) AND {OF_JOB}"
-            ))?
-            .execute([records])?;
         Ok(())
     }
 
-    pub fn trim_audit(&self, trim: AuditTrim) -> Result<u64> {
-        let up_to = i64::try_from(trim.up_to).unwrap_or(i64::MAX);
-        // Times are written so that they sort as text. A forgotten job's row may be another job's by now.
-        let removed = self
-            .file
-            .prepare_cached(
-                "DELETE FROM audit WHERE id < (SELECT max(id) FROM audit) AND id IN ( \
-                   SELECT id FROM (SELECT id, seq, json_extract(record, '$.timestamp') AS at FROM audit \
-                                   WHERE id <= ?1 ORDER BY id LIMIT ?4) AS oldest \
-                   WHERE at < ?2 \
-                      OR (at < ?3 AND NOT EXISTS ( \
-                            SELECT 1 FROM jobs WHERE jobs.seq = oldest.seq \
-                            AND instr(',' || jobs.records || ',', ',' || oldest.id || ','))))",
-            )?
-            .execute(params![
-                up_to,
-                trim.before.to_string(),
-                trim.forgotten_before.to_string(),
-                TRIM_ROWS_MAX
-            ])?;
-        Ok(removed as u64)
+    fn remove_sheet(&self, id: u64) -> Result<()> {
+        self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([id]).map(drop)
     }
+
+    /// A sheet goes when none of its records is needed any more.
+    pub fn trim_audit(&self, trim: AuditTrim) -> Result<u64> {
+        let mut select = self.file.prepare_cached("SELECT id, records FROM audit ORDER BY id")?;
+        let mut sheets = select.query_map([], Sheet::of)?;
+        let (mut looked_at, mut gone, mut going) = (0, 0, Vec::new());
+        while let Some(sheet) = sheets.next().transpose()? {
+            let is_newest = sheet.end() == self.index.next_record;
+            if looked_at >= TRIM_RECORDS_MAX || is_newest || sheet.end() - 1 > trim.up_to {
+                break;
+            }
+            let (mut left, mut goes) = (0, true);
+            for (number, record) in sheet.records() {
+                left += 1;
+                goes = goes && self.may_go(number, record, trim)?;
+            }
+            looked_at += left;
+            if goes {
+                gone += left;
+                going.push(sheet.id);
+            }
+        }
+        drop(sheets);
+        going.into_iter().try_for_each(|id| self.remove_sheet(id))?;
+        Ok(gone as u64)
+    }
+
+    fn may_go(&self, number: u64, record: &str, trim: AuditTrim) -> Result<bool> {
+        let About { timestamp, job_id } = rows::from_json(record)?;
+        let is_old = timestamp < trim.before;
+        Ok(is_old || timestamp < trim.forgotten_before && !self.is_on_a_trail(number, job_id.as_deref())?)
+    }
+
+    /// Whether its job is still known. Another job may have its id by now.
+    fn is_on_a_trail(&self, number: u64, job_id: Option<&str>) -> Result<bool> {
+        let row = job_id.and_then(|id| self.index.row_of(self.index.digest(id)));
+        let Some(seq) = row else { return Ok(false) };
+        let records = self
+            .file
+            .prepare_cached("SELECT records FROM jobs WHERE seq = ?1")?
+            .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
+            .optional()?;
+        Ok(records.flatten().is_some_and(|records| numbers(&records).any(|found| found == number)))
+    }
+}
+
+/// What trimming has to know of a record.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct About<'a> {
+    timestamp: Timestamp,
+    #[serde(borrow)]
+    job_id: Option<Cow<'a, str>>,
 }
 
 /// What is on record under these numbers, oldest first.
 pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
-    let mut select = file.prepare_cached(&format!("SELECT record FROM audit WHERE {OF_JOB} ORDER BY id"))?;
-    let events = select.query_map([records], |row| rows::audit(row.get_ref(0)?.as_str()?))?;
-    events.collect()
+    let mut events = Vec::new();
+    for number in numbers(records) {
+        let sheet = Sheet::holding(file, number)?;
+        events.extend(sheet.and_then(|sheet| sheet.record(number).map(rows::from_json)).transpose()?);
+    }
+    Ok(events)
 }
 
 pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
+    let mut found = Vec::new();
     if span.part != 0 {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let order = if span.newest_first { "DESC" } else { "ASC" };
     let mut select = file.prepare_cached(&format!(
-        "SELECT id, record FROM audit WHERE id > ?1 AND substr(record, 1, {}) <> ?2 ORDER BY id {order} LIMIT ?3",
-        ARCHIVED.len()
+        "SELECT id, records FROM audit WHERE id >= coalesce((SELECT max(id) FROM audit WHERE id <= ?1), 0) \
+         ORDER BY id {order}"
     ))?;
-    let after = i64::try_from(span.after).unwrap_or(i64::MAX);
-    let found = select.query_map(params![after, ARCHIVED, limit as i64], |row| {
-        Ok(AuditRecord { number: row.get(0)?, event: rows::audit(row.get_ref(1)?.as_str()?)? })
-    })?;
-    found.collect()
+    let mut sheets = select.query_map([i64::try_from(span.after).unwrap_or(i64::MAX)], Sheet::of)?;
+    while found.len() < limit
+        && let Some(sheet) = sheets.next().transpose()?
+    {
+        let wanted = |(number, line): &(u64, &str)| *number > span.after && !line.starts_with(ARCHIVED);
+        let mut records: Vec<_> = sheet.records().filter(wanted).collect();
+        if span.newest_first {
+            records.reverse();
+        }
+        records.truncate(limit - found.len());
+        for (number, line) in records {
+            found.push(AuditRecord { number, event: rows::from_json(line)? });
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -229,13 +303,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jobs_trail_is_found_without_a_look_at_anybody_elses() {
+    fn a_record_is_found_without_a_look_at_any_other_sheet() {
         let file = Connection::open_in_memory().unwrap();
         crate::schema::prepare(&file).unwrap();
-        let question = format!("EXPLAIN QUERY PLAN SELECT record FROM audit WHERE {OF_JOB} ORDER BY id");
-        let mut explain = file.prepare(&question).unwrap();
-        let steps = explain.query_map(["1,2"], |row| row.get::<_, String>(3)).unwrap();
+        let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {HOLDING}")).unwrap();
+        let steps = explain.query_map([7], |row| row.get::<_, String>(3)).unwrap();
         let plan = steps.map(Result::unwrap).collect::<Vec<_>>().join("; ");
         assert!(plan.contains("SEARCH audit USING INTEGER PRIMARY KEY"), "{plan}");
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_a_gap_and_moves_nobody() {
+        let sheet = Sheet { id: 5, lines: "{5}\n{6}\n{7}".to_owned() };
+        assert_eq!((sheet.end(), sheet.record(6), sheet.record(8)), (8, Some("{6}"), None));
+        let left = sheet.without(6).without(7);
+        assert_eq!((left.end(), left.records().collect::<Vec<_>>()), (8, vec![(5, "{5}")]));
+        let empty = left.without(5);
+        assert_eq!((empty.end(), empty.records().count()), (8, 0));
     }
 }

@@ -277,7 +277,7 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
 /// A person may come again: what is from after the erasure is not under it.
 fn a_file_brings_back_only_what_came_after(server: &Server, place: &Place) {
     let refused = server.run(place, &["dlq", "import", "before.ndjson"]).failed_with(1);
-    assert!(refused.contains("1 lines were refused"), "the other is here: {refused}");
+    assert!(refused.contains("1 line was refused"), "the other is here: {refused}");
     assert!(refused.contains("is about a person whose data was erased, as record "), "{refused}");
     assert_eq!(server.ask("GET", "/v1/jobs/dead-1", &Value::Null).0, 404, "it stays forgotten");
 

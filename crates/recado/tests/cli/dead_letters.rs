@@ -135,7 +135,7 @@ fn g1_at_one_more_than_the_bound_the_oldest_is_in_the_archive_and_import_brings_
 
     place.write("wrong.ndjson", "{\"recado\":\"dead-letter\",\"version\":7}\n\nnot JSON\n");
     let refused = server.run(&place, &["dlq", "import", "wrong.ndjson"]).failed_with(1);
-    assert!(refused.contains("line 1 has version 7") && refused.contains("line 2 is not JSON"), "{refused}");
+    assert!(refused.contains("line 1 has version 7") && refused.contains("line 3 is not JSON"), "{refused}");
 }
 
 #[test]

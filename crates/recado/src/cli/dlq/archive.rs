@@ -92,18 +92,18 @@ pub async fn import(args: ImportArgs, screen: &mut Screen) -> Done {
     let mut batch = Batch::default();
     let cannot = |error: std::io::Error| cannot_read(&args.file, &error);
     let file = File::open(&args.file).map_err(cannot)?;
-    for line in BufReader::new(file).split(b'\n') {
+    for (number, line) in (1..).zip(BufReader::new(file).split(b'\n')) {
         let line = line.map_err(cannot)?;
         if line.trim_ascii().is_empty() {
             continue;
         }
-        if batch.lines == IMPORT_LINES_MAX || batch.bytes.len() + line.len() >= BATCH_MAX_BYTES {
-            sum.add(send(&client, &mut batch).await?, args.json, screen)?;
+        if batch.numbers.len() == IMPORT_LINES_MAX || batch.bytes.len() + line.len() >= BATCH_MAX_BYTES {
+            send(&client, std::mem::take(&mut batch), &mut sum, args.json, screen).await?;
         }
-        batch.push(&line);
+        batch.push(number, &line);
     }
-    if batch.lines > 0 {
-        sum.add(send(&client, &mut batch).await?, args.json, screen)?;
+    if !batch.numbers.is_empty() {
+        send(&client, batch, &mut sum, args.json, screen).await?;
     }
     if !args.json {
         let left = match sum.known {
@@ -117,36 +117,44 @@ pub async fn import(args: ImportArgs, screen: &mut Screen) -> Done {
     }
     let more = sum.refused - sum.named.len() as u64;
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-    Err(Stop::Failed(format!("{} lines were refused:\n{}{more}", sum.refused, sum.named.join("\n"))))
+    let refused = match sum.refused {
+        1 => "1 line was refused".to_owned(),
+        count => format!("{count} lines were refused"),
+    };
+    Err(Stop::Failed(format!("{refused}:\n{}{more}", sum.named.join("\n"))))
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Stop {
     Stop::Failed(format!("cannot read {}: {error}", path.display()))
 }
 
+/// Lines on their way, and which lines of the file they are.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    lines: usize,
+    numbers: Vec<u64>,
 }
 
 impl Batch {
-    fn push(&mut self, line: &[u8]) {
+    fn push(&mut self, number: u64, line: &[u8]) {
         self.bytes.extend_from_slice(line);
         self.bytes.push(b'\n');
-        self.lines += 1;
+        self.numbers.push(number);
     }
 }
 
-async fn send(client: &Client, batch: &mut Batch) -> Result<ImportAnswer, Stop> {
-    Ok(client.import_dead_letters(std::mem::take(batch).bytes).await?)
+async fn send(client: &Client, batch: Batch, sum: &mut Sum, as_json: bool, screen: &mut Screen) -> Done {
+    let answer = client.import_dead_letters(batch.bytes).await?;
+    if as_json {
+        screen.json(&answer)?;
+    }
+    sum.add(&answer, &batch.numbers);
+    Ok(())
 }
 
 /// What became of all lines so far.
 #[derive(Default)]
 struct Sum {
-    /// Lines that were looked at before this batch.
-    seen: u64,
     imported: u64,
     known: u64,
     refused: u64,
@@ -154,21 +162,17 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, answer: ImportAnswer, as_json: bool, screen: &mut Screen) -> std::io::Result<()> {
-        if as_json {
-            screen.json(&answer)?;
-        }
+    fn add(&mut self, answer: &ImportAnswer, numbers: &[u64]) {
         self.imported += answer.imported;
         self.known += answer.known;
         self.refused += answer.refused;
-        let refused = answer.items.iter().filter(|item| item.result == ImportResult::Refused);
-        for item in refused.take(REFUSED_SHOWN_MAX.saturating_sub(self.named.len())) {
+        let lines = answer.items.iter().zip(numbers);
+        let refused = lines.filter(|(item, _)| item.result == ImportResult::Refused);
+        for (item, number) in refused.take(REFUSED_SHOWN_MAX.saturating_sub(self.named.len())) {
             let why = item.error.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
             let within = format!("line {} ", item.index + 1);
             let why = why.strip_prefix(&within).unwrap_or(why);
-            self.named.push(format!("line {} {why}", self.seen + item.index + 1));
+            self.named.push(format!("line {number} {why}"));
         }
-        self.seen += answer.items.len() as u64;
-        Ok(())
     }
 }
