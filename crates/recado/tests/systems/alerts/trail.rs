@@ -59,6 +59,11 @@ fn audit_files_that_cannot_be_written_ring_everywhere_until_they_have_everything
     assert!(after_ms >= THRESHOLD_S * 1_000, "it was quiet below its threshold: {after_ms} ms");
     let why = "Cannot write the audit trail; its records stay in the store, and it is tried again";
     assert!(!story.scene.logged(why, 1).is_empty());
+    // From a directory of its own the doctor sees nothing wrong but what the server says.
+    let said = story.scene.run(&Place::new(), &["doctor"]).done();
+    let line = said.lines().find(|line| line.starts_with("! audit trail: ")).unwrap_or_default();
+    assert!(line.contains("yet the server rings: the audit trail's files are "), "{said}");
+    assert!(said.contains("alerts.md#audit_late"), "{said}");
 
     mount(place, "disk");
     story.resolved("audit_late", None);
