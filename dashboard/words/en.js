@@ -589,6 +589,7 @@ export default {
   "alert.store_90": "Store is 90 % full",
   "alert.rejected_writes": "The store refuses jobs",
   "alert.dlq_overflow": "Dead letters went to the archive",
+  "alert.audit_late": "The audit trail falls behind",
   "alert.breaker_open": "A breaker is open",
   "alert.failure_jump": "Failures jump",
   "alert.code_jump": "An error code jumps",

@@ -589,6 +589,7 @@ export default {
   "alert.store_90": "Armazenamento 90 % cheio",
   "alert.rejected_writes": "O armazenamento recusa tarefas",
   "alert.dlq_overflow": "Mensagens mortas foram para o arquivo morto",
+  "alert.audit_late": "A trilha de auditoria está atrasada",
   "alert.breaker_open": "Um breaker está aberto",
   "alert.failure_jump": "As falhas saltaram",
   "alert.code_jump": "Um código de erro saltou",

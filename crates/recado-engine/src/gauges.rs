@@ -72,7 +72,7 @@ impl Inner {
             store: told(self.store.report().await)
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
-            trail_late: self.keeper.late(now),
+            trail_late: self.trail_late(now).await,
             spans: self.tracer.as_ref().map(|tracer| tracer.spans()),
         }
     }
@@ -129,7 +129,7 @@ impl Inner {
     }
 }
 
-fn told<T>(answer: Result<T, StoreError>) -> Option<T> {
+pub(crate) fn told<T>(answer: Result<T, StoreError>) -> Option<T> {
     answer.map_err(|error| tracing::debug!(%error, "cannot tell how things stand")).ok()
 }
 

@@ -28,6 +28,10 @@ use recado_core::Timestamp;
 use recado_store::{Shelf, Store, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
 
+use self::hold::Hold;
+use crate::engine::Inner;
+use crate::gauges::told;
+
 pub use erase::{Erased, Erasing, ErasureOrder};
 pub use search::{Found, Page, Place, Seal};
 
@@ -83,26 +87,36 @@ pub(crate) struct Keeper {
     terms: Option<TrailTerms>,
     /// One at a time: whoever archives, erases, or wants to know how far both sides are.
     desk: Mutex<Desk>,
-    /// All that happened before this is in the files. Absent while another node writes them.
-    whole_until: parking_lot::Mutex<Option<Timestamp>>,
+    reach: parking_lot::Mutex<Reach>,
+}
+
+/// How far the files are, as this process knows it.
+#[derive(Clone, Copy, Debug)]
+enum Reach {
+    /// Since then nobody could be asked who writes them.
+    Unknown { since: Timestamp },
+    /// This node writes them, and all that happened before this is in them.
+    Here { whole_until: Timestamp },
+    /// Another node writes them.
+    Elsewhere,
 }
 
 impl Keeper {
-    pub fn new(terms: Option<TrailTerms>) -> Self {
-        Keeper { terms, desk: Mutex::default(), whole_until: parking_lot::Mutex::default() }
+    pub fn new(terms: Option<TrailTerms>, now: Timestamp) -> Self {
+        let reach = parking_lot::Mutex::new(Reach::Unknown { since: now });
+        Keeper { terms, desk: Mutex::default(), reach }
     }
 
     pub fn terms(&self) -> Option<&TrailTerms> {
         self.terms.as_ref()
     }
 
-    /// How late the files are, if this node writes them.
-    pub fn late(&self, now: Timestamp) -> Option<Duration> {
-        self.whole_until.lock().map(|at| now.since(at))
+    fn reach(&self) -> Reach {
+        *self.reach.lock()
     }
 
-    fn is_whole_until(&self, at: Option<Timestamp>) {
-        *self.whole_until.lock() = at;
+    fn reaches(&self, reach: Reach) {
+        *self.reach.lock() = reach;
     }
 
     async fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -110,9 +124,28 @@ impl Keeper {
     }
 }
 
+impl Inner {
+    /// How late the files are, whichever node writes them. Absent where no trail is kept, and while another node
+    /// writes them that cannot be asked or does not say.
+    pub async fn trail_late(&self, now: Timestamp) -> Option<Duration> {
+        self.keeper.terms()?;
+        let noted = match self.store.is_shared() {
+            true => told(Hold::read(&*self.store, now).await).flatten().and_then(|hold| hold.whole_until),
+            false => None,
+        };
+        let whole_until = match self.keeper.reach() {
+            // The note is written only now and then; or this node lost its place, and does not know yet.
+            Reach::Here { whole_until } => noted.map_or(whole_until, |noted| noted.max(whole_until)),
+            Reach::Unknown { since } => noted.unwrap_or(since),
+            Reach::Elsewhere => noted?,
+        };
+        Some(now.since(whole_until))
+    }
+}
+
 /// How far a store's trail is archived: the last number of each part.
 pub async fn archived_in(store: &dyn Store, now: Timestamp) -> Result<BTreeMap<u16, u64>, StoreError> {
-    Ok(hold::Hold::read(store, now).await?.map(|hold| hold.archived).unwrap_or_default())
+    Ok(Hold::read(store, now).await?.map(|hold| hold.archived).unwrap_or_default())
 }
 
 /// Runs what blocks on files where that is allowed.

@@ -24,7 +24,7 @@ pub struct Gauges {
     pub tenants: Vec<Tenant>,
     pub breakers: Option<Vec<(Box<str>, BreakerState)>>,
     pub store: Option<StoreUse>,
-    /// How late the audit trail's files are; absent where another node writes them.
+    /// How late the audit trail's files are, whichever node writes them; absent where no trail is kept.
     pub trail_late: Option<Duration>,
     /// Absent where no traces are recorded.
     pub spans: Option<Spans>,

@@ -73,9 +73,11 @@ fn label(measure: Measure) -> Option<&'static str> {
         Measure::DeadLettersOfCompany => Some("company_id"),
         Measure::CodeJump => Some("error_code"),
         Measure::BreakerOpen => Some("provider"),
-        Measure::DeadLetters | Measure::StoreUse | Measure::RejectedWrites | Measure::ArchivedDeadLetters => {
-            None
-        }
+        Measure::DeadLetters
+        | Measure::StoreUse
+        | Measure::RejectedWrites
+        | Measure::ArchivedDeadLetters
+        | Measure::TrailLateness => None,
     }
 }
 
@@ -165,6 +167,7 @@ fn expression(rule: &Rule) -> String {
             format!("max by (route) ({}) > {threshold}", of(rule, "recado_queue_oldest_due_age_seconds"))
         }
         Measure::StoreUse => format!("recado_store_size_bytes / recado_store_max_bytes > {threshold}"),
+        Measure::TrailLateness => format!("max(recado_audit_late_seconds) > {threshold}"),
         Measure::BreakerOpen => {
             let states = of(rule, r#"recado_breaker_state{state!="CLOSED"}"#);
             format!("max by (provider) ({states}) > {threshold}")

@@ -20,7 +20,7 @@ use recado_store::{AuditSpan, AuditTrim, StoreError};
 use tokio::time::Instant;
 
 use super::hold::{Hold, source};
-use super::{Desk, Files, TrailError, TrailTerms, off_thread};
+use super::{Desk, Files, Reach, TrailError, TrailTerms, off_thread};
 use crate::engine::Inner;
 
 /// Records that are copied at a time, of all parts together: every bite is forced to disk, signed and marked.
@@ -65,27 +65,19 @@ pub(super) enum Round {
 
 pub(crate) async fn run(engine: Arc<Inner>, terms: TrailTerms) {
     let mut duties = Duties::default();
-    engine.keeper.is_whole_until(Some(engine.clock.now()));
     loop {
         let (began, now) = (Instant::now(), engine.clock.now());
         let round = engine.trail_round(&terms).await;
         let wait = match round {
-            Ok(Round::Copied { up_to }) => {
-                engine.keeper.is_whole_until(Some(up_to.min(now)));
-                match engine.deliveries.is_empty() {
-                    true => Duration::ZERO,
-                    false => rest(began.elapsed(), now.since(up_to)),
-                }
-            }
+            Ok(Round::Copied { up_to }) => match engine.deliveries.is_empty() {
+                true => Duration::ZERO,
+                false => rest(began.elapsed(), now.since(up_to)),
+            },
             Ok(Round::Even) => {
-                engine.keeper.is_whole_until(Some(now));
                 duties.see_to(&engine, &terms).await;
                 LOOK_EVERY
             }
-            Ok(Round::NotOurs) => {
-                engine.keeper.is_whole_until(None);
-                LOOK_EVERY
-            }
+            Ok(Round::NotOurs) => LOOK_EVERY,
             Err(TrailError::Store(StoreError::Broken(error))) => return engine.store_broke(&error),
             Err(error) => {
                 tracing::error!(%error, "Cannot write the audit trail; its records stay in the store, and it is tried again");
@@ -134,12 +126,28 @@ impl Inner {
     }
 }
 
-/// Takes the right to archive if it is free, and copies a bite of each part.
+/// Takes the right to archive if it is free, copies a bite of each part, and knows how far the files are.
 pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -> Result<Round, TrailError> {
-    let Ok(mut hold) = Hold::take(engine).await? else {
-        desk.files = None;
-        return Ok(Round::NotOurs);
-    };
+    let began = engine.clock.now();
+    let round = bite(engine, desk, terms, began).await?;
+    engine.keeper.reaches(match round {
+        Round::Copied { up_to } => Reach::Here { whole_until: up_to },
+        Round::Even => Reach::Here { whole_until: began },
+        Round::NotOurs => {
+            desk.files = None;
+            Reach::Elsewhere
+        }
+    });
+    Ok(round)
+}
+
+async fn bite(
+    engine: &Inner,
+    desk: &mut Desk,
+    terms: &TrailTerms,
+    began: Timestamp,
+) -> Result<Round, TrailError> {
+    let Ok(mut hold) = Hold::take(engine).await? else { return Ok(Round::NotOurs) };
     let files = match desk.files.take().filter(|files| files.store == hold.store) {
         Some(files) => files,
         None => {
@@ -167,7 +175,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
         if let Some(last) = records.last() {
             hold.archived.insert(part, last.number);
             if records.len() == share {
-                let at = last.event.timestamp;
+                let at = last.event.timestamp.min(began);
                 more = Some(more.map_or(at, |oldest| oldest.min(at)));
             }
         }
@@ -180,7 +188,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     if entries.is_empty() {
         desk.files = Some(files);
         // A process before this one copied what it could not mark any more.
-        let ours = hold.archived == marked || hold.mark(engine).await?;
+        let ours = hold.archived == marked || hold.mark(engine, began).await?;
         return Ok(if ours { Round::Even } else { Round::NotOurs });
     }
     let now = engine.clock.now();
@@ -193,8 +201,7 @@ pub(super) async fn round(engine: &Inner, desk: &mut Desk, terms: &TrailTerms) -
     // After a failure the files are opened anew, which finds out what is on disk.
     appended?;
     desk.files = Some(files);
-    if !hold.mark(engine).await? {
-        desk.files = None;
+    if !hold.mark(engine, more.unwrap_or(began)).await? {
         return Ok(Round::NotOurs);
     }
     Ok(more.map_or(Round::Even, |up_to| Round::Copied { up_to }))

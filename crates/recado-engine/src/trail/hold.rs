@@ -3,6 +3,9 @@
 //! The note is a lease. Whoever archives writes it again with every mark, so a node that was slow and lost its place
 //! finds out before it marks anything. A node that dies is replaced when its time is over; one that stops gives its
 //! place up at once. Where nobody else shares the store, whatever the last process left there is taken over at once.
+//!
+//! It also says until when the files are whole. Whoever takes over goes on from there, so that neither a restart nor a
+//! change of nodes makes files look good that nobody can write; and the node that rings reads it there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::SHELF;
+use super::{Reach, SHELF};
 use crate::engine::Inner;
 
 const KEY: &str = "archiver";
@@ -27,6 +30,9 @@ pub(super) struct Hold {
     pub until: Timestamp,
     /// By part: the last number that is archived.
     pub archived: BTreeMap<u16, u64>,
+    /// All that happened before this is in the files. A note of an earlier version does not say.
+    #[serde(default)]
+    pub whole_until: Option<Timestamp>,
     #[serde(skip)]
     version: u64,
 }
@@ -47,6 +53,7 @@ impl Hold {
             node: engine.settings.node.clone(),
             until: engine.clock.now(),
             archived: BTreeMap::new(),
+            whole_until: None,
             version: 0,
         }
     }
@@ -74,20 +81,28 @@ impl Hold {
         if !ours && shared && hold.until > now {
             return Ok(Err(hold));
         }
+        let whole_until = match engine.keeper.reach() {
+            Reach::Here { whole_until } => whole_until,
+            Reach::Unknown { .. } | Reach::Elsewhere => hold.whole_until.unwrap_or(now),
+        };
+        // A clock that was set back must not make them whole for hours to come.
+        let whole_until = whole_until.min(now);
+        hold.whole_until = Some(whole_until);
         // Where nobody else could take it, there is nothing to renew.
         let lasts = !shared || hold.until.since(now) > HELD_FOR / 2;
-        if ours && hold.version > 0 && lasts {
-            return Ok(Ok(hold));
+        if !(ours && hold.version > 0 && lasts) {
+            hold.node = engine.settings.node.clone();
+            if !hold.write(engine, HELD_FOR).await? {
+                return Ok(Err(hold));
+            }
         }
-        hold.node = engine.settings.node.clone();
-        Ok(match hold.write(engine, HELD_FOR).await? {
-            true => Ok(hold),
-            false => Err(hold),
-        })
+        engine.keeper.reaches(Reach::Here { whole_until });
+        Ok(Ok(hold))
     }
 
     /// Writes down how far the files are; whether this node still archives.
-    pub async fn mark(&mut self, engine: &Inner) -> Result<bool, StoreError> {
+    pub async fn mark(&mut self, engine: &Inner, whole_until: Timestamp) -> Result<bool, StoreError> {
+        self.whole_until = Some(whole_until);
         self.write(engine, HELD_FOR).await
     }
 

@@ -17,6 +17,7 @@ mod flaky;
 mod given;
 mod held_up;
 mod lanes;
+mod late;
 mod lives;
 mod nodes;
 mod operators;

@@ -19,23 +19,23 @@ fn terms(dir: &Path) -> TrailTerms {
     TrailTerms { dir: dir.to_owned(), key: None, months_kept: MONTHS_KEPT }
 }
 
-fn parts(given: &Given, store: Arc<dyn Store>, script: &[&'static str], dir: &Path) -> Parts {
+pub fn parts(given: &Given, store: Arc<dyn Store>, script: &[&'static str], dir: &Path) -> Parts {
     let routes = Routes::new([route("mail", Carrier::Transport(Arc::new(Scripted::new(script))))]);
     let mut parts = Parts::new(store, routes, settings(), given.clock.clone(), Chance::seeded(7));
     parts.trail = Some(terms(dir));
     parts
 }
 
-fn archiving(given: &Given, script: &[&'static str], dir: &Path) -> Engine {
+pub fn archiving(given: &Given, script: &[&'static str], dir: &Path) -> Engine {
     Engine::start(parts(given, given.store.clone(), script, dir))
 }
 
-async fn pass(seconds: u64) {
+pub async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
 /// Everything in the files, oldest first, once they are proved whole.
-fn written(dir: &Path) -> Vec<Record> {
+pub fn written(dir: &Path) -> Vec<Record> {
     let report = verify(dir, &Evidence::default()).unwrap();
     assert!(report.is_whole(), "{:#?}", report.findings);
     search(dir, &Query { order: Order::OldestFirst, limit: 100_000, ..Query::default() }).unwrap().records
@@ -45,7 +45,7 @@ fn kinds(records: &[Record]) -> Vec<AuditKind> {
     records.iter().map(|record| record.event().kind).collect()
 }
 
-async fn paused(engine: &Engine, count: usize) {
+pub async fn paused(engine: &Engine, count: usize) {
     for nth in 0..count {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
         engine.store().record(vec![act.reason(format!("pause {nth}")).by(Some("ana"))]).await.unwrap();
@@ -148,31 +148,6 @@ async fn while_the_files_cannot_be_written_the_store_keeps_everything() {
     assert_eq!(written(&in_the_way).len(), 6);
 }
 
-/// What `/metrics` says about how late the files are.
-async fn late_s(engine: &Engine) -> f64 {
-    let page = engine.metrics().await;
-    let line = page.lines().find_map(|line| line.strip_prefix("recado_audit_late_seconds "));
-    line.unwrap_or_else(|| panic!("nothing is said: {page}")).parse().unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn how_late_the_files_are_is_a_figure_and_grows_while_they_cannot_be_written() {
-    let (given, dir) = (Given::new(), TempDir::new().unwrap());
-    let in_the_way = dir.path().join("audit");
-    std::fs::write(&in_the_way, "a file where a directory should be").unwrap();
-    let engine = archiving(&given, &["ok"], &in_the_way);
-    pass(600).await;
-    assert!(in_the_way.is_file(), "the fault is still there");
-    let late = late_s(&engine).await;
-    assert!(late >= 599.0, "{late}");
-    std::fs::remove_file(&in_the_way).unwrap();
-    paused(&engine, 1).await;
-    pass(60).await;
-    let late = late_s(&engine).await;
-    assert!(late <= 2.0, "{late}");
-    assert_eq!(written(&in_the_way).len(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
@@ -270,14 +245,14 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
 }
 
 /// One of several nodes on the same store, with files of its own.
-fn node(given: &Given, bell: &Arc<Wakes>, name: &str, dir: &Path) -> (Engine, Arc<FaultyStore>) {
+pub fn node(given: &Given, bell: &Arc<Wakes>, name: &str, dir: &Path) -> (Engine, Arc<FaultyStore>) {
     let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
     let mut parts = parts(given, store.clone(), &["ok"], dir);
     parts.settings = Settings { node: name.into(), ..settings() };
     (Engine::start(parts), store)
 }
 
-fn count(dir: &Path) -> usize {
+pub fn count(dir: &Path) -> usize {
     if dir.join("public.pem").exists() { written(dir).len() } else { 0 }
 }
 

@@ -59,6 +59,7 @@ pub(super) fn read(
         Measure::DeadLettersOfCompany => companies(gauges)?,
         Measure::QueueAge => queue_ages(routes, gauges.oldest_due.as_ref()?),
         Measure::StoreUse => of_all(gauges.store?.share()?),
+        Measure::TrailLateness => of_all(gauges.trail_late?.as_secs_f64()),
         Measure::BreakerOpen => breakers(gauges.breakers.as_ref()?),
     };
     Some(readings)

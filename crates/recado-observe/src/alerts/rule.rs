@@ -42,6 +42,8 @@ pub enum Measure {
     RejectedWrites,
     /// Of all: dead letters that went to a file because the queue was over its size.
     ArchivedDeadLetters,
+    /// Of all: how long ago the audit trail's files had everything.
+    TrailLateness,
     /// Of a provider.
     BreakerOpen,
     /// Of a route: its failure rate in the window, as a multiple of its own last day's.
@@ -174,6 +176,8 @@ impl Default for AlertConfig {
             Rule::new("store_90", StoreUse, 0.9, Critical).after(MINUTE),
             Rule::new("rejected_writes", RejectedWrites, 0.0, Critical).over(5 * MINUTE, 0),
             Rule::new("dlq_overflow", ArchivedDeadLetters, 0.0, Warning).over(HOUR, 0),
+            // They are a minute behind at most in a flood.
+            Rule::new("audit_late", TrailLateness, 300.0, Warning).after(MINUTE),
             Rule { clear: MINUTE, ..Rule::new("breaker_open", BreakerOpen, 0.0, Warning) },
             Rule::new("failure_jump", FailureJump, 3.0, Warning).over(10 * MINUTE, 50).after(5 * MINUTE),
             Rule::new("code_jump", CodeJump, 3.0, Warning).over(10 * MINUTE, 50).after(5 * MINUTE),
@@ -262,6 +266,7 @@ impl Measure {
                 | Measure::DeadLettersOfCompany
                 | Measure::QueueAge
                 | Measure::StoreUse
+                | Measure::TrailLateness
                 | Measure::BreakerOpen
         )
     }

@@ -35,7 +35,9 @@ impl Measure {
             | Measure::DeadLettersOfCompany
             | Measure::RejectedWrites
             | Measure::ArchivedDeadLetters => Unit::Count,
-            Measure::ProcessingTime | Measure::QueueAge | Measure::MeanBackoff => Unit::Time,
+            Measure::ProcessingTime | Measure::QueueAge | Measure::MeanBackoff | Measure::TrailLateness => {
+                Unit::Time
+            }
             Measure::FailureJump | Measure::CodeJump => Unit::Times,
             Measure::BreakerOpen => Unit::Fact,
         }
@@ -91,6 +93,10 @@ impl Measure {
             Measure::ArchivedDeadLetters => (
                 "dead letters archived within {window} because their queue is over its size: {value}",
                 "mensagens mortas arquivadas em {window} porque a fila passou do tamanho: {value}",
+            ),
+            Measure::TrailLateness => (
+                "the audit trail's files are {value} behind",
+                "os arquivos da trilha de auditoria estão {value} atrasados",
             ),
             Measure::BreakerOpen => ("its circuit breaker is open", "o circuit breaker está aberto"),
             Measure::FailureJump => (

@@ -266,8 +266,8 @@ const SEEDS: [(&str, &str, &str, f64, &str); 18] = [
     ("004", "CircuitBreakerOpened → alerta", "breaker_open", 0.0, ""),
 ];
 
-/// Ours: what leaves the queue for want of room must not do so silently.
-const OURS: [&str; 1] = ["dlq_overflow"];
+/// Ours: what leaves the queue for want of room must not do so silently, nor may the audit trail stand still so.
+const OURS: [&str; 2] = ["dlq_overflow", "audit_late"];
 
 #[test]
 fn the_seeds_thresholds_are_the_defaults() {

@@ -156,6 +156,11 @@ fn g14_the_store_rings_in_prometheus_as_here() {
 }
 
 #[test]
+fn audit_files_that_fall_behind_ring_in_prometheus_as_here() {
+    agree(&["audit_late"]);
+}
+
+#[test]
 fn f5_an_open_breaker_rings_in_prometheus_as_here() {
     agree(&["breaker_open"]);
 }

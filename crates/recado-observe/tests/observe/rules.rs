@@ -267,6 +267,19 @@ fn dead_letters_that_are_archived_for_want_of_room_ring() {
 }
 
 #[test]
+fn audit_files_more_than_five_minutes_behind_ring() {
+    let late = |seconds| move |scene: &mut Scene| scene.gauges.trail_late = Some(seconds_of(seconds));
+    let fired = story("audit_late", Subject::All, &late(420), &late(60));
+    assert_eq!(&*fired.alert.text.en, "the audit trail's files are 7 min behind; the limit is 5 min");
+    assert_eq!(
+        &*fired.alert.text.pt,
+        "os arquivos da trilha de auditoria estão 7 min atrasados; o limite é 5 min"
+    );
+    let mut scene = Scene::new();
+    assert_eq!(scene.run(seconds_of(900), 15, &late(300)), [], "300 s are not more than 300 s");
+}
+
+#[test]
 fn f5_an_open_breaker_rings_until_it_closes() {
     let state = |state| {
         move |scene: &mut Scene| {

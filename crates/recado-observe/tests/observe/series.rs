@@ -184,6 +184,12 @@ pub fn rows() -> Vec<Row> {
             vec![grows(r#"recado_dead_letters_left_total{how="archived"}"#, 1.0)],
             vec![vec![grows(r#"recado_dead_letters_left_total{how="expired"}"#, 1.0)]],
         ),
+        row(
+            "audit_late",
+            &["RecadoAuditLate"],
+            vec![stands("recado_audit_late_seconds", 301)],
+            vec![vec![stands("recado_audit_late_seconds", 300)]],
+        ),
         row("breaker_open", &["RecadoBreakerOpen"], breaker("OPEN"), vec![breaker("CLOSED")]),
         late(
             "failure_jump",

@@ -94,7 +94,8 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
             Some(options) => redis::look_at(options).await,
             None => checks::data_dir(config, running, SystemClock.now()),
         });
-        findings.push(checks::audit_dir(config));
+        let late = if running { checks::audit_late(&client).await } else { None };
+        findings.push(checks::audit_dir(config, late));
         findings.push(checks::port(config, running).await);
     }
     findings.push(checks::clock(SystemClock.now()));

@@ -24,7 +24,7 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     let browser = &scene.browser;
     browser.go("#/alerts");
     browser.sees("Nothing is firing");
-    browser.sees("17 rules watch.");
+    browser.sees("18 rules watch.");
     three(&scene);
     browser.sees("Company acme: 3 of its jobs are in the dead letter queue; the limit is 2");
     browser.sees("3, rings above 2");

@@ -10,6 +10,7 @@ mod jumps;
 mod queues;
 mod room;
 mod shares;
+mod trail;
 mod waits;
 
 use std::time::{Duration, Instant};
@@ -121,12 +122,13 @@ fn e10_every_alert_there_is_has_its_story() {
         include_str!("alerts/queues.rs"),
         include_str!("alerts/room.rs"),
         include_str!("alerts/shares.rs"),
+        include_str!("alerts/trail.rs"),
         include_str!("alerts/waits.rs"),
     ];
     let scene = Scene::with("");
     let list = scene.get("/v1/alerts");
     let rules = list["rules"].as_array().expect("rules");
-    assert_eq!(rules.len(), 17);
+    assert_eq!(rules.len(), 18);
     for rule in rules {
         let quoted = rule["name"].to_string();
         assert!(stories.iter().any(|story| story.contains(&quoted)), "{quoted} has no story");

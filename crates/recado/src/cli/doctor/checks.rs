@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use recado_client::{Client, ClientError};
 use recado_core::Timestamp;
+use recado_wire::alerts::Alert;
 use recado_wire::health::{Health, Ready};
 
 use super::{Finding, State};
@@ -92,8 +93,14 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
     findings
 }
 
-/// The trail's own directory, which may be on another disk.
-pub fn audit_dir(config: &Config) -> Finding {
+/// The alert of the running server that its trail's files fall behind, if that rings.
+pub async fn audit_late(client: &Client) -> Option<Alert> {
+    // A server that does not answer this is told of in a line of its own.
+    client.alerts().await.ok()?.items.into_iter().find(|alert| alert.name == "audit_late")
+}
+
+/// The trail's own directory, which may be on another disk, and what the running server says of its files.
+pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
     let dir = &config.audit.dir;
     let shown = dir.display();
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
@@ -101,10 +108,20 @@ pub fn audit_dir(config: &Config) -> Finding {
     let probe = there.join(probe_name());
     let written = File::create(&probe).and_then(|mut file| file.write_all(&[0; 4096]));
     let _ = std::fs::remove_file(&probe);
-    match written {
-        Ok(()) if there == absolute => Finding::good("audit trail", format!("{shown} can be written")),
-        Ok(()) => Finding::good("audit trail", format!("{shown} does not exist yet and can be made")),
-        Err(error) => Finding::bad(
+    match (written, late) {
+        (Ok(()), Some(alert)) => Finding::note(
+            "audit trail",
+            format!("{shown} can be written from here, yet the server rings: {}", alert.message),
+            format!(
+                "its log says why (`Cannot write the audit trail`): make room, or let its user write there; {}",
+                alert.runbook
+            ),
+        ),
+        (Ok(()), None) if there == absolute => {
+            Finding::good("audit trail", format!("{shown} can be written"))
+        }
+        (Ok(()), None) => Finding::good("audit trail", format!("{shown} does not exist yet and can be made")),
+        (Err(error), _) => Finding::bad(
             "audit trail",
             format!("{shown} cannot be written; records stay in the store until it can"),
             format!("let this user write there, or name another directory in [audit] dir: {error}"),
