@@ -23,7 +23,7 @@ fn about_her(length: usize) -> Payload {
 }
 
 #[tokio::test]
-async fn g14_nothing_of_a_forgotten_job_stays_in_the_files() {
+async fn t18_nothing_of_a_forgotten_job_stays_in_the_files() {
     let home = Directory::new();
     let store = home.store();
     let mut hers = Vec::new();
