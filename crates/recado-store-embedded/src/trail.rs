@@ -1,7 +1,7 @@
 //! The trail: written with what it is about, read by whoever archives it, trimmed once it is archived.
 //!
-//! A row is a sheet: the records of one commit, a line each, because most of what a row costs is that it is one. They
-//! are numbered from the row's own number on, for good: a line that was forgotten is left empty, and the newest sheet
+//! A row is a bundle: the records of one commit, a line each, because most of what a row costs is that it is one. They
+//! are numbered from the row's own number on, for good: a line that was forgotten is left empty, and the newest bundle
 //! is never removed, for it says which number is next. Lines that came along with a job and are archived elsewhere say
 //! so at their beginning; they are there for the job's own trail alone.
 //!
@@ -19,8 +19,8 @@ use crate::apply::Apply;
 use crate::index::Place;
 use crate::rows;
 
-/// Records of a sheet at most: whoever wants one of them reads it whole.
-const SHEET_RECORDS_MAX: usize = 64;
+/// Records of a bundle at most: whoever wants one of them reads it whole.
+const BUNDLE_RECORDS_MAX: usize = 64;
 
 /// Records that one trim looks at, so that it holds nobody up.
 const TRIM_RECORDS_MAX: usize = 1_000;
@@ -50,7 +50,7 @@ impl Settling {
 /// Puts records into the trail, many at a time. What waits is written before anybody looks.
 pub struct Recorder<'a> {
     file: &'a Connection,
-    /// The sheet that is being filled: the number of its first record, how many it has, and they.
+    /// The bundle that is being filled: the number of its first record, how many it has, and they.
     first: u64,
     count: usize,
     lines: String,
@@ -69,7 +69,7 @@ impl<'a> Recorder<'a> {
         }
         self.lines.push_str(record);
         self.count += 1;
-        if self.count == SHEET_RECORDS_MAX { self.write() } else { Ok(()) }
+        if self.count == BUNDLE_RECORDS_MAX { self.write() } else { Ok(()) }
     }
 
     pub fn write(&mut self) -> Result<()> {
@@ -85,20 +85,20 @@ impl<'a> Recorder<'a> {
 }
 
 /// Some records in a row.
-struct Sheet {
+struct Bundle {
     /// The number of the first.
     id: u64,
     lines: String,
 }
 
-impl Sheet {
+impl Bundle {
     fn of(row: &Row<'_>) -> Result<Self> {
-        Ok(Sheet { id: row.get(0)?, lines: row.get(1)? })
+        Ok(Bundle { id: row.get(0)?, lines: row.get(1)? })
     }
 
     /// The one that has this number, or had it.
     fn holding(file: &Connection, number: u64) -> Result<Option<Self>> {
-        file.prepare_cached(HOLDING)?.query_row([number], Sheet::of).optional()
+        file.prepare_cached(HOLDING)?.query_row([number], Bundle::of).optional()
     }
 
     /// What is left, with its numbers.
@@ -118,13 +118,13 @@ impl Sheet {
     fn without(&self, number: u64) -> Self {
         let left = (self.id..).zip(self.lines.split('\n'));
         let left: Vec<_> = left.map(|(found, line)| if found == number { "" } else { line }).collect();
-        Sheet { id: self.id, lines: left.join("\n") }
+        Bundle { id: self.id, lines: left.join("\n") }
     }
 }
 
 /// The number that the next record gets.
 pub fn next_number(file: &Connection) -> Result<u64> {
-    Ok(Sheet::holding(file, i64::MAX.cast_unsigned())?.map_or(1, |newest| newest.end()))
+    Ok(Bundle::holding(file, i64::MAX.cast_unsigned())?.map_or(1, |newest| newest.end()))
 }
 
 fn numbers(records: &str) -> impl Iterator<Item = u64> {
@@ -189,11 +189,12 @@ impl Apply<'_> {
 
     fn forget_records(&self, records: &str) -> Result<()> {
         for number in numbers(records) {
-            let Some(sheet) = Sheet::holding(self.file, number)? else { continue };
-            let left = sheet.without(number);
+            let holding = Bundle::holding(self.file, number)?;
+            let Some(bundle) = holding.filter(|bundle| bundle.record(number).is_some()) else { continue };
+            let left = bundle.without(number);
             let is_newest = left.end() == self.index.next_record;
             if left.records().next().is_none() && !is_newest {
-                self.remove_sheet(left.id)?;
+                self.remove_bundle(left.id)?;
             } else {
                 self.file
                     .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
@@ -203,33 +204,33 @@ impl Apply<'_> {
         Ok(())
     }
 
-    fn remove_sheet(&self, id: u64) -> Result<()> {
+    fn remove_bundle(&self, id: u64) -> Result<()> {
         self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([id]).map(drop)
     }
 
-    /// A sheet goes when none of its records is needed any more.
+    /// A bundle goes when none of its records is needed any more.
     pub fn trim_audit(&self, trim: AuditTrim) -> Result<u64> {
         let mut select = self.file.prepare_cached("SELECT id, records FROM audit ORDER BY id")?;
-        let mut sheets = select.query_map([], Sheet::of)?;
+        let mut bundles = select.query_map([], Bundle::of)?;
         let (mut looked_at, mut gone, mut going) = (0, 0, Vec::new());
-        while let Some(sheet) = sheets.next().transpose()? {
-            let is_newest = sheet.end() == self.index.next_record;
-            if looked_at >= TRIM_RECORDS_MAX || is_newest || sheet.end() - 1 > trim.up_to {
+        while let Some(bundle) = bundles.next().transpose()? {
+            let is_newest = bundle.end() == self.index.next_record;
+            if looked_at >= TRIM_RECORDS_MAX || is_newest || bundle.end() - 1 > trim.up_to {
                 break;
             }
             let (mut left, mut goes) = (0, true);
-            for (number, record) in sheet.records() {
+            for (number, record) in bundle.records() {
                 left += 1;
                 goes = goes && self.may_go(number, record, trim)?;
             }
             looked_at += left;
             if goes {
                 gone += left;
-                going.push(sheet.id);
+                going.push(bundle.id);
             }
         }
-        drop(sheets);
-        going.into_iter().try_for_each(|id| self.remove_sheet(id))?;
+        drop(bundles);
+        going.into_iter().try_for_each(|id| self.remove_bundle(id))?;
         Ok(gone as u64)
     }
 
@@ -265,8 +266,8 @@ struct About<'a> {
 pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
     let mut events = Vec::new();
     for number in numbers(records) {
-        let sheet = Sheet::holding(file, number)?;
-        events.extend(sheet.and_then(|sheet| sheet.record(number).map(rows::from_json)).transpose()?);
+        let bundle = Bundle::holding(file, number)?;
+        events.extend(bundle.and_then(|bundle| bundle.record(number).map(rows::from_json)).transpose()?);
     }
     Ok(events)
 }
@@ -281,12 +282,12 @@ pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<Audi
         "SELECT id, records FROM audit WHERE id >= coalesce((SELECT max(id) FROM audit WHERE id <= ?1), 0) \
          ORDER BY id {order}"
     ))?;
-    let mut sheets = select.query_map([i64::try_from(span.after).unwrap_or(i64::MAX)], Sheet::of)?;
+    let mut bundles = select.query_map([i64::try_from(span.after).unwrap_or(i64::MAX)], Bundle::of)?;
     while found.len() < limit
-        && let Some(sheet) = sheets.next().transpose()?
+        && let Some(bundle) = bundles.next().transpose()?
     {
         let wanted = |(number, line): &(u64, &str)| *number > span.after && !line.starts_with(ARCHIVED);
-        let mut records: Vec<_> = sheet.records().filter(wanted).collect();
+        let mut records: Vec<_> = bundle.records().filter(wanted).collect();
         if span.newest_first {
             records.reverse();
         }
@@ -303,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_found_without_a_look_at_any_other_sheet() {
+    fn a_record_is_found_without_a_look_at_any_other_bundle() {
         let file = Connection::open_in_memory().unwrap();
         crate::schema::prepare(&file).unwrap();
         let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {HOLDING}")).unwrap();
@@ -314,9 +315,9 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_leaves_a_gap_and_moves_nobody() {
-        let sheet = Sheet { id: 5, lines: "{5}\n{6}\n{7}".to_owned() };
-        assert_eq!((sheet.end(), sheet.record(6), sheet.record(8)), (8, Some("{6}"), None));
-        let left = sheet.without(6).without(7);
+        let bundle = Bundle { id: 5, lines: "{5}\n{6}\n{7}".to_owned() };
+        assert_eq!((bundle.end(), bundle.record(6), bundle.record(8)), (8, Some("{6}"), None));
+        let left = bundle.without(6).without(7);
         assert_eq!((left.end(), left.records().collect::<Vec<_>>()), (8, vec![(5, "{5}")]));
         let empty = left.without(5);
         assert_eq!((empty.end(), empty.records().count()), (8, 0));
