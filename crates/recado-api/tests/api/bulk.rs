@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use recado_core::{AuditEvent, AuditKind};
 use serde_json::{Value, json};
 
 use crate::given::{Answer, Kind, PATIENCE, Server, Setup, ms, on_each_store};
@@ -96,22 +97,14 @@ async fn w3_chosen_entries_are_discarded_for_a_reason_and_the_act_itself_is_on_t
     assert_eq!((&bulk["state"], &bulk["done"], &bulk["act"]), (&json!("done"), &json!(2), &json!("discard")));
     assert_eq!(server.get("/v1/jobs/1").await.body["status"], "discarded");
     assert_eq!(server.get("/v1/dlq/2").await.status, 200);
-    let dir = server.stop_and_leave().await;
-    let file = rusqlite::Connection::open(dir.path().join("recado.db")).unwrap();
-    let mut select = file
-        .prepare("SELECT record FROM audit WHERE json_extract(record, '$.claimId') = ?1 ORDER BY id")
-        .unwrap();
-    let records: Vec<String> =
-        select.query_map([id], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(records.len(), 2, "{records:?}");
-    assert!(
-        records[0].contains("BULK_STARTED") && records[0].contains("of 2 dead letters begins: customer left")
-    );
-    assert!(
-        records[1].contains("BULK_ENDED")
-            && records[1].contains("2 done")
-            && records[1].contains("\"actor\":\"ana\"")
-    );
+    let mut records = server.records().await;
+    records.retain(|record| *record.claim_id == *id);
+    let [started, ended] = records.as_slice() else { panic!("{records:?}") };
+    let reason = |record: &AuditEvent| record.retry_reason.clone().unwrap_or_default();
+    assert_eq!((started.kind, ended.kind), (AuditKind::BulkStarted, AuditKind::BulkEnded));
+    assert!(reason(started).contains("of 2 dead letters begins: customer left"), "{started:?}");
+    assert!(reason(ended).contains("2 done"), "{ended:?}");
+    assert_eq!(ended.actor.as_deref(), Some("ana"));
 }
 
 #[tokio::test]

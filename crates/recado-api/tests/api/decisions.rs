@@ -1,6 +1,6 @@
 //! `POST /v1/decisions`: seed 003's rule, scenario by scenario.
 
-use recado_core::{AuditEvent, AuditKind, Timestamp};
+use recado_core::{AuditKind, Timestamp};
 use serde_json::{Value, json};
 
 use crate::given::{Answer, Kind, Server, Setup, on_each_store};
@@ -214,12 +214,7 @@ async fn t14_every_decision_is_on_the_audit_trail_with_its_nine_fields() {
     let server = Server::start(Setup { kind: Kind::Embedded, ..Setup::default() }).await;
     ask(&server, "TIMEOUT", 2).await;
     ask(&server, "DUPLICATE_CLAIM", 0).await;
-    // Records about claims belong to no job, so they are read where operators read them.
-    let file = rusqlite::Connection::open(server.dir.path().join("recado.db")).unwrap();
-    let mut select = file.prepare("SELECT record FROM audit WHERE seq IS NULL ORDER BY id").unwrap();
-    let records = select.query_map([], |row| row.get::<_, String>(0)).unwrap();
-    let records: Vec<AuditEvent> =
-        records.map(|record| serde_json::from_str(&record.unwrap()).unwrap()).collect();
+    let records = server.records().await;
     let [retry, refusal] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((retry.kind, &*retry.claim_id, retry.retry_count), (AuditKind::ClaimRetry, "CLM-1", Some(3)));
     assert_eq!(retry.error_message.as_deref(), Some("TIMEOUT"));

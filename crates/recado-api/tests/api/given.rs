@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, serve};
 use recado_client::Client;
 use recado_core::decide::Terms;
-use recado_core::{Jitter, Policy, RouteName, rules};
+use recado_core::{AuditEvent, Jitter, Policy, RouteName, rules};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
-use recado_store::{Retention, Store};
+use recado_store::{AuditSpan, Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_transport::Sandbox;
 use recado_transport::http::{Http, HttpConfig};
@@ -233,6 +233,13 @@ impl Server {
         self.serving.await.unwrap();
         self.engine.stop().await.unwrap();
         self.dir
+    }
+
+    /// All that is on record, oldest first.
+    pub async fn records(&self) -> Vec<AuditEvent> {
+        let span = AuditSpan { part: 0, after: 0, newest_first: false };
+        let records = self.engine.store().audit_in(span, 1_000).await.unwrap();
+        records.into_iter().map(|record| record.event).collect()
     }
 
     /// Waits for the server to have let go of every connection.
