@@ -119,7 +119,7 @@ pub(crate) async fn erase(
             jobs_forgotten: erased.jobs_forgotten,
         })),
         Erasing::JobsWait(count) => refused(format!(
-            "{count} jobs of this person still wait to be sent; ask again with `withJobs` to cancel them, or let them end"
+            "{count} jobs of this person still wait to be sent; ask again with `withJobs` (`--with-jobs`) to cancel them, or let them end"
         )),
         Erasing::JobsUnderWay(count) => {
             refused(format!("{count} jobs of this person are being delivered; ask again in a moment"))

@@ -4,9 +4,10 @@
 //! ten times in a row is switched off, one that says 410 at once; whoever mends it switches it on again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use parking_lot::RwLock;
 use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
@@ -205,11 +206,27 @@ pub struct Book {
     /// The operator's own, for notices: no company's job can name them.
     fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
+    /// Where other nodes write theirs, if there are any.
+    shared: OnceLock<Arc<dyn Store>>,
 }
 
 impl Book {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Book { endpoints: Copies::of(SHELF), fixed: RwLock::default(), clock }
+        let (fixed, shared) = (RwLock::default(), OnceLock::new());
+        Book { endpoints: Copies::of(SHELF), fixed, clock, shared }
+    }
+
+    /// Where to ask before a delivery is told that there is no such endpoint, or that it is switched off.
+    pub(crate) fn shares(&self, store: &Arc<dyn Store>) {
+        if store.is_shared() {
+            let _ = self.shared.set(store.clone());
+        }
+    }
+
+    /// As the store has it this moment.
+    async fn ask_for(&self, id: &str) -> Option<Endpoint> {
+        let note = self.shared.get()?.note(SHELF, id, self.clock.now()).await.ok()??;
+        note.value.parse().ok()
     }
 
     /// An endpoint that the configuration names, for notices alone.
@@ -366,12 +383,20 @@ async fn write(
     noted.ok_or_else(|| StoreError::Unavailable("it did not say".to_owned()))
 }
 
+#[async_trait]
 impl Endpoints for Book {
-    fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
+    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
         if company.as_str() == NOTICES_COMPANY {
             return self.fixed.read().get(endpoint_id).cloned();
         }
-        let endpoint = self.get(endpoint_id).filter(|one| one.company_id == *company)?;
-        endpoint.target(self.clock.now())
+        let now = self.clock.now();
+        let of_company = |one: &Endpoint| one.company_id == *company;
+        let copy = self.get(endpoint_id).filter(|one| of_company(one)).and_then(|one| one.target(now));
+        if copy.as_ref().is_some_and(|target| target.enabled) {
+            return copy;
+        }
+        // A copy is a moment old: another node may just have made it or switched it on.
+        let asked = self.ask_for(endpoint_id).await.filter(of_company);
+        asked.and_then(|one| one.target(now)).or(copy)
     }
 }

@@ -279,6 +279,7 @@ impl Engine {
         } = parts;
         let ledger = Arc::new(Ledger::new(routes.names()));
         store.watch(Arc::new(StoreWatcher { ledger: ledger.clone(), clock: clock.clone() }));
+        endpoints.shares(&store);
         let providers = providers_of(&routes, &providers);
         let doors = routes.iter().map(|route| &route.name);
         let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();

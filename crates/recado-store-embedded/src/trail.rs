@@ -1,8 +1,8 @@
 //! The trail: written with what it is about, read by whoever archives it, trimmed once it is archived.
 //!
 //! A row is a bundle: the records of one commit, a line each, because most of what a row costs is that it is one. They
-//! are numbered from the row's own number on, for good: a line that was forgotten is left empty, and the newest bundle
-//! is never removed, for it says which number is next. Lines that came along with a job and are archived elsewhere say
+//! are numbered from the row's own number on, for good: a line that was forgotten or trimmed is left empty, and the
+//! newest bundle is never removed, for it says which number is next. Lines that came along with a job and are archived elsewhere say
 //! so at their beginning; they are there for the job's own trail alone.
 //!
 //! Which records are about a job is written in the job's own row: a list of numbers, some of which may be trimmed by
@@ -115,9 +115,10 @@ impl Bundle {
         self.id + self.lines.split('\n').count() as u64
     }
 
-    fn without(&self, number: u64) -> Self {
+    fn without(&self, numbers: &[u64]) -> Self {
         let left = (self.id..).zip(self.lines.split('\n'));
-        let left: Vec<_> = left.map(|(found, line)| if found == number { "" } else { line }).collect();
+        let left: Vec<_> =
+            left.map(|(found, line)| if numbers.contains(&found) { "" } else { line }).collect();
         Bundle { id: self.id, lines: left.join("\n") }
     }
 }
@@ -191,47 +192,49 @@ impl Apply<'_> {
         for number in numbers(records) {
             let holding = Bundle::holding(self.file, number)?;
             let Some(bundle) = holding.filter(|bundle| bundle.record(number).is_some()) else { continue };
-            let left = bundle.without(number);
-            let is_newest = left.end() == self.index.next_record;
-            if left.records().next().is_none() && !is_newest {
-                self.remove_bundle(left.id)?;
-            } else {
-                self.file
-                    .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
-                    .execute(params![left.id, left.lines])?;
-            }
+            self.leave(&bundle.without(&[number]))?;
         }
         Ok(())
     }
 
-    fn remove_bundle(&self, id: u64) -> Result<()> {
-        self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([id]).map(drop)
+    /// Writes down what is left of a bundle.
+    fn leave(&self, left: &Bundle) -> Result<()> {
+        let is_newest = left.end() == self.index.next_record;
+        if left.records().next().is_none() && !is_newest {
+            self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([left.id])?;
+        } else {
+            self.file
+                .prepare_cached("UPDATE audit SET records = ?2 WHERE id = ?1")?
+                .execute(params![left.id, left.lines])?;
+        }
+        Ok(())
     }
 
-    /// A bundle goes when none of its records is needed any more.
     pub fn trim_audit(&self, trim: AuditTrim) -> Result<u64> {
-        let mut select = self.file.prepare_cached("SELECT id, records FROM audit ORDER BY id")?;
-        let mut bundles = select.query_map([], Bundle::of)?;
-        let (mut looked_at, mut gone, mut going) = (0, 0, Vec::new());
-        while let Some(bundle) = bundles.next().transpose()? {
-            let is_newest = bundle.end() == self.index.next_record;
-            if looked_at >= TRIM_RECORDS_MAX || is_newest || bundle.end() - 1 > trim.up_to {
-                break;
+        let mut select =
+            self.file.prepare_cached("SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id")?;
+        let mut bundles = select.query_map([i64::try_from(trim.up_to).unwrap_or(i64::MAX)], Bundle::of)?;
+        let (mut looked_at, mut gone, mut left) = (0, 0, Vec::new());
+        while looked_at < TRIM_RECORDS_MAX
+            && let Some(bundle) = bundles.next().transpose()?
+        {
+            let mut going = Vec::new();
+            for (number, record) in bundle.records().filter(|(number, _)| *number <= trim.up_to) {
+                looked_at += 1;
+                if self.may_go(number, record, trim)? {
+                    going.push(number);
+                }
             }
-            let (mut left, mut goes) = (0, true);
-            for (number, record) in bundle.records() {
-                left += 1;
-                goes = goes && self.may_go(number, record, trim)?;
+            // One that was emptied while it was the newest is in nobody's way any more.
+            let is_empty = bundle.records().next().is_none();
+            if is_empty || !going.is_empty() {
+                left.push(bundle.without(&going));
             }
-            looked_at += left;
-            if goes {
-                gone += left;
-                going.push(bundle.id);
-            }
+            gone += going.len() as u64;
         }
         drop(bundles);
-        going.into_iter().try_for_each(|id| self.remove_bundle(id))?;
-        Ok(gone as u64)
+        left.iter().try_for_each(|bundle| self.leave(bundle))?;
+        Ok(gone)
     }
 
     fn may_go(&self, number: u64, record: &str, trim: AuditTrim) -> Result<bool> {
@@ -317,9 +320,9 @@ mod tests {
     fn what_is_forgotten_leaves_a_gap_and_moves_nobody() {
         let bundle = Bundle { id: 5, lines: "{5}\n{6}\n{7}".to_owned() };
         assert_eq!((bundle.end(), bundle.record(6), bundle.record(8)), (8, Some("{6}"), None));
-        let left = bundle.without(6).without(7);
+        let left = bundle.without(&[6, 7]);
         assert_eq!((left.end(), left.records().collect::<Vec<_>>()), (8, vec![(5, "{5}")]));
-        let empty = left.without(5);
+        let empty = left.without(&[5]);
         assert_eq!((empty.end(), empty.records().count()), (8, 0));
     }
 }

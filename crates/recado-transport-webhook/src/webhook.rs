@@ -46,9 +46,10 @@ pub struct Target {
 }
 
 /// Who knows the endpoints. Asked at every attempt, so a change holds from the next one on.
+#[async_trait]
 pub trait Endpoints: Send + Sync + fmt::Debug {
     /// The company's endpoint of that id. Another company's is none: it must not even be told apart.
-    fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target>;
+    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target>;
 }
 
 #[derive(Clone, Debug)]
@@ -153,17 +154,17 @@ impl Webhook {
             .map_err(|faults| data::unusable(&faults))?;
         let target = match message.to {
             To::Url(target) => target,
-            To::Endpoint(id) => self.endpoint(&job.company, &id)?,
+            To::Endpoint(id) => self.endpoint(&job.company, &id).await?,
         };
         let traceparent = delivery.traceparent();
         let post = Post { id: job.id.as_str(), event: &message.event, body: message.body, traceparent };
         self.post(&target, post, delivery.into()).await
     }
 
-    fn endpoint(&self, company: &CompanyId, id: &str) -> Result<Target, Fault> {
+    async fn endpoint(&self, company: &CompanyId, id: &str) -> Result<Target, Fault> {
         let unknown = "the company has no endpoint of this id; create it, and replay the job with its id";
         let disabled = "the endpoint is switched off; mend the receiver, switch it on and replay the job";
-        match self.endpoints.target(company, id) {
+        match self.endpoints.target(company, id).await {
             None => Err(Fault::answer(ENDPOINT_UNKNOWN, unknown)),
             Some(target) if !target.enabled => Err(Fault::answer(ENDPOINT_DISABLED, disabled)),
             Some(target) => Ok(target),

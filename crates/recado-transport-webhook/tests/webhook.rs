@@ -32,8 +32,9 @@ mod webhook {
     #[derive(Debug, Default)]
     struct Book(HashMap<&'static str, Target>);
 
+    #[async_trait::async_trait]
     impl Endpoints for Book {
-        fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
+        async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
             self.0.get(endpoint_id).filter(|_| company.as_str() == "acme").cloned()
         }
     }

@@ -259,7 +259,7 @@ impl Duties {
     async fn see_to(&mut self, engine: &Inner, terms: &TrailTerms) {
         if self.trimmed_at.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
             self.trimmed_at = Some(Instant::now());
-            if let Err(error) = trim(engine).await {
+            if let Err(error) = trim(engine, FORGOTTEN_KEPT).await {
                 tracing::warn!(%error, "cannot trim the audit trail in the store; trying again later");
             }
         }
@@ -273,8 +273,9 @@ impl Duties {
     }
 }
 
-/// Lets the store forget what is archived and no longer needed there.
-async fn trim(engine: &Inner) -> Result<(), TrailError> {
+/// Lets the store forget what is archived and no longer needed there: what is about no job that it knows, once it is
+/// of this age.
+pub(super) async fn trim(engine: &Inner, forgotten_kept: Duration) -> Result<(), TrailError> {
     let (now, kept) = (engine.clock.now(), engine.settings.retention.ended_max_age);
     let Some(hold) = Hold::read(&*engine.store, now).await? else { return Ok(()) };
     let ago = |age: Duration| {
@@ -283,7 +284,7 @@ async fn trim(engine: &Inner) -> Result<(), TrailError> {
     };
     for (part, up_to) in hold.archived {
         let trim =
-            AuditTrim { part, up_to, before: ago(kept), forgotten_before: ago(kept.min(FORGOTTEN_KEPT)) };
+            AuditTrim { part, up_to, before: ago(kept), forgotten_before: ago(kept.min(forgotten_kept)) };
         for _ in 0..TRIM_BITES_MAX {
             if engine.store.trim_audit(trim).await? == 0 {
                 break;

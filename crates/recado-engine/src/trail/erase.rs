@@ -1,17 +1,20 @@
 //! One person's data, removed: what waits and what failed in the store, and the personal part of what is on record.
 //!
 //! First the jobs, so that what is recorded about their end is there to be erased, too. Then all of the trail is
-//! archived, the files are rewritten, and last the store forgets the jobs. A process that dies in between has done
+//! archived, the files are rewritten, and last the store forgets the jobs, and the records of those that it had
+//! forgotten before. A process that dies in between has done
 //! less than was asked for, and asking again does the rest.
 //!
 //! Deliberately absent: the archive of dead letters, log files and backups, which are files of their owner's.
+
+use std::time::Duration;
 
 use recado_audit::{Identity, Subject};
 use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
 use recado_observe::Left;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
-use super::archiver::{Round, round};
+use super::archiver::{Round, round, trim};
 use super::hold::Hold;
 use super::{TrailError, off_thread};
 use crate::engine::{Engine, EngineError};
@@ -110,6 +113,8 @@ impl Engine {
         drop(desk);
         (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
         erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
+        // Of jobs that it had forgotten before, the store still has the records for a while.
+        trim(inner, Duration::ZERO).await?;
         if erased != Erased::default() {
             let (records, jobs) = (erased.records, erased.jobs_forgotten);
             tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
-use recado_core::{CompanyId, EventKind, Fault, Status};
+use recado_core::{CompanyId, EventKind, Fault, Payload, Status};
+use recado_engine::endpoints::SHELF as ENDPOINTS;
 use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::TermsChange;
 use recado_engine::{Engine, Route, Settings};
 use recado_store::faulty::Verb;
-use recado_store::{Shelf, Store, StoreError, Wakes};
+use recado_store::{NoteWrite, Shelf, Store, StoreError, Wakes};
+use recado_transport_webhook::{Endpoints, Secret};
 
 use crate::flaky::{
     BREAKER, Flaky, mail, node, protected, protected_with, restarted, sleep, submit_many, to, with_breaker,
@@ -267,6 +269,34 @@ async fn a_pause_at_one_node_holds_the_others() {
     given.until("held-by-all", Status::Sent).await;
     sleep(2).await;
     assert_eq!((a.hold("mail", "acme"), a.hold("other", "acme")), (None, None));
+}
+
+/// An endpoint as another node has just written it.
+async fn endpoint_made_elsewhere(given: &Given, id: &str, enabled: bool) {
+    let value = serde_json::json!({
+        "id": id, "companyId": "acme", "url": "http://127.0.0.1:9/", "enabled": enabled,
+        "secrets": [{ "secret": Secret::generate([1; 32]).reveal() }],
+        "createdAt": given.clock_now(), "updatedAt": given.clock_now(),
+    });
+    let value = Some(Payload::new(&value.to_string()).unwrap());
+    let note = NoteWrite { shelf: ENDPOINTS, key: id.into(), value, expect: None, expires_at: None };
+    given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_a_delivery() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let flaky = Arc::new(Flaky::default());
+    endpoint_made_elsewhere(&given, "ep_off", false).await;
+    let (engine, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (acme, globex) = (CompanyId::new("acme").unwrap(), CompanyId::new("globex").unwrap());
+    let target = async |company, id| Endpoints::target(engine.endpoints(), company, id).await;
+    assert!(target(&acme, "ep_new").await.is_none() && !target(&acme, "ep_off").await.unwrap().enabled);
+    endpoint_made_elsewhere(&given, "ep_new", true).await;
+    endpoint_made_elsewhere(&given, "ep_off", true).await;
+    assert!(engine.endpoints().get("ep_new").is_none(), "its copies are of before: nothing was tested");
+    assert!(target(&acme, "ep_new").await.unwrap().enabled && target(&acme, "ep_off").await.unwrap().enabled);
+    assert!(target(&globex, "ep_new").await.is_none(), "it is another company's");
 }
 
 #[tokio::test(start_paused = true)]

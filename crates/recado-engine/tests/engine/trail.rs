@@ -10,7 +10,7 @@ use recado_core::{AuditEvent, AuditKind, JobId, Status};
 use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{Store, StoreError, Wakes};
+use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};
 use tempfile::TempDir;
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -347,4 +347,27 @@ async fn one_persons_data_goes_from_the_store_and_the_files_and_the_trail_stays_
     );
     let found = engine.search_trail(Query::default(), None).await.unwrap().found;
     assert_eq!(found[0].event.kind, AuditKind::PersonalDataErased);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t18_records_of_jobs_that_the_store_had_forgotten_before_go_with_the_persons_data() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let engine = archiving(&given, &["ok", "ok", "ok"], dir.path());
+    for job in [of_maria("forgotten"), submission("others"), of_maria("known")] {
+        let id = job.job_id.clone().unwrap();
+        submit(&engine, job).await;
+        given.until(&id, Status::Sent).await;
+        pass(1).await;
+    }
+    let nobody = Retention { ended_max_age: Duration::from_secs(3_600), ended_max_count: 1 };
+    assert_eq!(given.store.prune(nobody, given.clock_now()).await.unwrap().ended, 2, "all but the last");
+    let in_the_store = async || {
+        let span = AuditSpan { part: 0, after: 0, newest_first: false };
+        let records = given.store.audit_in(span, 100).await.unwrap();
+        records.iter().filter(|record| record.event.user_id.as_deref() == Some("maria")).count()
+    };
+    assert_eq!(in_the_store().await, 2);
+    let done = engine.erase(erasure(true)).await.unwrap();
+    assert!(matches!(done, Erasing::Done(Erased { records: 2, jobs_forgotten: 1, .. })), "{done:?}");
+    assert_eq!(in_the_store().await, 0);
 }
