@@ -1,9 +1,9 @@
 //! One person's data, removed: what waits and what failed in the store, and the personal part of what is on record.
 //!
 //! First the jobs, so that what is recorded about their end is there to be erased, too. Then all of the trail is
-//! archived, the files are rewritten, and last the store forgets the jobs, and the records of those that it had
-//! forgotten before. A process that dies in between has done
-//! less than was asked for, and asking again does the rest.
+//! archived, the files are rewritten, and last the store forgets the jobs, and what it still has on record of jobs that
+//! it had forgotten before. A process that dies in between has done less than was asked for, and asking again does the
+//! rest.
 //!
 //! Deliberately absent: the archive of dead letters, log files and backups, which are files of their owner's.
 
@@ -112,9 +112,9 @@ impl Engine {
         desk.files = Some(files);
         drop(desk);
         (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
-        erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
         // Of jobs that it had forgotten before, the store still has the records for a while.
         trim(inner, Duration::ZERO).await?;
+        erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
         if erased != Erased::default() {
             let (records, jobs) = (erased.records, erased.jobs_forgotten);
             tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");
