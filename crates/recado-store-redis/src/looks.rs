@@ -71,14 +71,19 @@ mod tests {
         }
     }
 
+    /// And four do not.
+    async fn five_seconds_suffice(looks: &Looks) {
+        look_for(looks, 4).await;
+        assert!(!looks.suffice(0, LEASE));
+        look_for(looks, 1).await;
+        assert!(looks.suffice(0, LEASE));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn whoever_has_just_started_looks_on_first() {
         let looks = Looks::new(1, RESPITE, 2 * SECOND);
         assert!(!looks.suffice(0, LEASE));
-        look_for(&looks, 4).await;
-        assert!(!looks.suffice(0, LEASE));
-        look_for(&looks, 1).await;
-        assert!(looks.suffice(0, LEASE));
+        five_seconds_suffice(&looks).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -89,10 +94,7 @@ mod tests {
         assert!(looks.suffice(0, LEASE), "five seconds since the last answer");
         tokio::time::sleep(SECOND).await;
         assert!(!looks.suffice(0, LEASE));
-        look_for(&looks, 4).await;
-        assert!(!looks.suffice(0, LEASE));
-        look_for(&looks, 1).await;
-        assert!(looks.suffice(0, LEASE));
+        five_seconds_suffice(&looks).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,19 +25,18 @@ async fn late_s(engine: &Engine) -> f64 {
 #[tokio::test(start_paused = true)]
 async fn how_late_the_files_are_is_a_figure_and_grows_while_they_cannot_be_written() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
-    let in_the_way = dir.path().join("audit");
-    std::fs::write(&in_the_way, "a file where a directory should be").unwrap();
-    let engine = archiving(&given, &["ok"], &in_the_way);
+    let files = in_the_way(&dir);
+    let engine = archiving(&given, &["ok"], &files);
     pass(600).await;
-    assert!(in_the_way.is_file(), "the fault is still there");
+    assert!(files.is_file(), "the fault is still there");
     let late = late_s(&engine).await;
     assert!(late >= 599.0, "{late}");
-    std::fs::remove_file(&in_the_way).unwrap();
+    std::fs::remove_file(&files).unwrap();
     paused(&engine, 1).await;
     pass(60).await;
     let late = late_s(&engine).await;
     assert!(late <= 2.0, "{late}");
-    assert_eq!(written(&in_the_way).len(), 1);
+    assert_eq!(written(&files).len(), 1);
 }
 
 /// A directory that cannot be made: a file is in its way.
