@@ -8,8 +8,10 @@ use base64::prelude::BASE64_STANDARD;
 
 /// Where lines are broken if they can be.
 const LINE_BYTES: usize = 76;
-/// Bytes of text in one encoded word: in base64 and with its frame it has 75 at most.
-const WORD_BYTES: usize = 45;
+/// Bytes of an encoded word around its base64 text.
+const WORD_FRAME_BYTES: usize = "=?utf-8?B??=".len();
+/// Bytes at most before a name in a header of addresses.
+const ADDRESS_HEADER_MAX_BYTES: usize = "Reply-To: ".len();
 /// Bytes at most between two places where a line can be broken.
 pub(crate) const PIECE_MAX_BYTES: usize = 900;
 
@@ -20,7 +22,7 @@ pub(crate) fn unstructured(name: &str, value: &str) -> String {
         && !value.starts_with(' ')
         && !value.ends_with(' ')
         && is_foldable(value);
-    if plain { folded(name, value) } else { format!("{name}: {}\r\n", words(value).join("\r\n ")) }
+    if plain { folded(name, value) } else { encoded(name, value) }
 }
 
 /// Whether lines can be broken often enough: no line of a message may have more than 998 bytes.
@@ -36,7 +38,7 @@ pub(crate) fn phrase(name: &str) -> String {
     } else if name.is_ascii() && name.len() <= LINE_BYTES && !name.contains("=?") {
         quoted(name)
     } else {
-        words(name).join(" ")
+        words(name, LINE_BYTES - ADDRESS_HEADER_MAX_BYTES).join(" ")
     }
 }
 
@@ -60,16 +62,38 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
-/// Encoded words, none of them cut within a character.
-fn words(text: &str) -> Vec<String> {
+/// A header of encoded words, one on each line, none of the lines over 76 bytes.
+fn encoded(name: &str, value: &str) -> String {
+    let first_max = LINE_BYTES.saturating_sub(name.len() + ": ".len());
+    let first = value.floor_char_boundary(text_in_word(first_max));
+    let rest = words(&value[first..], LINE_BYTES - " ".len()).join("\r\n ");
+    match (first, rest.is_empty()) {
+        // Even one character has no room beside so long a name.
+        (0, _) => format!("{name}:\r\n {rest}\r\n"),
+        (_, true) => format!("{name}: {}\r\n", word(value)),
+        (_, false) => format!("{name}: {}\r\n {rest}\r\n", word(&value[..first])),
+    }
+}
+
+/// Encoded words of at most `max_bytes` each, none of them cut within a character.
+fn words(text: &str, max_bytes: usize) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (word, next) = rest.split_at(rest.floor_char_boundary(WORD_BYTES));
-        words.push(format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(word)));
+        let (piece, next) = rest.split_at(rest.floor_char_boundary(text_in_word(max_bytes)));
+        words.push(word(piece));
         rest = next;
     }
     words
+}
+
+fn word(text: &str) -> String {
+    format!("=?utf-8?B?{}?=", BASE64_STANDARD.encode(text))
+}
+
+/// Bytes of text that an encoded word of `max_bytes` holds.
+fn text_in_word(max_bytes: usize) -> usize {
+    max_bytes.saturating_sub(WORD_FRAME_BYTES) / 4 * 3
 }
 
 /// Cuts before the spaces that a word follows: a line of spaces alone would end the header for some readers.
@@ -84,9 +108,17 @@ fn pieces(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// A header whose lines are broken before spaces where they would grow over 76 bytes, with its line end.
 fn folded(name: &str, value: &str) -> String {
     let mut header = format!("{name}: ");
-    let mut line = header.len();
+    fold(value, header.len(), &mut header);
+    header.push_str("\r\n");
+    header
+}
+
+/// Writes a value that goes on at a column of its line.
+pub(crate) fn fold(value: &str, column: usize, header: &mut String) {
+    let mut line = column;
     for (index, piece) in pieces(value).enumerate() {
         if index > 0 && line + piece.len() > LINE_BYTES {
             header.push_str("\r\n");
@@ -95,8 +127,6 @@ fn folded(name: &str, value: &str) -> String {
         header.push_str(piece);
         line += piece.len();
     }
-    header.push_str("\r\n");
-    header
 }
 
 /// Text as quoted-printable, its line ends made CRLF whatever they were. It always ends a line.

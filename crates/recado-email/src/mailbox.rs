@@ -29,7 +29,7 @@ impl Mailbox {
         let Some((name, address)) = inner.rsplit_once('<') else {
             return Err("has a `>` without a `<`; write \"Name <ana@example.com>\"");
         };
-        let name = unquoted(name.trim());
+        let name = display_name(name.trim())?;
         if name.len() > NAME_MAX_BYTES {
             return Err("has a name that is too long; write at most 256 bytes");
         }
@@ -81,20 +81,32 @@ impl std::fmt::Debug for Mailbox {
     }
 }
 
-/// What a quoted string says; anything else says itself.
-fn unquoted(name: &str) -> String {
-    let Some(quoted) = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) else {
-        return name.to_owned();
+/// Reads the name beside an address. One that holds a character that separates addresses has to be quoted, or
+/// `<a@b.c>,<d@e.f>` would pass for one mailbox.
+fn display_name(name: &str) -> Result<String, &'static str> {
+    let Some(quoted) = name.strip_prefix('"') else {
+        return match name.contains(['<', '>', '@', ',', ';', '"']) {
+            true => {
+                Err("has a name with , ; @ < > or a quote in it; write one address, and put such a name \
+                         in quotes: \"\\\"Souza, Ana\\\" <ana@example.com>\"")
+            }
+            false => Ok(name.to_owned()),
+        };
     };
-    let mut said = String::with_capacity(quoted.len());
-    let mut escaped = false;
-    for c in quoted.chars() {
-        escaped = c == '\\' && !escaped;
-        if !escaped {
-            said.push(c);
+    let mut spoken = String::with_capacity(quoted.len());
+    let mut rest = quoted.chars();
+    loop {
+        match rest.next() {
+            Some('"') if rest.as_str().is_empty() => return Ok(spoken.trim().to_owned()),
+            Some('\\') => spoken.extend(rest.next()),
+            None | Some('"') => {
+                return Err(
+                    "has a name whose quotes do not match; write \"\\\"Souza, Ana\\\" <ana@example.com>\"",
+                );
+            }
+            Some(other) => spoken.push(other),
         }
     }
-    said.trim().to_owned()
 }
 
 fn check_local_part(local: &str) -> Result<(), &'static str> {
@@ -137,6 +149,12 @@ mod tests {
             (" <ana@example.com> ", None, "ana@example.com"),
             ("Ana <ana@example.com>", Some("Ana"), "ana@example.com"),
             (r#""Souza, Ana \"Nina\"" <ana@example.com>"#, Some(r#"Souza, Ana "Nina""#), "ana@example.com"),
+            (
+                r#""<eve@example.com>, Ana" <ana@example.com>"#,
+                Some("<eve@example.com>, Ana"),
+                "ana@example.com",
+            ),
+            ("Acme: Sales (Brazil) <ana@example.com>", Some("Acme: Sales (Brazil)"), "ana@example.com"),
             ("José <Ana+tag@EXAMPLE.com>", Some("José"), "Ana+tag@example.com"),
             ("ana@exämple.com", None, "ana@xn--exmple-cua.com"),
             ("root@localhost", None, "root@localhost"),
@@ -175,6 +193,15 @@ mod tests {
             "ana@example.com\0",
             "<ana@example.com> Ana",
             "a<b@example.com",
+            "<ana@example.com>,<eve@example.com>",
+            "ana@example.com, Eve <eve@example.com>",
+            "ana@example.com <eve@example.com>",
+            "Souza, Ana <ana@example.com>",
+            "Friends: ana@example.com; <eve@example.com>",
+            r#""Ana" <ana@example.com>, "Eve" <eve@example.com>"#,
+            r#""Ana" x <ana@example.com>"#,
+            r#""Ana <ana@example.com>"#,
+            r#""Ana\" <ana@example.com>"#,
             &long,
         ] {
             let wrong = Mailbox::read(text).expect_err(text);

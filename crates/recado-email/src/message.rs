@@ -101,13 +101,24 @@ fn close(boundary: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
 }
 
-/// One address on each line, so that no line grows with their number.
+/// One address on a line of its own or on several, so that no line grows with their number.
 fn addresses(name: &str, mailboxes: &[Mailbox]) -> String {
     if mailboxes.is_empty() {
         return String::new();
     }
-    let list: Vec<_> = mailboxes.iter().map(Mailbox::in_header).collect();
-    format!("{name}: {}\r\n", list.join(",\r\n "))
+    let mut header = format!("{name}: ");
+    for (index, mailbox) in mailboxes.iter().enumerate() {
+        let column = match index {
+            0 => header.len(),
+            _ => {
+                header.push_str(",\r\n ");
+                1
+            }
+        };
+        encode::fold(&mailbox.in_header(), column, &mut header);
+    }
+    header.push_str("\r\n");
+    header
 }
 
 fn rfc5322(date: Timestamp) -> String {

@@ -207,19 +207,14 @@ fn attachment(data: &Object<'_, '_>) -> Option<Attachment> {
     if let Some(wrong) = filename.as_deref().and_then(wrong_filename) {
         data.fault("filename", wrong);
     }
-    let content_type = data.words("contentType", "application/pdf");
-    if let Some(wrong) = content_type.as_deref().and_then(wrong_content_type) {
-        data.fault("contentType", wrong);
-    }
+    let content_type = data
+        .words("contentType", "application/pdf")
+        .and_then(|text| media_type(&text).map_err(|wrong| data.fault("contentType", wrong)).ok());
     if !data.has("contentBase64") {
         data.fault("contentBase64", "is missing; write the file's bytes in base64");
     }
     let content = data.base64("contentBase64");
-    Some(Attachment {
-        filename: filename?.into_owned(),
-        content_type: content_type?.into_owned(),
-        content: content?,
-    })
+    Some(Attachment { filename: filename?.into_owned(), content_type: content_type?, content: content? })
 }
 
 fn wrong_filename(filename: &str) -> Option<&'static str> {
@@ -232,20 +227,27 @@ fn wrong_filename(filename: &str) -> Option<&'static str> {
     }
 }
 
-fn wrong_content_type(content_type: &str) -> Option<&'static str> {
+/// Reads a media type and returns the text that goes into the header: built from the parts that were checked,
+/// without the white space around them.
+fn media_type(text: &str) -> Result<String, &'static str> {
+    const WRONG: &str = "is not a media type; write one such as \"application/pdf\"";
+    let printable = text.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if !printable || text.len() > CONTENT_TYPE_MAX_BYTES {
+        return Err(WRONG);
+    }
+    let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
+    let (kind, subtype) = essence.trim().split_once('/').ok_or(WRONG)?;
     let token = |text: &str| {
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b))
     };
-    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-    let well_formed = essence.trim().split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub))
-        && parameters.bytes().all(|b| (b' '..=b'~').contains(&b))
-        && content_type.len() <= CONTENT_TYPE_MAX_BYTES;
-    let essence = essence.trim().to_ascii_lowercase();
-    if !well_formed {
-        Some("is not a media type; write one such as \"application/pdf\"")
-    } else if essence.starts_with("multipart/") || essence.starts_with("message/") {
-        Some("is a message within the message; send it as \"application/octet-stream\"")
-    } else {
-        None
+    if !token(kind) || !token(subtype) {
+        return Err(WRONG);
     }
+    if ["multipart", "message"].iter().any(|nested| kind.eq_ignore_ascii_case(nested)) {
+        return Err("is a message within the message; send it as \"application/octet-stream\"");
+    }
+    Ok(match parameters.trim() {
+        "" => format!("{kind}/{subtype}"),
+        parameters => format!("{kind}/{subtype}; {parameters}"),
+    })
 }

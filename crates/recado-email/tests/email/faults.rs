@@ -109,7 +109,7 @@ fn headers_that_are_not_the_jobs_to_set_are_refused_in_any_case() {
 #[test]
 fn control_characters_are_refused_wherever_a_header_could_be_made_of_them() {
     for sting in ["\r\nBcc: eve@example.com", "\nX", "\rX", "\0", "\u{7f}", "\u{85}"] {
-        let places: [(&str, Value); 8] = [
+        let places: [(&str, Value); 11] = [
             ("/from", json!({ "from": format!("Acme{sting} <acme@acme.example>") })),
             ("/to/0", json!({ "to": [format!("ana@example.com{sting}x")] })),
             ("/cc/0", json!({ "cc": [format!("ana{sting}@example.com")] })),
@@ -118,10 +118,21 @@ fn control_characters_are_refused_wherever_a_header_could_be_made_of_them() {
             ("/headers/X-A", json!({ "headers": { "X-A": format!("a{sting}") } })),
             ("/attachments/0/filename", attached(&format!("a{sting}"), "text/csv")),
             ("/attachments/0/contentType", attached("a", &format!("text/csv; x={sting}"))),
+            ("/attachments/0/contentType", attached("a", &format!("text/html{sting}"))),
+            ("/attachments/0/contentType", attached("a", &format!("{sting}text/html"))),
+            ("/attachments/0/contentType", attached("a", &format!("text/html{sting}; charset=utf-8"))),
         ];
         for (pointer, changes) in places {
             assert_eq!(pointers(changes), [pointer], "{sting:?}");
         }
+    }
+}
+
+#[test]
+fn two_addresses_do_not_pass_for_one() {
+    for sneaky in ["<a@b.c>,<eve@x.y>", "a@b.c, Eve <eve@x.y>", "\"A\" <a@b.c>, \"E\" <eve@x.y>"] {
+        assert_eq!(pointers(json!({ "to": [sneaky] })), ["/to/0"], "{sneaky}");
+        assert_eq!(pointers(json!({ "from": sneaky })), ["/from"], "{sneaky}");
     }
 }
 

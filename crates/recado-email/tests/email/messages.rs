@@ -116,6 +116,37 @@ fn long_headers_are_folded_and_read_back() {
 }
 
 #[test]
+fn no_line_with_an_encoded_word_is_longer_than_76_bytes() {
+    let name = "Çã".repeat(64);
+    let mailbox = format!("{name} <{}@example.com>", "a".repeat(50));
+    let long_name = "X".repeat(76);
+    let headers = json!({ "X-Campaign": "março ".repeat(40).trim(), &*long_name: "é" });
+    for subject in ["á".repeat(200), "🎉".repeat(60), "Olá".to_owned()] {
+        let email = email(json!({
+            "from": mailbox, "to": [mailbox, "Ana <ana@example.com>"], "replyTo": mailbox, "subject": subject,
+            "headers": headers,
+        }));
+        let wire = wire(&email);
+        let long: Vec<_> = wire.split("\r\n").filter(|line| line.contains("=?") && line.len() > 76).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        let read = MessageParser::default().parse(wire.as_bytes()).expect("a message");
+        assert_eq!(read.subject(), Some(&*subject));
+        let names: Vec<_> = read.to().expect("to").iter().map(|one| one.name().unwrap_or_default()).collect();
+        assert_eq!(names, [&*name, "Ana"]);
+        assert_eq!(read.reply_to().and_then(|to| to.first()?.name()), Some(&*name));
+        assert!(read.header(&*long_name).is_some(), "{wire}");
+    }
+}
+
+#[test]
+fn a_media_type_is_written_without_the_space_around_it() {
+    let file =
+        json!([{ "filename": "a", "contentType": " Text/CSV ;  header=present ", "contentBase64": "QQ==" }]);
+    let wire = wire(&email(json!({ "attachments": file })));
+    assert!(wire.contains("\r\nContent-Type: Text/CSV; header=present\r\n"), "{wire}");
+}
+
+#[test]
 fn what_looks_like_an_encoded_word_is_not_taken_for_one() {
     let subject = "=?utf-8?B?T2k=?= is not decoded";
     let email = email(json!({ "subject": subject, "from": "=?utf-8?B?T2k=?= <acme@acme.example>" }));
