@@ -1,5 +1,7 @@
 //! A job's `data`, and the fingerprint that tells "the same request again" from "another one".
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -8,6 +10,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// Levels at most that JSON may be nested, whether a caller or a provider sends it: many readers of JSON give up a
+/// little deeper, and the API serves what it was given within an answer of its own.
+pub const DEPTH_MAX: usize = 100;
 
 /// JSON text, already known to be well formed. Shared, never parsed on its way through.
 ///
@@ -18,7 +24,10 @@ pub struct Payload(Arc<str>);
 impl Payload {
     pub fn new(json: &str) -> Result<Self, serde_json::Error> {
         let raw: &RawValue = serde_json::from_str(json)?;
-        Ok(Payload(raw.get().into()))
+        match deeper_than(raw.get(), DEPTH_MAX) {
+            true => Err(Error::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
+            false => Ok(Payload(raw.get().into())),
+        }
     }
 
     /// For text that a parser or a store has already vouched for.
@@ -59,6 +68,30 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
+/// Returns true when JSON text opens more than `max` levels. Exact for well-formed text; a parser refuses the rest.
+pub fn deeper_than(json: &str, max: usize) -> bool {
+    let opens = |byte: &u8| matches!(byte, b'{' | b'[');
+    if json.as_bytes().iter().filter(|byte| opens(byte)).count() <= max {
+        return false;
+    }
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > max {
+            return true;
+        }
+    }
+    false
+}
+
 /// A 128-bit digest of everything the caller asked for, blind to white space and to key order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BodyHash(pub u128);
@@ -66,9 +99,8 @@ pub struct BodyHash(pub u128);
 impl BodyHash {
     /// Digests the request's parts in order. `data` is read as JSON, the rest as text.
     pub fn of(data: &Payload, parts: &[Option<&str>]) -> Result<Self, serde_json::Error> {
-        let mut reader = serde_json::Deserializer::from_str(data.as_str());
         let mut hasher = start(Tag::Body);
-        hasher.write_u128(Digest.deserialize(&mut reader)?);
+        hasher.write_u128(digest_of_json(data.as_str())?);
         for part in parts {
             match part {
                 None => hasher.write_u8(0),
@@ -105,6 +137,7 @@ enum Tag {
     Member,
     Body,
     Parts,
+    Decimal,
 }
 
 // The key is fixed because digests are stored: a digest only ever meets digests of the same job id.
@@ -124,17 +157,29 @@ fn digest(tag: Tag, bytes: &[u8]) -> u128 {
     finish(hasher)
 }
 
-/// Digests a JSON value as it streams by: members of an object are added, so their order is forgotten.
-struct Digest;
+/// Digests a JSON text. It streams by once, unless it holds numbers that a float may round: those are read again as
+/// they are written.
+fn digest_of_json(json: &str) -> Result<u128, serde_json::Error> {
+    let saw_float = Cell::new(false);
+    let digest =
+        Digest { saw_float: &saw_float }.deserialize(&mut serde_json::Deserializer::from_str(json))?;
+    if saw_float.get() { exact_digest(json) } else { Ok(digest) }
+}
 
-impl<'de> DeserializeSeed<'de> for Digest {
+/// Digests a JSON value as it streams by: members of an object are added, so their order is forgotten.
+#[derive(Clone, Copy)]
+struct Digest<'f> {
+    saw_float: &'f Cell<bool>,
+}
+
+impl<'de> DeserializeSeed<'de> for Digest<'_> {
     type Value = u128;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u128, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Digest {
+impl<'de> Visitor<'de> for Digest<'_> {
     type Value = u128;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,6 +198,7 @@ impl<'de> Visitor<'de> for Digest {
         Ok(digest(Tag::Integer, &i128::from(value).to_le_bytes()))
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<u128, E> {
+        self.saw_float.set(true);
         Ok(digest(Tag::Float, &value.to_le_bytes()))
     }
     fn visit_str<E: Error>(self, value: &str) -> Result<u128, E> {
@@ -160,20 +206,111 @@ impl<'de> Visitor<'de> for Digest {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<u128, A::Error> {
         let mut hasher = start(Tag::List);
-        while let Some(item) = seq.next_element_seed(Digest)? {
+        while let Some(item) = seq.next_element_seed(self)? {
             hasher.write_u128(item);
         }
         Ok(finish(hasher))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u128, A::Error> {
         let mut sum = 0_u128;
-        while let Some(key) = map.next_key_seed(Digest)? {
-            let mut member = start(Tag::Member);
-            member.write_u128(key);
-            member.write_u128(map.next_value_seed(Digest)?);
-            sum = sum.wrapping_add(finish(member));
+        while let Some(key) = map.next_key_seed(self)? {
+            sum = sum.wrapping_add(member(key, map.next_value_seed(self)?));
         }
         Ok(digest(Tag::Object, &sum.to_le_bytes()))
+    }
+}
+
+fn member(key: u128, value: u128) -> u128 {
+    let mut hasher = start(Tag::Member);
+    hasher.write_u128(key);
+    hasher.write_u128(value);
+    finish(hasher)
+}
+
+/// The same digest, of text whose nesting is known to be bounded, with each number as exact as it is written.
+fn exact_digest(json: &str) -> Result<u128, serde_json::Error> {
+    match json.trim_start().as_bytes().first() {
+        Some(b'[') => {
+            let mut hasher = start(Tag::List);
+            for item in serde_json::from_str::<Vec<&RawValue>>(json)? {
+                hasher.write_u128(exact_digest(item.get())?);
+            }
+            Ok(finish(hasher))
+        }
+        Some(b'{') => {
+            let mut sum = 0_u128;
+            for (name, value) in serde_json::from_str::<Members<'_>>(json)?.0 {
+                let key = digest(Tag::Text, name.as_bytes());
+                sum = sum.wrapping_add(member(key, exact_digest(value.get())?));
+            }
+            Ok(digest(Tag::Object, &sum.to_le_bytes()))
+        }
+        Some(b'-' | b'0'..=b'9') => number_digest(json.trim()),
+        _ => digest_of_json(json),
+    }
+}
+
+/// A float stands for a number that it shows exactly; any other is digested by its decimal digits.
+fn number_digest(text: &str) -> Result<u128, serde_json::Error> {
+    let saw_float = Cell::new(false);
+    let rounded =
+        Digest { saw_float: &saw_float }.deserialize(&mut serde_json::Deserializer::from_str(text))?;
+    let number = Decimal::read(text);
+    if !saw_float.get() || number == Decimal::read(&format!("{:e}", serde_json::from_str::<f64>(text)?)) {
+        return Ok(rounded);
+    }
+    let mut hasher = start(Tag::Decimal);
+    hasher.write_u8(u8::from(number.is_negative));
+    hasher.write_i64(number.exponent);
+    hasher.write(number.digits.as_bytes());
+    Ok(finish(hasher))
+}
+
+/// A decimal number: its digits without zeros at either end, and the power of ten of the last one.
+#[derive(PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads a number in JSON's notation.
+    fn read(text: &str) -> Self {
+        let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        // An exponent beyond 64 bits belongs to a number that no float comes near.
+        let exponent: i64 = exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(i64::MIN);
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_end_matches('0');
+        let places = fraction.len() as i64 - (all.len() - digits.len()) as i64;
+        let digits = digits.trim_start_matches('0').to_owned();
+        let exponent = if digits.is_empty() { 0 } else { exponent.saturating_sub(places) };
+        Decimal { is_negative, digits, exponent }
+    }
+}
+
+/// The members of an object, unread.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Reader).map(Members)
     }
 }
 
@@ -209,6 +346,57 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn numbers_are_compared_as_exactly_as_they_are_written() {
+        for (one, other) in [
+            ("18446744073709551616", "18446744073709551617"),
+            ("-9223372036854775809", "-9223372036854775810"),
+            ("1000000000000000000000001", "1000000000000000000000002"),
+            ("0.1", "0.10000000000000000001"),
+            ("1e-400", "0.0"),
+            ("1e-400", "2e-400"),
+            ("1", "-1"),
+        ] {
+            assert_ne!(hash(one), hash(other));
+            let within = |number: &str| hash(&format!(r#"{{"a":[{number},{{"b":{number}}}]}}"#));
+            assert_ne!(within(one), within(other), "{one} {other}");
+        }
+        let swapped = |a: &str, b: &str| hash(&format!(r#"{{"a":{a},"b":{b}}}"#));
+        assert_ne!(
+            swapped("18446744073709551616", "18446744073709551617"),
+            swapped("18446744073709551617", "18446744073709551616")
+        );
+        for (one, other) in [
+            ("18446744073709551617", "184467440737095516170e-1"),
+            ("0.10000000000000000001", "0.100000000000000000010"),
+            ("1e23", "100000000000000000000000"),
+            (r#"{"a":1.5,"b":"x"}"#, r#"{ "b":"\u0078", "a":15e-1 }"#),
+        ] {
+            assert_eq!(hash(one), hash(other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn digests_that_older_versions_stored_still_match() {
+        for (json, stored) in [
+            (r#"{"a":1,"b":[true,null]}"#, 121494213404777178195308083053812293528),
+            (r#"{"amount":12.5,"list":[0.1,-3e7,"x"],"n":{"m":1}}"#, 22200352255635664719536281934581022425),
+            ("18446744073709551615", 336403051289082851762080739614936095010),
+            ("-0", 102310425610294482982064778823784267848),
+        ] {
+            assert_eq!(hash(json).0, stored, "{json}");
+        }
+    }
+
+    #[test]
+    fn text_beyond_the_depth_that_readers_take_is_no_payload() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Payload::new(&nested(DEPTH_MAX)).is_ok());
+        assert!(Payload::new(&nested(DEPTH_MAX + 1)).is_err());
+        let brackets_in_text = format!(r#"{{"a":"\"{}"}}"#, "[".repeat(1_000));
+        assert!(Payload::new(&brackets_in_text).is_ok());
     }
 
     #[test]

@@ -14,8 +14,18 @@ pub fn parse(value: &str, now: Timestamp) -> Option<Duration> {
         let asked = seconds >= 0.0;
         return asked.then(|| Duration::from_millis((seconds.min(SECONDS_MAX) * 1e3).ceil() as u64));
     }
-    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some(Timestamp::from_millis(date.as_millisecond()).since(now))
+    Some(date(value)?.since(now))
+}
+
+/// Reads a date in any of the three forms of RFC 9110: today's, RFC 850's and that of C's `asctime`.
+fn date(value: &str) -> Option<Timestamp> {
+    let today = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value);
+    let date = today.or_else(|_| {
+        let obsolete = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"];
+        let read = |form| jiff::civil::DateTime::strptime(form, value)?.to_zoned(jiff::tz::TimeZone::UTC);
+        read(obsolete[0]).or_else(|_| read(obsolete[1])).map(|date| date.timestamp())
+    });
+    date.ok().map(|date| Timestamp::from_millis(date.as_millisecond()))
 }
 
 #[cfg(test)]
@@ -28,9 +38,13 @@ mod tests {
         assert_eq!(parse("7", now), Some(Duration::from_secs(7)));
         assert_eq!(parse(" 1.5 ", now), Some(Duration::from_millis(1500)));
         assert_eq!(parse("Thu, 01 Jan 2026 00:02:00 GMT", now), Some(Duration::from_secs(120)));
+        assert_eq!(parse("Thursday, 01-Jan-26 00:02:00 GMT", now), Some(Duration::from_secs(120)));
+        assert_eq!(parse("Thu Jan  1 00:02:00 2026", now), Some(Duration::from_secs(120)));
+        assert_eq!(parse("Thu Jan 15 00:00:00 2026", now), Some(Duration::from_secs(14 * 86_400)));
+        assert_eq!(parse("Wednesday, 31-Dec-25 00:00:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(parse("Wed, 31 Dec 2025 00:00:00 GMT", now), Some(Duration::ZERO));
         assert!(parse("99999999999999999999", now) > Some(Duration::from_secs(3_000_000_000)));
-        for garbage in ["", "soon", "-3", "NaN"] {
+        for garbage in ["", "soon", "-3", "NaN", "Thursday, 32-Jan-26 00:02:00 GMT", "Thu Jan  1 2026"] {
             assert_eq!(parse(garbage, now), None, "{garbage}");
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! One client with one pool of connections serves all jobs of a provider. Every attempt carries the
 //! job's id as `Idempotency-Key`. The status line alone decides between accepted and failed; a body is
-//! read within bounds of size and time, and whatever goes wrong with it afterwards changes nothing. The
-//! values of the configured headers are masked in whatever the provider says.
+//! read within bounds of size and time, and whatever goes wrong with it afterwards changes nothing, unless
+//! the caller waits for it: then a body that breaks off makes the attempt uncertain. The values of the
+//! configured headers are masked in whatever the provider says.
 //!
 //! Absent on purpose: following redirects (a 3xx is a failure, for it would carry credentials to
 //! another host), retries of our own, cookies, decompression, proxies from the environment, and a
@@ -24,8 +25,8 @@ mod config;
 mod failure;
 mod request;
 
-pub(crate) use client::refusal;
-pub use client::{Answer, Bounds, HttpClient};
+pub use client::{Answer, BodyEnd, Bounds, HttpClient};
+pub(crate) use client::{answer_lost, refusal};
 pub use config::{ConfigError, HttpConfig};
 pub use failure::Raised;
 pub use request::{IDEMPOTENCY_KEY, Request};

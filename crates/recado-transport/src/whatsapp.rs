@@ -3,8 +3,8 @@
 //! Text, and image, video, audio or document by URL or base64. Each is one POST with the server's
 //! `apikey`, to the instance (the paired phone) that the job names or the configuration defaults to.
 //! A 201 is not yet a yes: the Cloud API channel passes Meta's refusals on under that status, so the
-//! body has the last word. One that arrives whole and is no JSON object was not written by Evolution, and
-//! what became of the message is then uncertain. So it is after a refusal that says "Timed Out".
+//! body has the last word. One that is no JSON object was not written by Evolution, and what became of the
+//! message is then uncertain. So it is when the body breaks off, and after a refusal that says "Timed Out".
 //!
 //! Absent on purpose: instances and their pairing, asking whether a number exists, media types (the
 //! server derives them from the file's name), templates, buttons and the rest of its API, for which the
@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::data::{self, Object};
-use crate::http::{self, Answer, ConfigError, Http, HttpConfig, Request};
+use crate::http::{self, Answer, BodyEnd, ConfigError, Http, HttpConfig, Request};
 use crate::{DataFault, Delivery, Transport};
 
 const INSTANCE_LEN_MAX_BYTES: usize = 128;
@@ -267,8 +267,11 @@ fn file<'a>(media: &Object<'a, '_>) -> Option<Cow<'a, str>> {
 /// Looks for a refusal inside a 2xx answer: the server's own error body, or Meta's passed on.
 fn without_refusal(answer: Answer) -> Result<Answer, Fault> {
     let is_object = answer.json.as_ref().is_some_and(|json| json.as_str().starts_with('{'));
-    if answer.whole && !is_object {
-        return Err(not_evolution());
+    match answer.body_end {
+        BodyEnd::Whole if !is_object => return Err(not_evolution()),
+        BodyEnd::BrokenOff => return Err(http::answer_lost(answer.status)),
+        // A yes repeats the message, file included; a refusal is short.
+        BodyEnd::Whole | BodyEnd::TooLong => {}
     }
     let body = answer.json.as_ref().and_then(|json| json.parse::<Value>().ok()).unwrap_or_default();
     let status = body["status"].as_u64().filter(|status| (400..=599).contains(status));

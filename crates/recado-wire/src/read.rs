@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use recado_core::payload::{DEPTH_MAX, deeper_than};
 use recado_core::reason::clip;
 use recado_core::{Payload, Timestamp};
 use serde::Deserialize;
@@ -15,9 +16,6 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::problem::FieldFault;
-
-/// Levels of nesting at most in a body.
-pub const DEPTH_MAX: usize = 100;
 
 /// Faults at most that are noted; whoever has more knows enough.
 pub const FAULTS_MAX: usize = 100;
@@ -101,30 +99,6 @@ fn refuse_depth(json: &str) -> Result<(), NotJson> {
         return Err(NotJson(format!("nested more than {DEPTH_MAX} levels deep")));
     }
     Ok(())
-}
-
-/// Whether JSON text opens more than `max` levels. Exact for well-formed text; a parser refuses the rest.
-pub fn deeper_than(json: &str, max: usize) -> bool {
-    let opens = |byte: &u8| matches!(byte, b'{' | b'[');
-    if json.as_bytes().iter().filter(|byte| opens(byte)).count() <= max {
-        return false;
-    }
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > max {
-            return true;
-        }
-    }
-    false
 }
 
 /// Everything wrong so far. One fault a place, what is said first stays; and at most [`FAULTS_MAX`].

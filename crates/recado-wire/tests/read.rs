@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 
 use recado_core::Payload;
+use recado_core::payload::{DEPTH_MAX, deeper_than};
 use recado_wire::bulk::{BulkFilter, BulkRequest};
 use recado_wire::calls::CallRequest;
 use recado_wire::decisions::DecisionRequest;
@@ -14,7 +15,7 @@ use recado_wire::events::{EventKind, EventQuery};
 use recado_wire::jobs::{JobQuery, JobRequest};
 use recado_wire::leases::{ExtendRequest, FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_wire::providers::{BreakerRequest, FailureReport, PauseRequest, SuccessReport};
-use recado_wire::read::{self, Body, DEPTH_MAX, FAULTS_MAX};
+use recado_wire::read::{self, Body, FAULTS_MAX};
 use recado_wire::tenants::TenantChange;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -96,15 +97,15 @@ fn null_counts_as_left_out() {
 #[test]
 fn nesting_is_counted_exactly_and_without_a_stack() {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-    assert!(!read::deeper_than(&nested(DEPTH_MAX), DEPTH_MAX));
-    assert!(read::deeper_than(&nested(DEPTH_MAX + 1), DEPTH_MAX));
-    assert!(read::deeper_than(&"{\"a\":".repeat(10_000_000), DEPTH_MAX));
+    assert!(!deeper_than(&nested(DEPTH_MAX), DEPTH_MAX));
+    assert!(deeper_than(&nested(DEPTH_MAX + 1), DEPTH_MAX));
+    assert!(deeper_than(&"{\"a\":".repeat(10_000_000), DEPTH_MAX));
     let wide = format!("[{}]", vec!["[[]]"; 1_000].join(","));
-    assert!(!read::deeper_than(&wide, 3) && read::deeper_than(&wide, 2));
+    assert!(!deeper_than(&wide, 3) && deeper_than(&wide, 2));
     let in_text = format!(r#"["{}", "\"{}", "\\"]"#, "[".repeat(500), "{".repeat(500));
-    assert!(!read::deeper_than(&in_text, 1));
+    assert!(!deeper_than(&in_text, 1));
     let after_an_escaped_backslash = format!(r#"["\\", {}]"#, nested(500));
-    assert!(read::deeper_than(&after_an_escaped_backslash, DEPTH_MAX));
+    assert!(deeper_than(&after_an_escaped_backslash, DEPTH_MAX));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use recado_core::reason::clip;
-use recado_core::{Fault, Payload, Timestamp, retry_after};
+use recado_core::{Fault, NetworkKind, Payload, Timestamp, retry_after};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, StatusCode};
@@ -49,9 +49,19 @@ pub struct Answer {
     pub status: StatusCode,
     /// Only if it is JSON, whole and small.
     pub json: Option<Payload>,
-    /// Whether the body was read to its end, so that there is no more of it than is known.
-    pub whole: bool,
+    pub body_end: BodyEnd,
     pub retry_after: Option<Duration>,
+}
+
+/// The point up to which a body was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEnd {
+    /// Its end: there is no more of it than is known.
+    Whole,
+    /// The bound on its size.
+    TooLong,
+    /// The connection was lost or the time was over before its end.
+    BrokenOff,
 }
 
 impl HttpClient {
@@ -89,11 +99,21 @@ impl HttpClient {
                 Wanted::Receipt => Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await,
                 Wanted::Answer => Body::read(response, ANSWER_WANTED_MAX_BYTES, left).await,
             };
-            return Ok(Answer { status, json: body.json(), whole: body.whole, retry_after });
+            if bounds.answer == Wanted::Answer && body.end == BodyEnd::BrokenOff {
+                return Err(answer_lost(status));
+            }
+            return Ok(Answer { status, json: body.json(), body_end: body.end, retry_after });
         }
         let body = Body::read(response, FAULT_TEXT_MAX_BYTES, wait).await;
         Err(Fault { retry_after, ..refusal(status, &body.text()) })
     }
+}
+
+/// A yes whose body, which the caller waits for or which alone says whether it is a yes, broke off.
+pub(crate) fn answer_lost(status: StatusCode) -> Fault {
+    let text =
+        format!("the provider answered {status}, and the body of its answer broke off; it may have taken it");
+    Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, &text) }
 }
 
 /// A no with this status. A redirect often comes without a word, so it gets one.
@@ -120,7 +140,7 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 /// What could be read of a body within its bounds.
 struct Body {
     bytes: Vec<u8>,
-    whole: bool,
+    end: BodyEnd,
 }
 
 impl Body {
@@ -133,27 +153,31 @@ impl Body {
                         let room = max_bytes - bytes.len();
                         bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
                         if chunk.len() > room {
-                            return false;
+                            return BodyEnd::TooLong;
                         }
                     }
-                    Ok(None) => return true,
-                    Err(_) => return false,
+                    Ok(None) => return BodyEnd::Whole,
+                    Err(_) => return BodyEnd::BrokenOff,
                 }
             }
         };
-        let whole = tokio::time::timeout(wait, reading).await.unwrap_or(false);
-        Body { bytes, whole }
+        let end = tokio::time::timeout(wait, reading).await.unwrap_or(BodyEnd::BrokenOff);
+        Body { bytes, end }
     }
 
     fn json(&self) -> Option<Payload> {
-        let text = str::from_utf8(&self.bytes).ok().filter(|_| self.whole)?;
+        let text = str::from_utf8(&self.bytes).ok().filter(|_| self.end == BodyEnd::Whole)?;
         Payload::new(text).ok()
     }
 
     fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes);
         // The cut may have gone through a character.
-        let end = if self.whole { &*text } else { text.trim_end_matches(char::REPLACEMENT_CHARACTER) };
+        let end = if self.end == BodyEnd::Whole {
+            &*text
+        } else {
+            text.trim_end_matches(char::REPLACEMENT_CHARACTER)
+        };
         end.trim().to_owned()
     }
 }

@@ -36,7 +36,7 @@ fn a_field_given_twice_is_a_fault_because_nobody_knows_which_one_counts() {
 #[test]
 fn nesting_without_end_is_judged_without_overflowing() {
     let deep = format!(r#"{{"body": {}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
-    let judged = |transport: &dyn Transport| transport.check(&Payload::new(&deep).unwrap()).is_ok();
+    let judged = |transport: &dyn Transport| transport.check(&Payload::trusted(deep.as_str())).is_ok();
     let verdicts: Vec<_> =
         transports().iter().map(|transport| (transport.name(), judged(&**transport))).collect();
     assert_eq!(verdicts, [("sandbox", true), ("http", true), ("whatsapp", false)]);

@@ -88,6 +88,34 @@ async fn a_success_body_cut_short_is_still_a_yes_and_no_part_of_it_is_taken_for_
 }
 
 #[tokio::test]
+async fn a_success_body_that_the_caller_waits_for_and_that_breaks_off_is_uncertain() {
+    let cut = Act::Cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"id\":".into());
+    let far_end = FarEnd::start([cut]).await;
+    let job = super::job(Payload::trusted("{}"));
+    let delivery = Delivery {
+        job: &job,
+        attempt: 1,
+        now: super::NOW,
+        timeout: Duration::from_secs(30),
+        answer: recado_transport::Wanted::Answer,
+    };
+    let outcome = http_to(&far_end).send(delivery).await;
+    let Outcome::Failed(fault) = outcome else { panic!("{outcome:?}") };
+    assert!(fault.uncertain && fault.text.contains("broke off"), "{}", fault.text);
+    far_end.only();
+}
+
+#[tokio::test]
+async fn an_answer_nested_deeper_than_jobs_may_be_is_not_kept() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let deepest = recado_core::payload::DEPTH_MAX;
+    assert!(answered(answering("200 OK", "", &nested(deepest))).await.is_some());
+    for depth in [deepest + 1, 8_000] {
+        assert_eq!(answered(answering("200 OK", "", &nested(depth))).await, None);
+    }
+}
+
+#[tokio::test]
 async fn an_error_body_cut_short_keeps_its_status_and_what_was_said() {
     let fault = refused(Act::Cut("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nback soon".into())).await;
     assert_eq!((fault.status, &*fault.text), (Some(503), "back soon"));
@@ -141,6 +169,11 @@ async fn f8_retry_after_is_read_as_seconds_or_date_and_garbage_means_nothing() {
     let wish = async |headers: &str| refused(answering("429 Slow Down", headers, "")).await.retry_after;
     assert_eq!(wish("Retry-After: 7\r\n").await, Some(Duration::from_secs(7)));
     assert_eq!(wish("Retry-After: Thu, 01 Jan 2026 00:02:00 GMT\r\n").await, Some(Duration::from_secs(120)));
+    assert_eq!(
+        wish("Retry-After: Thursday, 01-Jan-26 00:02:00 GMT\r\n").await,
+        Some(Duration::from_secs(120))
+    );
+    assert_eq!(wish("Retry-After: Thu Jan  1 00:02:00 2026\r\n").await, Some(Duration::from_secs(120)));
     assert_eq!(wish("Retry-After: Wed, 31 Dec 2025 00:00:00 GMT\r\n").await, Some(Duration::ZERO));
     for garbage in ["soon", "-3", "", "NaN", "\u{e9}"] {
         assert_eq!(wish(&format!("Retry-After: {garbage}\r\n")).await, None, "{garbage}");

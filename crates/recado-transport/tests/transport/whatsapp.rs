@@ -162,7 +162,7 @@ async fn a_2xx_with_anything_else_was_not_written_by_evolution_and_leaves_the_me
 }
 
 #[tokio::test]
-async fn a_2xx_whose_body_could_not_be_read_whole_is_a_yes() {
+async fn a_2xx_whose_body_breaks_off_may_be_a_refusal_so_it_is_uncertain() {
     let head = "HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n";
     for act in [
         Act::Cut(format!("{head}{{\"error\":")),
@@ -173,7 +173,8 @@ async fn a_2xx_whose_body_could_not_be_read_whole_is_a_yes() {
         let far_end = FarEnd::start([act]).await;
         let mut config = config_of(&far_end);
         config.http.answer_wait = Duration::from_millis(50);
-        assert_eq!(answer(&Evolution::new(config).expect("an Evolution"), &hello()).await, None);
+        let fault = fault(&Evolution::new(config).expect("an Evolution"), &hello()).await;
+        assert!(fault.uncertain && fault.text.contains("broke off"), "{}", fault.text);
         far_end.only();
     }
 }
