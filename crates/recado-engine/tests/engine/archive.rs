@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{AuditKind, EventKind, JobId, Status, Timestamp};
+use recado_core::{AuditKind, DeadLetterState, EventKind, JobId, Payload, Status, Timestamp};
 use recado_engine::archive::{Archive, Imported};
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
 use recado_store::Store;
@@ -56,6 +56,57 @@ fn bounded(given: &Given, shelf: &Arc<Shelf>, max_size: u64) -> Engine {
     parts.dead_letters =
         DeadLetterTerms { max_size, archive: Some(shelf.clone()), ..DeadLetterTerms::default() };
     Engine::start(parts)
+}
+
+/// An archive that is written while an operator replays the entry and it dies again.
+#[derive(Debug)]
+struct Slow {
+    shelf: Shelf,
+    store: Arc<dyn Store>,
+    engine: Mutex<Option<Engine>>,
+}
+
+impl Archive for Slow {
+    fn append(&self, lines: &[String], now: Timestamp) -> io::Result<String> {
+        if let Some(engine) = self.engine.lock().take() {
+            let store = self.store.clone();
+            let replay_and_fail = async move {
+                let id = JobId::new("a").unwrap();
+                let corrected = Payload::new(r#"{"n":2}"#).unwrap();
+                engine.replay(&id, Some(corrected), None, Some("ana")).await.unwrap();
+                let died_again = async || store.dead_letter(&id).await.unwrap().unwrap();
+                while died_again().await.state != DeadLetterState::Dead
+                    || died_again().await.failed_attempts < 2
+                {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::runtime::Handle::current().block_on(replay_and_fail);
+        }
+        self.shelf.append(lines, now)
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_died_again_while_it_was_archived_is_archived_as_it_is_then() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["550", "550", "550"]));
+    let store: Arc<dyn Store> = given.store.clone();
+    let slow = Arc::new(Slow { shelf: Shelf::default(), store, engine: Mutex::default() });
+    let routes = Routes::new([route("mail", Carrier::Transport(far_end))]);
+    let mut parts =
+        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Chance::seeded(7));
+    parts.dead_letters =
+        DeadLetterTerms { max_size: 1, archive: Some(slow.clone()), ..DeadLetterTerms::default() };
+    let engine = Engine::start(parts);
+    bury(&given, &engine, &["a"]).await;
+    *slow.engine.lock() = Some(engine.clone());
+    bury(&given, &engine, &["b"]).await;
+    until_dead(&given, 1).await;
+    assert!(slow.engine.lock().is_none(), "it was replayed in between");
+    let archived = slow.shelf.lines.lock().clone();
+    let last = archived.iter().rfind(|line| line.contains("\"jobId\":\"a\"")).unwrap();
+    assert!(last.contains(r#"{"n":2}"#), "what was given up is in no file: {archived:#?}");
 }
 
 async fn dead_count(given: &Given) -> u64 {
