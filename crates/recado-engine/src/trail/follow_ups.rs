@@ -36,29 +36,26 @@ pub(super) fn in_notices(subject: &Subject) -> Option<Subject> {
 }
 
 impl Engine {
-    /// Every follow-up with a payload that tells of a person's jobs.
+    /// Every follow-up with a payload that tells of a person's jobs. One that is being replayed is there twice, as waiting
+    /// first.
     pub(super) async fn follow_ups_about(
         &self,
         subject: &Subject,
     ) -> Result<Vec<(JobId, Status)>, EngineError> {
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
-        let callbacks =
-            JobFilter { company, route: self.inner.callback_route.clone(), ..JobFilter::default() };
         let notices = CompanyId::new(NOTICES_COMPANY).ok();
-        let notices = JobFilter { company: notices, ..JobFilter::default() };
+        let mut filters = vec![JobFilter { company: notices, ..JobFilter::default() }];
+        if let Some(route) = self.inner.callback_route.clone() {
+            filters.push(JobFilter { company, route: Some(route), ..JobFilter::default() });
+        }
         let mut found = Vec::new();
-        for filter in [callbacks, notices] {
-            if filter.company.is_none() && filter.route.is_none() {
-                continue;
-            }
+        for filter in filters {
             for status in WITH_PAYLOAD {
                 let filter = JobFilter { status: Some(status), ..filter.clone() };
                 self.waiting_about(subject, filter, &mut found).await?;
             }
             self.dead_about(subject, filter, &mut found).await?;
         }
-        found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        found.dedup_by(|(one, _), (other, _)| one == other);
         Ok(found)
     }
 

@@ -114,14 +114,14 @@ async fn callbacks_and_notices_that_died_go_with_the_person_from_store_and_files
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let engine = telling(&given, dir.path()).await;
     dead_jobs(&given, &engine).await;
-    // No receiver answers: after a day all of them have died, too.
-    pass(36 * 3_600).await;
+    // No receiver answers: after their five attempts all of them have died, too.
+    pass(600).await;
     let page = PageRequest { before: None, limit: 1_000 };
     let dead = given.store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
     let of_maria = dead.iter().filter(|entry| entry.original_data.as_str().contains("maria"));
-    assert_eq!(of_maria.count(), 4, "two callbacks and two notices tell of her: {dead:?}");
+    assert_eq!(of_maria.count(), 6, "two callbacks, two notices of her jobs, two of the callbacks: {dead:?}");
     let done = erased(&engine, Identity::User("maria".into())).await;
-    assert_eq!((done.dead_letters_discarded, done.follow_ups), (2, 4), "{done:?}");
+    assert_eq!((done.dead_letters_discarded, done.follow_ups), (2, 6), "{done:?}");
     let after = all_in(&given).await;
     assert!(!after.contains("maria") && !after.contains("order-1"), "{after}");
     assert!(!written(dir.path()).is_empty());
