@@ -53,8 +53,12 @@ function asHeader(text) {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
+/** Acts and reads of personal data are on the audit trail with who asked. */
 export function headers() {
-  return token() ? { authorization: `Bearer ${asHeader(token())}` } : {};
+  const given = {};
+  if (token()) given.authorization = `Bearer ${asHeader(token())}`;
+  if (actor()) given["x-recado-actor"] = asHeader(actor());
+  return given;
 }
 
 /** `{a: 1, b: ""}` as `?a=1`. */
@@ -68,13 +72,12 @@ export function path(parts, ...names) {
   return parts.reduce((whole, part, at) => whole + encodeURIComponent(names[at - 1]) + part);
 }
 
-async function ask(method, url, { body, signal, acts = false } = {}) {
+async function ask(method, url, { body, signal } = {}) {
   const asked = { method, headers: headers(), cache: "no-store", credentials: "same-origin" };
   if (body !== undefined) {
     asked.body = body;
     asked.headers["content-type"] = "application/json";
   }
-  if (acts && actor()) asked.headers["x-recado-actor"] = asHeader(actor());
   const patience = AbortSignal.timeout(PATIENCE_MS);
   asked.signal = signal ? AbortSignal.any([signal, patience]) : patience;
   let response, text;
@@ -137,5 +140,5 @@ export async function offers(call) {
 /** What a person does: it carries their name. `body` is a value, or JSON that is already written. */
 export async function act(method, url, body) {
   const written = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-  return (await ask(method, url, { body: written, acts: true })).value;
+  return (await ask(method, url, { body: written })).value;
 }

@@ -8,7 +8,7 @@ use recado_wire::accounts::{Account, AccountList, AccountQuery};
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::extract::Asked;
+use crate::extract::{Actor, Asked};
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -45,7 +45,10 @@ pub(crate) async fn list(
 /// Take the mark off an account, for its user has signed in again.
 #[utoipa::path(
     delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts",
-    params(("provider" = String, Path), ("companyId" = String, Path)),
+    params(
+        ("provider" = String, Path), ("companyId" = String, Path),
+        ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")
+    ),
     responses(
         (status = 204, description = "The mark is gone."),
         (status = 404, description = "The account is not marked.", body = Problem, content_type = "application/problem+json"),
@@ -55,8 +58,9 @@ pub(crate) async fn list(
 pub(crate) async fn clear(
     State(api): State<ApiState>,
     Path((provider, company)): Path<(String, String)>,
+    Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    if api.engine().clear_account(&provider, &company).await? {
+    if api.engine().clear_account(&provider, &company, &actor).await? {
         return Ok(answer::done());
     }
     let [provider, company] = [&provider, &company].map(|name| clip(name, NAME_SHOWN_MAX_BYTES));

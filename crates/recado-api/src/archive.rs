@@ -33,9 +33,11 @@ use crate::state::ApiState;
 /// Entries that are asked of the store at a time.
 const PAGE_ENTRIES: usize = 50;
 
-/// Every dead letter that is asked for, newest first, as lines of JSON or as a table.
+/// Every dead letter that is asked for, newest first, as lines of JSON or as a table. Each export is put on the audit
+/// trail before it begins.
 #[utoipa::path(
-    get, path = "/v1/dlq/export", tag = "dead letters", params(DeadLetterFilter, ExportQuery),
+    get, path = "/v1/dlq/export", tag = "dead letters",
+    params(DeadLetterFilter, ExportQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
         ReadProblems,
@@ -43,11 +45,14 @@ const PAGE_ENTRIES: usize = 50;
 )]
 pub(crate) async fn export(
     State(api): State<ApiState>,
+    Actor(actor): Actor,
     Asked(query): Asked<ExportQuery>,
 ) -> Result<Response, Refused> {
     let format = query.format.unwrap_or_default();
     let now = api.engine().now();
     let mut filter = wanted(query.filter);
+    let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
+    api.engine().record_letters_export(&filter, name, &actor).await?;
     filter.until = Some(filter.until.map_or(now, |until| until.min(now)));
     let mut export = Export { api, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.

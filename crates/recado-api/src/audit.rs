@@ -19,13 +19,16 @@ use crate::state::ApiState;
 /// Steps at most that one record is read as.
 const STEPS_MAX: usize = 4;
 
-/// What was analysed, computed, scheduled and decided, and what people did: archived or not yet.
+/// What was analysed, computed, scheduled and decided, and what people did: archived or not yet. A query for one person's
+/// records, by `userId` or `correlationId`, is put on the trail itself.
 #[utoipa::path(
-    get, path = "/v1/audit", tag = "audit", params(AuditQuery),
+    get, path = "/v1/audit", tag = "audit",
+    params(AuditQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses((status = 200, body = AuditList), ReadProblems)
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
+    Actor(actor): Actor,
     Asked(asked): Asked<AuditQuery>,
 ) -> Result<Response, Refused> {
     let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
@@ -61,6 +64,9 @@ pub(crate) async fn list(
         if place.is_none() || page.found.is_empty() || items.len() + STEPS_MAX > limit {
             break;
         }
+    }
+    if !items.is_empty() {
+        api.engine().record_person_read(&query, &actor).await?;
     }
     let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
     let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
@@ -117,6 +123,7 @@ pub(crate) async fn erase(
             jobs_cancelled: erased.jobs_cancelled,
             dead_letters_discarded: erased.dead_letters_discarded,
             jobs_forgotten: erased.jobs_forgotten,
+            follow_ups_erased: erased.follow_ups,
         })),
         Erasing::JobsWait(count) => refused(format!(
             "{count} jobs of this person still wait to be sent; ask again with `withJobs` (`--with-jobs`) to cancel them, or let them end"

@@ -62,17 +62,20 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
     }
 }
 
-/// Dead letters, newest first.
+/// Dead letters, newest first. That they were shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/dlq", tag = "dead letters", params(DeadLetterFilter, DeadLetterQuery),
+    get, path = "/v1/dlq", tag = "dead letters",
+    params(DeadLetterFilter, DeadLetterQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses((status = 200, body = DeadLetterList), ReadProblems)
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
+    Actor(actor): Actor,
     Asked(query): Asked<DeadLetterQuery>,
 ) -> Result<Response, Refused> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let mut before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
+    let began = before;
     let filter = wanted(query.filter);
     let mut items: Vec<DeadLetter> = Vec::new();
     let mut data_bytes = 0;
@@ -87,6 +90,10 @@ pub(crate) async fn list(
         if before.is_none() || !is_full || items.len() >= limit || data_bytes > PAGE_DATA_MAX_BYTES {
             break;
         }
+    }
+    if !items.is_empty() {
+        let page = PageRequest { before: began, limit: items.len() };
+        api.engine().record_letters_read(&filter, page, &actor).await?;
     }
     let next_cursor = before.map(|place| cursor::write(List::DeadLetters, place));
     Ok(answer::ok(&DeadLetterList { items, next_cursor }))
@@ -133,9 +140,10 @@ pub(crate) async fn stats(
     Ok(answer::ok(&DeadLetterStats { by, total, items, per_hour }))
 }
 
-/// One dead letter.
+/// One dead letter. That it was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/dlq/{jobId}", tag = "dead letters", params(("jobId" = String, Path)),
+    get, path = "/v1/dlq/{jobId}", tag = "dead letters",
+    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, body = DeadLetter),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
@@ -145,10 +153,14 @@ pub(crate) async fn stats(
 pub(crate) async fn show(
     State(api): State<ApiState>,
     Id(id): Id,
+    Actor(actor): Actor,
     Asked(()): Asked<()>,
 ) -> Result<Response, Refused> {
     match api.engine().store().dead_letter(&id).await? {
-        Some(entry) => Ok(answer::ok(&DeadLetter::from(entry))),
+        Some(entry) => {
+            api.engine().record_letter_read(&entry, &actor).await?;
+            Ok(answer::ok(&DeadLetter::from(entry)))
+        }
         None => Err(no_such_entry(&api, &id).await),
     }
 }
@@ -222,7 +234,7 @@ pub(crate) async fn discard(
     let asked: DiscardRequest = body::json(&api, request).await?.read()?;
     match api.engine().discard(&id, asked.reason.trim(), Some(&actor)).await? {
         recado_store::Discarded::Done => Ok(answer::ok(&Discarded { job_id: id, status: Status::Discarded })),
-        recado_store::Discarded::Replaying => {
+        recado_store::Discarded::Replaying | recado_store::Discarded::DiedAgain => {
             let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");
             Err(Refused::new(Code::Conflict, detail))
         }

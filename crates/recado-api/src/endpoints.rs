@@ -14,7 +14,7 @@ use recado_wire::{Code, FieldFault, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
-use crate::extract::{Asked, Segment};
+use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
@@ -73,13 +73,18 @@ fn refused(refusal: manage::Refused, id: &str) -> Refused {
 /// Add an endpoint. Its secret is in the answer, and is never shown again.
 #[utoipa::path(
     post, path = "/v1/endpoints", tag = "endpoints", request_body = EndpointRequest,
+    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 201, body = Endpoint),
         (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
-pub(crate) async fn add(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn add(
+    State(api): State<ApiState>,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
     let draft = Draft {
         company_id: asked.company_id,
@@ -89,7 +94,7 @@ pub(crate) async fn add(State(api): State<ApiState>, request: Request) -> Result
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: None,
     };
-    let endpoint = api.engine().add_endpoint(draft).await.map_err(|refusal| refused(refusal, ""))?;
+    let endpoint = api.engine().add_endpoint(draft, &actor).await.map_err(|refusal| refused(refusal, ""))?;
     Ok(answer::json(StatusCode::CREATED, &view_with_secret(&api, &endpoint)))
 }
 
@@ -129,7 +134,8 @@ pub(crate) async fn show(
 
 /// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
 #[utoipa::path(
-    patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    patch, path = "/v1/endpoints/{id}", tag = "endpoints",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     request_body = EndpointChange,
     responses(
         (status = 200, body = Endpoint),
@@ -140,6 +146,7 @@ pub(crate) async fn show(
 pub(crate) async fn change(
     State(api): State<ApiState>,
     Segment(id): Segment,
+    Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
@@ -152,7 +159,7 @@ pub(crate) async fn change(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: asked.enabled,
     };
-    let changed = api.engine().change_endpoint(&id, draft).await;
+    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
     let shown = if rotates { view_with_secret(&api, &endpoint) } else { view(&api, &endpoint) };
     Ok(answer::ok(&shown))
@@ -160,45 +167,60 @@ pub(crate) async fn change(
 
 /// Remove an endpoint. What is on its way to it goes to the dead letter queue.
 #[utoipa::path(
-    delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    delete, path = "/v1/endpoints/{id}", tag = "endpoints",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 204, description = "It is gone."),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
-pub(crate) async fn remove(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
-    api.engine().remove_endpoint(&id).await.map_err(|refusal| refused(refusal, &id))?;
+pub(crate) async fn remove(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
+    api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::done())
 }
 
 /// Switch an endpoint on again, with no failures to its name.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", params(("id" = String, Path)),
+    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 200, body = Endpoint),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
-pub(crate) async fn enable(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
+pub(crate) async fn enable(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
     let draft = Draft { enabled: Some(true), ..Draft::default() };
-    let changed = api.engine().change_endpoint(&id, draft).await;
+    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&view(&api, &endpoint)))
 }
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
+    post, path = "/v1/endpoints/{id}/test", tag = "endpoints",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
-pub(crate) async fn test(State(api): State<ApiState>, Segment(id): Segment) -> Result<Response, Refused> {
-    let tested = api.engine().test_endpoint(&id).await.map_err(|refusal| refused(refusal, &id))?;
+pub(crate) async fn test(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Actor(actor): Actor,
+) -> Result<Response, Refused> {
+    let tested = api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }
 

@@ -124,9 +124,11 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
     }
 }
 
-/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived.
+/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. That
+/// the payload was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/jobs/{jobId}", tag = "jobs", params(("jobId" = String, Path)),
+    get, path = "/v1/jobs/{jobId}", tag = "jobs",
+    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, body = JobView),
         (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
@@ -136,6 +138,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
 pub(crate) async fn show(
     State(api): State<ApiState>,
     Id(id): Id,
+    Actor(actor): Actor,
     Asked(()): Asked<()>,
 ) -> Result<Response, Refused> {
     let now = api.engine().now();
@@ -152,6 +155,9 @@ pub(crate) async fn show(
         Status::Discarded => api.engine().archived(&id).await?.map(show_archived),
         _ => None,
     };
+    if data.is_some() {
+        api.engine().record_payload_read(&found.job, &actor).await?;
+    }
     Ok(answer::ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 

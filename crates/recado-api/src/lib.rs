@@ -10,6 +10,7 @@
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
+//! | [`acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] | the document that describes all of it, written from the code |
 //!
@@ -19,6 +20,7 @@
 //! Deliberately absent: TLS, sessions and rate limits (a proxy's work), and payloads in logs.
 
 mod accounts;
+mod acts;
 mod alerts;
 mod answer;
 mod archive;
@@ -135,6 +137,7 @@ pub fn router(state: ApiState) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(state)
+        .layer(axum::middleware::from_fn(acts::finish))
         .layer(gate)
         // Outside the gate: what it turns away is an answer, too.
         .layer(counted)

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::classify::{Class, Failure};
 use crate::job::Job;
+use crate::name::CompanyId;
 use crate::time::Timestamp;
 
 /// What the record is about. A failure's record stands for several events at once: see [`AuditKind::events`].
@@ -44,6 +45,23 @@ pub enum AuditKind {
     BulkEnded,
     /// What was personal in other records of the trail was removed. The trail's files alone have it.
     PersonalDataErased,
+    /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
+    EndpointAdded,
+    EndpointChanged,
+    EndpointSecretRotated,
+    EndpointEnabled,
+    /// By an operator, or because deliveries to it kept failing.
+    EndpointDisabled,
+    EndpointRemoved,
+    EndpointTested,
+    /// A provider refused a company's credential.
+    AccountMarked,
+    AccountCleared,
+    /// The API showed payloads of jobs or dead letters.
+    PayloadRead,
+    DeadLettersExported,
+    /// The API showed the records of one person.
+    PersonalDataRead,
 }
 
 /// The single steps that seed 003 wants on record, and the acts beside them.
@@ -75,10 +93,22 @@ pub enum AuditStep {
     BulkStarted,
     BulkEnded,
     PersonalDataErased,
+    EndpointAdded,
+    EndpointChanged,
+    EndpointSecretRotated,
+    EndpointEnabled,
+    EndpointDisabled,
+    EndpointRemoved,
+    EndpointTested,
+    AccountMarked,
+    AccountCleared,
+    PayloadRead,
+    DeadLettersExported,
+    PersonalDataRead,
 }
 
 impl AuditKind {
-    pub const ALL: [AuditKind; 24] = [
+    pub const ALL: [AuditKind; 36] = [
         AuditKind::Delivered,
         AuditKind::RetryScheduled,
         AuditKind::Buried,
@@ -103,6 +133,18 @@ impl AuditKind {
         AuditKind::BulkStarted,
         AuditKind::BulkEnded,
         AuditKind::PersonalDataErased,
+        AuditKind::EndpointAdded,
+        AuditKind::EndpointChanged,
+        AuditKind::EndpointSecretRotated,
+        AuditKind::EndpointEnabled,
+        AuditKind::EndpointDisabled,
+        AuditKind::EndpointRemoved,
+        AuditKind::EndpointTested,
+        AuditKind::AccountMarked,
+        AuditKind::AccountCleared,
+        AuditKind::PayloadRead,
+        AuditKind::DeadLettersExported,
+        AuditKind::PersonalDataRead,
     ];
 
     /// As it is written everywhere.
@@ -132,6 +174,18 @@ impl AuditKind {
             AuditKind::BulkStarted => "BULK_STARTED",
             AuditKind::BulkEnded => "BULK_ENDED",
             AuditKind::PersonalDataErased => "PERSONAL_DATA_ERASED",
+            AuditKind::EndpointAdded => "ENDPOINT_ADDED",
+            AuditKind::EndpointChanged => "ENDPOINT_CHANGED",
+            AuditKind::EndpointSecretRotated => "ENDPOINT_SECRET_ROTATED",
+            AuditKind::EndpointEnabled => "ENDPOINT_ENABLED",
+            AuditKind::EndpointDisabled => "ENDPOINT_DISABLED",
+            AuditKind::EndpointRemoved => "ENDPOINT_REMOVED",
+            AuditKind::EndpointTested => "ENDPOINT_TESTED",
+            AuditKind::AccountMarked => "ACCOUNT_MARKED",
+            AuditKind::AccountCleared => "ACCOUNT_CLEARED",
+            AuditKind::PayloadRead => "PAYLOAD_READ",
+            AuditKind::DeadLettersExported => "DEAD_LETTERS_EXPORTED",
+            AuditKind::PersonalDataRead => "PERSONAL_DATA_READ",
         }
     }
 
@@ -164,7 +218,25 @@ impl AuditKind {
             AuditKind::BulkStarted => &[S::BulkStarted],
             AuditKind::BulkEnded => &[S::BulkEnded],
             AuditKind::PersonalDataErased => &[S::PersonalDataErased],
+            AuditKind::EndpointAdded => &[S::EndpointAdded],
+            AuditKind::EndpointChanged => &[S::EndpointChanged],
+            AuditKind::EndpointSecretRotated => &[S::EndpointSecretRotated],
+            AuditKind::EndpointEnabled => &[S::EndpointEnabled],
+            AuditKind::EndpointDisabled => &[S::EndpointDisabled],
+            AuditKind::EndpointRemoved => &[S::EndpointRemoved],
+            AuditKind::EndpointTested => &[S::EndpointTested],
+            AuditKind::AccountMarked => &[S::AccountMarked],
+            AuditKind::AccountCleared => &[S::AccountCleared],
+            AuditKind::PayloadRead => &[S::PayloadRead],
+            AuditKind::DeadLettersExported => &[S::DeadLettersExported],
+            AuditKind::PersonalDataRead => &[S::PersonalDataRead],
         }
+    }
+
+    /// Returns true when the record is of a read, which changed nothing.
+    pub fn is_read(self) -> bool {
+        use AuditKind as K;
+        matches!(self, K::PayloadRead | K::DeadLettersExported | K::PersonalDataRead)
     }
 }
 
@@ -266,6 +338,16 @@ impl AuditEvent {
     /// What a person did to a company.
     pub fn about_company(name: &str, kind: AuditKind, now: Timestamp) -> Self {
         AuditEvent { company_id: Some(name.into()), ..AuditEvent::claim("", "", kind, now) }
+    }
+
+    /// An act on a company's webhook endpoint. `claimId` is the endpoint's id.
+    pub fn about_endpoint(id: &str, company: &CompanyId, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent { company_id: Some(company.as_str().into()), ..AuditEvent::claim(id, "", kind, now) }
+    }
+
+    /// An act on a company's account at a provider.
+    pub fn about_account(provider: &str, company: &str, kind: AuditKind, now: Timestamp) -> Self {
+        AuditEvent { provider: Some(provider.into()), ..AuditEvent::about_company(company, kind, now) }
     }
 
     pub fn attempt(mut self, number: u32) -> Self {

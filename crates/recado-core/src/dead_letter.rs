@@ -15,6 +15,9 @@ use crate::transition::Burial;
 /// How long an entry is kept unless configured otherwise.
 pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// How long an entry is kept at least after its replay was cancelled.
+pub const RECALLED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Cause {
@@ -126,6 +129,13 @@ impl DeadLetter {
     /// What a replay sends.
     pub fn data(&self) -> &Payload {
         self.corrected_data.as_ref().unwrap_or(&self.original_data)
+    }
+
+    /// Puts the entry back because its replay was cancelled. It is kept for a while from now on, whatever its time was, so
+    /// that an operator sees it again.
+    pub fn recall(&mut self, now: Timestamp) {
+        self.state = DeadLetterState::Dead;
+        self.ttl = self.ttl.max(now.plus(RECALLED_KEPT).since(self.moved_at));
     }
 
     pub fn expires_at(&self) -> Timestamp {

@@ -6,14 +6,20 @@
 
 use std::sync::Arc;
 
-use recado_core::{CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp};
+use recado_core::{
+    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp,
+};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::archive::OURSELVES;
 use crate::copies::Copies;
 use crate::engine::{Engine, EngineError};
 
 pub const SHELF: Shelf = Shelf::new("accounts");
+
+/// Tries at a compare-and-set before giving up; each loss means that another writer won.
+const WRITE_TRIES_MAX: usize = 32;
 
 /// What a marked account is called, as in seed 004.
 pub const TOKEN_EXPIRED: &str = "token_expired";
@@ -104,36 +110,85 @@ impl Accounts {
     ) -> Result<(), StoreError> {
         let key = key(&account.provider, account.company_id.as_str());
         let value = serde_json::to_string(&account).ok().map(Payload::trusted);
-        let write = NoteWrite { shelf: SHELF, key: key.clone(), value, expect: None, expires_at: None };
+        let audit =
+            act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
+        let write = NoteWrite {
+            shelf: SHELF,
+            key: key.clone(),
+            value,
+            expect: Some(0),
+            expires_at: None,
+            audit: vec![audit],
+        };
+        // One that another node marked meanwhile is read when that node's write is announced.
         if let Some(Noted::Done { version }) = store.write_notes(vec![write], now).await?.pop() {
             self.marked.keep(key, version, account);
         }
         Ok(())
     }
 
-    /// Takes the mark away; whether there was one.
+    /// Takes the mark away because a delivery was accepted.
     pub(crate) async fn clear(
         &self,
         store: &dyn Store,
         provider: &str,
         company: &str,
         now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        if !self.is_marked(provider, company) {
-            return Ok(false);
+    ) -> Result<(), StoreError> {
+        if self.is_marked(provider, company) {
+            self.take_off(store, provider, company, OURSELVES, now).await?;
         }
+        Ok(())
+    }
+
+    /// Takes the mark away, and returns true when there was one.
+    async fn take_off(
+        &self,
+        store: &dyn Store,
+        provider: &str,
+        company: &str,
+        actor: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let key = key(provider, company);
-        let write = NoteWrite { shelf: SHELF, key: key.clone(), value: None, expect: None, expires_at: None };
-        store.write_notes(vec![write], now).await?;
-        self.marked.remove(&key);
-        tracing::info!(provider, companyId = company, "Account works again");
-        Ok(true)
+        for _ in 0..WRITE_TRIES_MAX {
+            let found = store.note(SHELF, &key, now).await?;
+            let account = found.as_ref().and_then(|note| note.value.parse::<Account>().ok());
+            let (Some(note), Some(account)) = (found, account) else {
+                self.marked.remove(&key);
+                return Ok(false);
+            };
+            let write = NoteWrite {
+                shelf: SHELF,
+                key: key.clone(),
+                value: None,
+                expect: Some(note.version),
+                expires_at: None,
+                audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
+            };
+            if let Some(Noted::Done { .. }) = store.write_notes(vec![write], now).await?.pop() {
+                self.marked.remove(&key);
+                tracing::info!(provider, companyId = company, actor, "Account works again");
+                return Ok(true);
+            }
+        }
+        Err(StoreError::Unavailable("the account's mark kept changing while it was taken off".to_owned()))
     }
 }
 
+fn act(kind: AuditKind, account: &Account, actor: &str, now: Timestamp) -> AuditEvent {
+    let about = AuditEvent::about_account(&account.provider, account.company_id.as_str(), kind, now);
+    AuditEvent { route: account.route.clone(), ..about.by(Some(actor)) }
+}
+
 impl Engine {
-    /// A person takes the mark off an account; whether there was one.
-    pub async fn clear_account(&self, provider: &str, company: &str) -> Result<bool, EngineError> {
-        Ok(self.accounts().clear(&**self.store(), provider, company, self.now()).await?)
+    /// Takes the mark off an account for an operator, and returns true when there was one.
+    pub async fn clear_account(
+        &self,
+        provider: &str,
+        company: &str,
+        actor: &str,
+    ) -> Result<bool, EngineError> {
+        Ok(self.accounts().take_off(&**self.store(), provider, company, actor, self.now()).await?)
     }
 }

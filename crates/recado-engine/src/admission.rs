@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::limit::{Limit, Rate};
-use recado_core::{Blame, Class, CompanyId, Job, Timestamp, Verdict};
+use recado_core::{AuditEvent, Blame, Class, CompanyId, Job, Timestamp, Verdict};
 use recado_store::StoreError;
 
-use crate::agreed::{Agreed, Owed, Stepped, make};
+use crate::agreed::{Agreed, Owed, Stepped, make, make_on_record};
 use crate::engine::Inner;
 use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
 use crate::values::{Change, Effect, LimitStep, News, Spend, ValveStep};
@@ -169,8 +169,20 @@ impl Inner {
         what: Change,
         now: Timestamp,
     ) -> Result<Effect, StoreError> {
+        self.change_valve_on_record(provider, what, &[], now).await
+    }
+
+    /// Does the same, together with what an operator's act puts on the audit trail.
+    pub async fn change_valve_on_record(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        what: Change,
+        audit: &[AuditEvent],
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
         let step = ValveStep { at: now, what };
-        let made = make(&*self.store, &[(&*provider.valve, Some(step))], now).await;
+        let asked = [(&*provider.valve, Some(step))];
+        let made = make_on_record(&*self.store, &asked, &|_| audit.to_vec(), now).await;
         let made = made.map_err(|error| self.unless_broken(error))?.pop();
         provider.changed.notify_waiters();
         let Some(made) = made else { return Err(StoreError::Unavailable("it did not say".to_owned())) };

@@ -22,7 +22,7 @@ use crate::endpoints::Went;
 use crate::engine::Inner;
 use crate::fallback::Act;
 use crate::figures::WaitBy;
-use crate::notices::{NOTICES_COMPANY, follow_up};
+use crate::notices::{NOTICES_COMPANY, follow_up, telling_of};
 use crate::past_the_store;
 use crate::route::Route;
 
@@ -187,7 +187,8 @@ fn callback(
 ) -> Option<NewJob> {
     let data = json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }).to_string();
     let id = format!("{}-{endpoint}", event.id);
-    follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)
+    let job = follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)?;
+    Some(telling_of(event, job))
 }
 
 /// What a call tells about the account that it was made for.
@@ -199,9 +200,7 @@ pub(crate) async fn of_call(
     now: Timestamp,
 ) {
     let done = match failure {
-        None => {
-            engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await.map(drop)
-        }
+        None => engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await,
         Some(failure) if failure.blame == Blame::Credential && failure.class == Class::Permanent => {
             let words = engine.discreet(job, &failure.reason);
             match engine.accounts.foresee(&route.provider, job, failure, &words, now) {

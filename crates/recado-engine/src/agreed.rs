@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 
 use parking_lot::Mutex;
-use recado_core::{Payload, Timestamp};
+use recado_core::{AuditEvent, Payload, Timestamp};
 use recado_store::{Note, NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -232,6 +232,17 @@ pub(crate) async fn make<T: Stepped>(
     asked: &[(&Agreed<T>, Option<T::Step>)],
     now: Timestamp,
 ) -> Result<Vec<Made<T::Effect>>, StoreError> {
+    make_on_record(store, asked, &|_| Vec::new(), now).await
+}
+
+/// Does the same, and puts on the audit trail what `record` makes of each new value, in the same atomic step. A step that
+/// changes nothing is recorded, too.
+pub(crate) async fn make_on_record<T: Stepped>(
+    store: &dyn Store,
+    asked: &[(&Agreed<T>, Option<T::Step>)],
+    record: &(dyn Fn(&T) -> Vec<AuditEvent> + Sync),
+    now: Timestamp,
+) -> Result<Vec<Made<T::Effect>>, StoreError> {
     // Everybody locks in the same order, so that nobody waits for somebody who waits for them.
     let mut in_order: Vec<_> = asked.iter().map(|(agreed, _)| agreed).collect();
     in_order.sort_by_key(|agreed| agreed.place());
@@ -245,11 +256,18 @@ pub(crate) async fn make<T: Stepped>(
         let open = asked.iter().zip(&mut made).enumerate().filter(|(_, (_, made))| made.is_none());
         for (at, ((agreed, step), made)) in open {
             match agreed.draft(step.as_ref()) {
-                (draft, None) => *made = Some(agreed.settle(draft, None)),
+                (draft, None) => {
+                    let records = record(&draft.after);
+                    if !records.is_empty() {
+                        store.record(records).await?;
+                    }
+                    *made = Some(agreed.settle(draft, None));
+                }
                 (draft, Some((version, expires_at))) => {
                     let value = Some(json(&draft.after)?);
                     let (shelf, key) = (agreed.shelf, agreed.key.clone());
-                    writes.push(NoteWrite { shelf, key, value, expect: Some(version), expires_at });
+                    let audit = record(&draft.after);
+                    writes.push(NoteWrite { shelf, key, value, expect: Some(version), expires_at, audit });
                     drafts.push((at, draft));
                 }
             }

@@ -194,6 +194,7 @@ async fn write_note(
         value: Some(Payload::trusted(value)),
         expect: Some(expect),
         expires_at: None,
+        audit: Vec::new(),
     };
     let noted = engine.store.write_notes(vec![write], now).await?;
     Ok(noted.first().and_then(|noted| match noted {

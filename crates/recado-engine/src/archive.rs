@@ -104,7 +104,9 @@ async fn bite(
         let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
             .reason(format!("{MOVED_TO}{place}"))
             .by(Some(OURSELVES));
-        let discard = Discard { id: job.id, audit, follow_ups: Vec::new() };
+        // What its line does not say is not given up: an entry that died again meanwhile waits for the next round.
+        let replays = Some(job.progress.replays);
+        let discard = Discard { id: job.id, replays, audit, follow_ups: Vec::new() };
         if store.discard(discard).await? == Discarded::Done {
             engine.inner.left_queue(Left::Archived, moved_at);
             moved += 1;
@@ -148,11 +150,16 @@ pub struct Archived {
     pub place: Box<str>,
 }
 
+/// The last record of a trail that changed something: reads leave records, too.
+fn last_change(trail: &[AuditEvent]) -> Option<&AuditEvent> {
+    trail.iter().rfind(|event| !event.kind.is_read())
+}
+
 impl Engine {
     /// Where this job's dead letter is, if it was archived and nothing happened to it since.
     pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
         let trail = self.store().audit(id).await?;
-        let Some(last) = trail.last().filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
+        let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
             return Ok(None);
         };
         let place = last.retry_reason.as_deref().and_then(|words| words.strip_prefix(MOVED_TO));

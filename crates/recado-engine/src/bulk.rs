@@ -332,9 +332,9 @@ impl Engine {
         };
         let words = bulk.words.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
         let words = format!("Bulk {} of {total} dead letters begins{words}", bulk.act.as_str());
-        self.store().record(vec![bulk.audit(AuditKind::BulkStarted, words, now)]).await?;
+        let audit = vec![bulk.audit(AuditKind::BulkStarted, words, now)];
         let forgotten = all.iter().filter(|bulk| bulk.ended_at.is_some()).skip(ENDED_KEPT_MAX - 1);
-        let mut writes = vec![write(&bulk, Some(0))];
+        let mut writes = vec![NoteWrite { audit, ..write(&bulk, Some(0)) }];
         writes.extend(forgotten.map(|old| NoteWrite { value: None, ..write(old, None) }));
         self.store().write_notes(writes, now).await?;
         tracing::warn!(id = %bulk.id, act = bulk.act.as_str(), total, actor = bulk.actor.as_deref(), "Bulk act on dead letters begins");
@@ -364,8 +364,8 @@ impl Engine {
                 return Ok(Some(bulk));
             }
             bulk.end(BulkState::Stopped, Some(format!("stopped by {}", actor.unwrap_or("somebody"))), now);
-            if self.inner.keep_bulk(&bulk, note.version, now).await?.is_some() {
-                self.store().record(vec![bulk.ended_audit(now).by(actor)]).await?;
+            let audit = bulk.ended_audit(now).by(actor);
+            if self.inner.end_bulk(&bulk, note.version, audit, now).await?.is_some() {
                 tracing::warn!(id, actor, "Bulk act on dead letters stopped by hand");
                 self.inner.bulks.rung.notify_waiters();
                 return Ok(Some(bulk));
@@ -382,13 +382,29 @@ fn write(bulk: &Bulk, expect: Option<u64>) -> NoteWrite {
         value: serde_json::to_string(bulk).ok().map(Payload::trusted),
         expect,
         expires_at: bulk.ended_at.map(|at| at.plus(ENDED_KEPT)),
+        audit: Vec::new(),
     }
 }
 
 impl Inner {
     /// Writes a bulk act down: its new version, or `None` when somebody else changed it.
     async fn keep_bulk(&self, bulk: &Bulk, version: u64, now: Timestamp) -> Result<Option<u64>, StoreError> {
-        let noted = self.store.write_notes(vec![write(bulk, Some(version))], now).await?;
+        self.write_bulk(write(bulk, Some(version)), now).await
+    }
+
+    /// Writes down that a bulk act has ended, together with its record.
+    async fn end_bulk(
+        &self,
+        bulk: &Bulk,
+        version: u64,
+        audit: AuditEvent,
+        now: Timestamp,
+    ) -> Result<Option<u64>, StoreError> {
+        self.write_bulk(NoteWrite { audit: vec![audit], ..write(bulk, Some(version)) }, now).await
+    }
+
+    async fn write_bulk(&self, write: NoteWrite, now: Timestamp) -> Result<Option<u64>, StoreError> {
+        let noted = self.store.write_notes(vec![write], now).await?;
         Ok(match noted.first() {
             Some(Noted::Done { version }) => Some(*version),
             _ => None,

@@ -362,6 +362,7 @@ pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Tim
         value: Some(Payload::trusted(value)),
         expect: None,
         expires_at: Some(now.plus(ANSWER_TTL)),
+        audit: Vec::new(),
     };
     let store = engine.store.clone();
     engine.deliveries.spawn(async move {

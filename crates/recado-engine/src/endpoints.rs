@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
 
+use crate::archive::OURSELVES;
 use crate::clock::Clock;
 use crate::copies::Copies;
 use crate::notices::NOTICES_COMPANY;
@@ -144,6 +145,34 @@ impl Endpoint {
         self.updated_at = now;
     }
 
+    fn act(&self, kind: AuditKind, actor: &str, now: Timestamp) -> AuditEvent {
+        AuditEvent::about_endpoint(&self.id, &self.company_id, kind, now).by(Some(actor))
+    }
+
+    /// The records of a change: one for its fields, one for its secret, one for its switch. They name what changed and
+    /// repeat nothing of it: an address may hold a token.
+    fn acts(&self, change: &Change, actor: &str, now: Timestamp) -> Vec<AuditEvent> {
+        let fields = [
+            ("url", change.url.is_some()),
+            ("description", change.description.is_some()),
+            ("events", change.events.is_some()),
+        ];
+        let fields: Vec<_> = fields.into_iter().filter_map(|(name, is_new)| is_new.then_some(name)).collect();
+        let mut acts = Vec::new();
+        if !fields.is_empty() {
+            let words = format!("Changed: {}", fields.join(", "));
+            acts.push(self.act(AuditKind::EndpointChanged, actor, now).reason(words));
+        }
+        if change.secret.is_some() {
+            acts.push(self.act(AuditKind::EndpointSecretRotated, actor, now));
+        }
+        acts.extend(change.enabled.map(|enabled| match enabled {
+            true => self.act(AuditKind::EndpointEnabled, actor, now),
+            false => self.act(AuditKind::EndpointDisabled, actor, now),
+        }));
+        acts
+    }
+
     fn disable(&mut self, why: &str, now: Timestamp) {
         self.enabled = false;
         self.disabled_at = Some(now);
@@ -266,6 +295,7 @@ impl Book {
         &self,
         store: &dyn Store,
         new: NewEndpoint,
+        actor: &str,
         now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
         if self.list(Some(new.company_id.as_str())).len() >= PER_COMPANY_MAX {
@@ -286,7 +316,8 @@ impl Book {
             updated_at: now,
             enabled_at: None,
         };
-        match write(store, &endpoint.id, Some(&endpoint), Some(0), now).await? {
+        let audit = vec![endpoint.act(AuditKind::EndpointAdded, actor, now)];
+        match write(store, &endpoint.id, Some(&endpoint), 0, audit, now).await? {
             Noted::Done { version } => Ok(self.keep(endpoint, version)),
             Noted::Conflict { .. } => Err(EndpointError::Contended),
         }
@@ -297,23 +328,32 @@ impl Book {
         store: &dyn Store,
         id: &str,
         change: Change,
+        actor: &str,
         now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        self.update(store, id, now, |endpoint| endpoint.change(change.clone(), now)).await
+        let acts = |endpoint: &mut Endpoint| {
+            endpoint.change(change.clone(), now);
+            endpoint.acts(&change, actor, now)
+        };
+        self.update(store, id, now, acts).await
     }
 
     pub(crate) async fn remove(
         &self,
         store: &dyn Store,
         id: &str,
+        actor: &str,
         now: Timestamp,
     ) -> Result<(), EndpointError> {
-        if self.get(id).is_none() {
-            return Err(EndpointError::Unknown);
+        for _ in 0..WRITE_TRIES_MAX {
+            let (endpoint, version) = read(store, id, now).await?;
+            let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
+            if let Noted::Done { .. } = write(store, id, None, version, audit, now).await? {
+                self.endpoints.remove(id);
+                return Ok(());
+            }
         }
-        write(store, id, None, None, now).await?;
-        self.endpoints.remove(id);
-        Ok(())
+        Err(EndpointError::Contended)
     }
 
     /// Counts a delivery; an event when that switched the endpoint off.
@@ -334,6 +374,9 @@ impl Book {
                 let was_enabled = endpoint.enabled;
                 endpoint.count(went, now);
                 switched_off = was_enabled && !endpoint.enabled;
+                let act = endpoint.act(AuditKind::EndpointDisabled, OURSELVES, now);
+                let why = endpoint.disabled_reason.as_deref().unwrap_or_default().to_owned();
+                switched_off.then(|| act.reason(why)).into_iter().collect()
             })
             .await?;
         Ok(switched_off.then(|| endpoint.disabled_event(now)))
@@ -351,13 +394,12 @@ impl Book {
         store: &dyn Store,
         id: &str,
         now: Timestamp,
-        mut change: impl FnMut(&mut Endpoint),
+        mut change: impl FnMut(&mut Endpoint) -> Vec<AuditEvent>,
     ) -> Result<Arc<Endpoint>, EndpointError> {
         for _ in 0..WRITE_TRIES_MAX {
-            let Some(note) = store.note(SHELF, id, now).await? else { return Err(EndpointError::Unknown) };
-            let Ok(mut endpoint) = note.value.parse::<Endpoint>() else { return Err(EndpointError::Unknown) };
-            change(&mut endpoint);
-            let noted = write(store, id, Some(&endpoint), Some(note.version), now).await?;
+            let (mut endpoint, version) = read(store, id, now).await?;
+            let audit = change(&mut endpoint);
+            let noted = write(store, id, Some(&endpoint), version, audit, now).await?;
             if let Noted::Done { version } = noted {
                 return Ok(self.keep(endpoint, version));
             }
@@ -370,15 +412,25 @@ impl Book {
     }
 }
 
+/// An endpoint as the store has it, and its version.
+async fn read(store: &dyn Store, id: &str, now: Timestamp) -> Result<(Endpoint, u64), EndpointError> {
+    let note = store.note(SHELF, id, now).await?.ok_or(EndpointError::Unknown)?;
+    let endpoint = note.value.parse().map_err(|_| EndpointError::Unknown)?;
+    Ok((endpoint, note.version))
+}
+
+/// Writes an endpoint, or removes it, if it still has this version, together with the records of the act.
 async fn write(
     store: &dyn Store,
     id: &str,
     endpoint: Option<&Endpoint>,
-    expect: Option<u64>,
+    version: u64,
+    audit: Vec<AuditEvent>,
     now: Timestamp,
 ) -> Result<Noted, StoreError> {
     let value = endpoint.and_then(|one| serde_json::to_string(one).ok()).map(Payload::trusted);
-    let write = NoteWrite { shelf: SHELF, key: id.into(), value, expect, expires_at: None };
+    let (key, expect) = (id.into(), Some(version));
+    let write = NoteWrite { shelf: SHELF, key, value, expect, expires_at: None, audit };
     let noted = store.write_notes(vec![write], now).await?.pop();
     noted.ok_or_else(|| StoreError::Unavailable("it did not say".to_owned()))
 }

@@ -31,6 +31,7 @@ use crate::held_up::HeldUp;
 use crate::nodes::{self, About, Nodes};
 use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
+use crate::reads::Reads;
 use crate::refresh::Teller;
 use crate::route::{Carrier, Leg, Route, Routes};
 use crate::tenants::Tenants;
@@ -106,6 +107,7 @@ pub(crate) struct Inner {
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
     pub beats: Beats,
+    pub reads: Reads,
     pub nodes: Nodes,
     pub dead_letters: DeadLetterTerms,
     pub bulks: Bulks,
@@ -304,6 +306,7 @@ impl Engine {
             clock,
             chance,
             beats: Beats::default(),
+            reads: Reads::default(),
             dead_letters,
             bulks: Bulks::default(),
             entries: Entries::default(),

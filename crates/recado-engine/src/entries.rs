@@ -78,6 +78,7 @@ async fn add(engine: &Inner, hour: i64, count: u64) -> Result<(), StoreError> {
             value: Some(Payload::trusted((known + count).to_string())),
             expect: Some(note.map_or(0, |note| note.version)),
             expires_at: Some(Timestamp::from_millis(hour * HOUR_MS).plus(KEPT)),
+            audit: Vec::new(),
         };
         if let Some(Noted::Done { .. }) = engine.store.write_notes(vec![write], now).await?.first() {
             return Ok(());

@@ -64,6 +64,11 @@ impl Events {
         let _ = self.told.send(event);
     }
 
+    /// Forgets kept events. A listener that asks to go on after one of them is told of a gap.
+    pub fn forget(&self, is_wanted: impl Fn(&Event) -> bool) {
+        self.kept.lock().retain(|event| !is_wanted(event));
+    }
+
     /// Listens from now on, or from the event after `last_heard` if that is still kept.
     pub fn listen(&self, last_heard: Option<&str>) -> Listening {
         let kept = self.kept.lock();

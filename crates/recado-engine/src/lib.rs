@@ -76,6 +76,7 @@ pub mod operate;
 mod past_the_store;
 mod protect;
 pub mod providers;
+mod reads;
 mod refresh;
 mod retries;
 pub mod route;

@@ -141,7 +141,8 @@ pub(crate) async fn run(engine: Arc<Inner>) {
 
 async fn write(store: &dyn Store, node: &str, value: Option<Payload>, now: Timestamp) {
     let expires_at = value.is_some().then(|| now.plus(FORGOTTEN_AFTER));
-    let note = NoteWrite { shelf: SHELF, key: node.into(), value, expect: None, expires_at };
+    let note =
+        NoteWrite { shelf: SHELF, key: node.into(), value, expect: None, expires_at, audit: Vec::new() };
     if let Err(error) = store.write_notes(vec![note], now).await {
         tracing::debug!(%error, "cannot tell the other nodes that this one is there");
     }

@@ -78,8 +78,17 @@ impl Notices {
             }
         };
         let id = format!("{}-{}", event.id, name);
-        follow_up(&id, route, &CompanyId::trusted(NOTICES_COMPANY), &data.to_string(), now, expires_at)
+        let company = CompanyId::trusted(NOTICES_COMPANY);
+        let job = follow_up(&id, route, &company, &data.to_string(), now, expires_at)?;
+        Some(telling_of(event, job))
     }
+}
+
+/// Makes a job tell of an event: it carries the numbers of the person whose job the event is about, so that it is found and
+/// erased together with that.
+pub(crate) fn telling_of(event: &Event, job: NewJob) -> NewJob {
+    let EventData { user_id, correlation_id, .. } = event.data.clone();
+    NewJob { user_id, correlation_id, ..job }
 }
 
 /// A job of our own making.

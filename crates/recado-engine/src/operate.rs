@@ -169,7 +169,8 @@ impl Engine {
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
         let following = routes_of(&follow_ups);
         let moved_at = self.store().dead_letter(id).await?.map(|entry| entry.moved_at);
-        let discarded = self.store().discard(Discard { id: id.clone(), audit, follow_ups }).await?;
+        let discarded =
+            self.store().discard(Discard { id: id.clone(), replays: None, audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
             self.inner.accepted(following.iter());

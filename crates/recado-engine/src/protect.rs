@@ -1,7 +1,7 @@
 //! What operators and the product's own code do to providers, routes and companies.
 //!
-//! An operator's act is done when the store has it, on every node, and leaves a record of who did it and why. If the
-//! record cannot be written, the caller hears of it: the act can be repeated, and changes nothing the second time.
+//! An operator's act is done when the store has it, on every node. The record of who did it and why is written in the same
+//! step, so neither is there without the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind,
 use recado_observe::Fact;
 
 use crate::aftermath;
-use crate::agreed::make;
+use crate::agreed::make_on_record;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::holds::words;
 use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
@@ -89,10 +89,6 @@ impl Inner {
             self.deliveries.spawn(async move { aftermath::notify(&inner, &event, now).await });
         }
     }
-
-    async fn record(&self, audit: AuditEvent) -> Result<(), EngineError> {
-        Ok(self.store.record(vec![audit]).await?)
-    }
 }
 
 impl Engine {
@@ -116,11 +112,12 @@ impl Engine {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
         let now = self.now();
         let why = actor.map_or_else(|| reason.to_owned(), |actor| format!("{reason} ({actor})"));
-        self.inner.change_valve(provider, Change::Turn { open, why: why.into() }, now).await?;
-        tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
         let kind = if open { AuditKind::BreakerOpened } else { AuditKind::BreakerClosed };
         let by = By { actor, reason: Some(reason) };
-        self.inner.record(by.record(AuditEvent::about_provider(name, kind, now))).await?;
+        let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
+        let turn = Change::Turn { open, why: why.into() };
+        self.inner.change_valve_on_record(provider, turn, &audit, now).await?;
+        tracing::warn!(provider = name, open, reason, actor, "Circuit breaker turned by hand");
         Ok(Some(provider.view(now)))
     }
 
@@ -134,11 +131,12 @@ impl Engine {
     ) -> Result<Option<ProviderView>, EngineError> {
         let Some(provider) = self.inner.providers.get(name) else { return Ok(None) };
         let (now, by) = (self.now(), By { actor, reason });
-        self.inner.change_valve(provider, Change::Pause(by.pause(paused, now)), now).await?;
+        let kind = if paused { AuditKind::ProviderPaused } else { AuditKind::ProviderResumed };
+        let audit = [by.record(AuditEvent::about_provider(name, kind, now))];
+        let pause = Change::Pause(by.pause(paused, now));
+        self.inner.change_valve_on_record(provider, pause, &audit, now).await?;
         self.inner.said.notify_waiters();
         tracing::warn!(provider = name, paused, reason, actor, "Provider paused or resumed by hand");
-        let kind = if paused { AuditKind::ProviderPaused } else { AuditKind::ProviderResumed };
-        self.inner.record(by.record(AuditEvent::about_provider(name, kind, now))).await?;
         Ok(Some(provider.view(now)))
     }
 
@@ -152,11 +150,12 @@ impl Engine {
     ) -> Result<bool, EngineError> {
         let Some(door) = self.inner.doors.get(name) else { return Ok(false) };
         let (now, by) = (self.now(), By { actor, reason });
-        make(&*self.inner.store, &[(&**door, Some(by.pause(paused, now)))], now).await?;
+        let kind = if paused { AuditKind::RoutePaused } else { AuditKind::RouteResumed };
+        let audit = by.record(AuditEvent::about_route(name, kind, now));
+        let asked = [(&**door, Some(by.pause(paused, now)))];
+        make_on_record(&*self.inner.store, &asked, &|_| vec![audit.clone()], now).await?;
         self.inner.said.notify_waiters();
         tracing::warn!(route = name, paused, reason, actor, "Route paused or resumed by hand");
-        let kind = if paused { AuditKind::RoutePaused } else { AuditKind::RouteResumed };
-        self.inner.record(by.record(AuditEvent::about_route(name, kind, now))).await?;
         Ok(true)
     }
 
@@ -185,26 +184,12 @@ impl Engine {
         let by = By { actor, reason };
         let agreed = self.inner.tenants.agreed(company);
         let step = TermsStep { change: change.clone(), actor: actor.map(Into::into), at: now };
-        make(&*self.inner.store, &[(&*agreed, Some(step))], now).await?;
+        let audit = |terms: &TenantTerms| terms_acts(company, &change, terms, by, now);
+        make_on_record(&*self.inner.store, &[(&*agreed, Some(step))], &audit, now).await?;
         self.inner.tenants.said();
         self.inner.said.notify_waiters();
         let terms = agreed.read(TenantTerms::clone);
         tracing::warn!(companyId = %company, weight = terms.weight, maxPerMinute = terms.max_per_minute, paused = terms.paused, reason, actor, "Tenant's terms set");
-        let mut acts = Vec::new();
-        if change.weight.is_some() || change.max_per_minute.is_some() {
-            acts.push(AuditKind::TenantTermsSet);
-        }
-        acts.extend(change.paused.map(|paused| match paused {
-            true => AuditKind::TenantPaused,
-            false => AuditKind::TenantResumed,
-        }));
-        for kind in acts {
-            let mut audit = by.record(AuditEvent::about_company(company.as_str(), kind, now));
-            if kind == AuditKind::TenantTermsSet {
-                audit = audit.reason(told(&terms, reason));
-            }
-            self.inner.record(audit).await?;
-        }
         Ok(terms)
     }
 
@@ -254,6 +239,26 @@ impl Engine {
         self.inner.news(provider, news, now, now);
         Some(provider.view(now))
     }
+}
+
+/// The records of a change of a company's terms.
+fn terms_acts(
+    company: &CompanyId,
+    change: &TermsChange,
+    terms: &TenantTerms,
+    by: By<'_>,
+    now: Timestamp,
+) -> Vec<AuditEvent> {
+    let about = |kind| by.record(AuditEvent::about_company(company.as_str(), kind, now));
+    let mut acts = Vec::new();
+    if change.weight.is_some() || change.max_per_minute.is_some() {
+        acts.push(about(AuditKind::TenantTermsSet).reason(told(terms, by.reason)));
+    }
+    acts.extend(change.paused.map(|paused| match paused {
+        true => about(AuditKind::TenantPaused),
+        false => about(AuditKind::TenantResumed),
+    }));
+    acts
 }
 
 /// What a company's terms are now, for the record.

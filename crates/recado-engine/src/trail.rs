@@ -16,6 +16,7 @@
 
 pub(crate) mod archiver;
 mod erase;
+mod follow_ups;
 mod hold;
 mod search;
 

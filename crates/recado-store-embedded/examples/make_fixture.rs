@@ -93,6 +93,7 @@ impl Maker {
             value,
             expect: None,
             expires_at: None,
+            audit: Vec::new(),
         };
         let value = || Payload::new(r#"{"marked":"não entrega"}"#).map(Some);
         let writes = vec![

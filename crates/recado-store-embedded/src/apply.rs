@@ -3,6 +3,7 @@
 //! Runs on the writer's thread inside a transaction that the writer opened. When any of these fails the
 //! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
 
+use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
     AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob,
     Payload, Progress, Status, Timestamp, Transition,
@@ -395,8 +396,11 @@ impl Apply<'_> {
         // A replay that is called off leaves the dead letter where it was.
         let replaying = self
             .file
-            .prepare_cached("UPDATE dlq SET state = 'dead' WHERE seq = ?1 AND state = 'replaying'")?
-            .execute([seq])?;
+            .prepare_cached(
+                "UPDATE dlq SET state = 'dead', ttl = ttl + max(?2 - expiresAt, 0), expiresAt = max(?2, expiresAt) \
+                 WHERE seq = ?1 AND state = 'replaying'",
+            )?
+            .execute(params![seq, now.plus(RECALLED_KEPT).as_millis()])?;
         if replaying > 0 {
             self.file
                 .prepare_cached(
@@ -471,11 +475,22 @@ impl Apply<'_> {
             None => Ok(Discarded::Unknown),
             Some((_, DeadLetterState::Replaying)) => Ok(Discarded::Replaying),
             Some((seq, DeadLetterState::Dead)) => {
+                if let Some(expected) = discard.replays
+                    && self.replays(seq)? != expected
+                {
+                    return Ok(Discarded::DiedAgain);
+                }
                 self.drop_dead_letter(seq, &discard.audit)?;
                 self.follow_up(discard.follow_ups)?;
                 Ok(Discarded::Done)
             }
         }
+    }
+
+    fn replays(&self, seq: u64) -> Result<u32> {
+        self.file
+            .prepare_cached("SELECT replays FROM jobs WHERE seq = ?1")?
+            .query_row([seq], |row| row.get(0))
     }
 
     fn drop_dead_letter(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {

@@ -10,7 +10,15 @@ use crate::apply::{Apply, PRUNE_ROWS_MAX};
 
 impl Apply<'_> {
     pub fn write_notes(&mut self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>> {
-        writes.into_iter().map(|write| self.write_note(&write, now)).collect()
+        let mut answers = Vec::with_capacity(writes.len());
+        for write in writes {
+            let noted = self.write_note(&write, now)?;
+            if matches!(noted, Noted::Done { .. }) {
+                self.record(&write.audit)?;
+            }
+            answers.push(noted);
+        }
+        Ok(answers)
     }
 
     fn write_note(&self, write: &NoteWrite, now: Timestamp) -> Result<Noted> {

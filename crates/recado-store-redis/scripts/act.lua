@@ -7,6 +7,9 @@ local floor, seq, before, verb = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], 
 local head, now, event = ARGV[5], ARGV[6], ARGV[7]
 local count = (#ARGV - 9) / 5
 
+-- As RECALLED_KEPT of recado-core.
+local RECALLED_KEPT_MS = 24 * 60 * 60 * 1000
+
 if head_of(seq) ~= before or call('HEXISTS', K .. 'held', seq) == 1 then
   return 0
 end
@@ -18,11 +21,17 @@ if verb == 'cancel' then
   call('SET', K .. 'job:' .. seq, head)
   note_ended(now, { seq })
 elseif verb == 'recall' then
-  -- A replay that is called off leaves the dead letter where it was.
+  -- A replay that is called off leaves the dead letter where it was, for a day at least.
   leave(seq, header(before))
   forget_end(seq)
   call('SET', K .. 'job:' .. seq, head)
-  call('ZADD', K .. 'deadlines', (parts(call('GET', K .. 'letter:' .. seq))), padded(seq))
+  local letter = call('GET', K .. 'letter:' .. seq)
+  local expires, kept = (parts(letter)), now + RECALLED_KEPT_MS
+  if kept > expires then
+    expires = kept
+    call('SET', K .. 'letter:' .. seq, struct.pack('>I6', kept) .. string.sub(letter, 7))
+  end
+  call('ZADD', K .. 'deadlines', expires, padded(seq))
 elseif verb == 'redrive' then
   call('SET', K .. 'job:' .. seq, head)
   if ARGV[8] == '1' then

@@ -1,7 +1,7 @@
 -- Writes notes, each only at the version that it expects. All notes share one slot, so that versions grow over all
 -- shelves. The version of a shelf is that of its last change.
 -- ARGV: now, then for each: shelf, key, '1' and the value or '0' and '' to remove it, expected version or '', end
--- or ''. Answers for each: '1' and its version, or '0' and the version that stands against it.
+-- or '', how many audit records it has, and those. They are written if the note is, as jobs.lua writes them. Answers for each: '1' and its version, or '0' and the version that stands against it.
 
 local call, K, now = redis.call, KEYS[1] .. ':', tonumber(ARGV[1])
 local answers = {}
@@ -21,7 +21,36 @@ local function version_of(shelf, key)
   return 0
 end
 
-for at = 2, #ARGV, 6 do
+-- Records at most in one entry of the audit trail, and entries of one millisecond, as in jobs.lua.
+local ENTRY_RECORDS_MAX, ENTRIES_MAX = 250, 8192
+
+local records = {}
+
+local function save_records()
+  if #records == 0 then
+    return
+  end
+  local place = call('XADD', K .. 'audit', '*', unpack(records))
+  local ms, nth = string.match(place, '^(%d+)-(%d+)$')
+  if tonumber(nth) >= ENTRIES_MAX then
+    call('XDEL', K .. 'audit', place)
+    call('XADD', K .. 'audit', string.format('%.0f', ms + 1), unpack(records))
+  end
+  records = {}
+end
+
+local function record(first, last)
+  for at = first, last do
+    if #records == 2 * ENTRY_RECORDS_MAX then
+      save_records()
+    end
+    records[#records + 1] = ''
+    records[#records + 1] = ARGV[at]
+  end
+end
+
+local at = 2
+while at <= #ARGV do
   local shelf, key, expires = K .. 'shelf:' .. ARGV[at], ARGV[at + 1], ARGV[at + 5]
   local current, name = version_of(shelf, key), ARGV[at] .. '/' .. key
   if ARGV[at + 4] ~= '' and tonumber(ARGV[at + 4]) ~= current then
@@ -42,5 +71,11 @@ for at = 2, #ARGV, 6 do
     end
     answers[#answers + 1] = { 1, version }
   end
+  local last = at + 6 + tonumber(ARGV[at + 6])
+  if answers[#answers][1] == 1 then
+    record(at + 7, last)
+  end
+  at = last + 1
 end
+save_records()
 return answers

@@ -141,6 +141,9 @@ impl RedisStore {
                 Phase::Live if record.job.progress.replays > 0 => return Ok(Discarded::Replaying),
                 Phase::Live | Phase::Ended(_) => return Ok(Discarded::Unknown),
             }
+            if discard.replays.is_some_and(|expected| record.job.progress.replays != expected) {
+                return Ok(Discarded::DiedAgain);
+            }
             if self.give_up((partition, seq, head), record, now, audit, &discard.follow_ups).await? {
                 return Ok(Discarded::Done);
             }

@@ -1,8 +1,8 @@
 //! The audit trail: appended by every script that does something, taken away by whoever archives it.
 //!
-//! A stream has it. What one script puts on record is one entry of it, so a record's number is the entry's place and the
-//! record's in there. An entry is never changed: when records are erased, what else was in theirs lies apart, under the
-//! same numbers.
+//! A stream of each partition has it, and one beside the notes, which is the trail's last part. What one script puts on
+//! record is one entry, so a record's number is the entry's place and the record's in there. An entry is never changed:
+//! when records are erased, what else was in theirs lies apart, under the same numbers.
 
 use std::collections::BTreeMap;
 
@@ -250,9 +250,10 @@ impl RedisStore {
     }
 
     fn trail_key(&self, partition: u16, name: &str) -> Result<Vec<u8>, StoreError> {
-        let root = self.root(partition).ok_or_else(|| {
-            let last = self.partition_count() - 1;
-            StoreError::Unavailable(format!("there is no partition {partition}; ask for 0 to {last}"))
+        let notes = Some(&self.notes_root).filter(|_| u64::from(partition) == self.partition_count());
+        let root = self.root(partition).or(notes).ok_or_else(|| {
+            let last = self.partition_count();
+            StoreError::Unavailable(format!("the trail has no part {partition}; ask for 0 to {last}"))
         })?;
         Ok(root.key(name))
     }

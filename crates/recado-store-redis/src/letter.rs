@@ -86,7 +86,7 @@ pub fn decode(
 }
 
 fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLetter> {
-    letter.time()?;
+    let expires_at = letter.time()?;
     let code = code_of(letter.text()?).map(Into::into);
     letter.text()?;
     letter.text()?;
@@ -107,7 +107,8 @@ fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLet
         last_failure_at: rest.last_failure_at,
         enqueued_at,
         moved_at: rest.moved_at,
-        ttl: Duration::from_millis(rest.ttl_ms),
+        // A replay that was cancelled moved the end alone.
+        ttl: Duration::from_millis(rest.ttl_ms).max(expires_at.since(rest.moved_at)),
         user_id,
         correlation_id,
         class: rest.class,

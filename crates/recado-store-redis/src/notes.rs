@@ -1,4 +1,5 @@
-//! Notes: small values with versions, all in one slot.
+//! Notes: small values with versions, all in one slot. The audit records of their writes are in that slot, too, as a part
+//! of the trail of its own: no script could write to another slot in the same step.
 
 use recado_core::{Payload, Timestamp};
 use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
@@ -6,6 +7,7 @@ use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
 use crate::answer::{Answer, unexpected};
 use crate::bytes::Reader;
 use crate::link::Arg;
+use crate::record::json;
 use crate::store::RedisStore;
 
 /// Writes at most in one call: nobody else is served while a script runs.
@@ -21,7 +23,7 @@ impl RedisStore {
         for some in writes.chunks(CALL_WRITES_MAX) {
             let mut args = vec![Arg::Int(now.as_millis())];
             for write in some {
-                push(write, &mut args);
+                push(write, &mut args)?;
             }
             for answer in self.notes_root.run(&self.link, &self.scripts.notes, &args).await?.list()? {
                 let [done, version] = answer.parts()?;
@@ -91,7 +93,7 @@ impl RedisStore {
     }
 }
 
-fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) {
+fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
     let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
     args.push(Arg::from(write.shelf.as_str()));
     args.push(Arg::from(&*write.key));
@@ -99,6 +101,11 @@ fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) {
     args.push(Arg::from(write.value.as_ref().map_or("", Payload::as_str)));
     args.push(number(write.expect.map(|version| i64::try_from(version).unwrap_or(i64::MAX))));
     args.push(number(write.expires_at.map(Timestamp::as_millis)));
+    args.push(Arg::Int(write.audit.len() as i64));
+    for event in &write.audit {
+        args.push(Arg::from(json(event)?));
+    }
+    Ok(())
 }
 
 /// A note as `notes.lua` writes it: version, end or zero, value.

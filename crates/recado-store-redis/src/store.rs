@@ -207,7 +207,7 @@ impl Store for RedisStore {
     }
 
     fn audit_parts(&self) -> u16 {
-        self.partition_count() as u16
+        self.partition_count() as u16 + 1
     }
 
     async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -173,6 +173,7 @@ suite! { $ conformance_tests in checks {
     }
     replaying {
         a_replay_has_a_fresh_budget_and_the_whole_history
+        a_discard_of_an_entry_that_died_again_since_changes_nothing
         a_replay_may_carry_corrected_data
         a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next
         the_entry_stays_through_retries_and_leaves_only_on_delivery
@@ -201,7 +202,7 @@ suite! { $ conformance_tests in checks {
         a_dead_letter_goes_at_the_end_of_its_time_and_leaves_a_record
         jobs_that_have_not_ended_and_replays_are_never_pruned
         dead_letters_are_not_pruned_as_ended_jobs
-        a_replay_called_off_after_its_time_is_pruned_then
+        a_replay_called_off_after_its_time_is_kept_for_a_day_and_pruned_then
         a_forgotten_id_is_a_new_job_with_a_trail_of_its_own
         thousands_are_pruned_bite_by_bite
         an_ended_job_is_forgotten_at_once_with_its_records_when_asked
@@ -260,6 +261,7 @@ suite! { $ conformance_tests in checks {
         notes_whose_time_is_over_are_pruned_and_no_others
         thousands_of_notes_are_pruned_bite_by_bite
         a_batch_of_writes_is_answered_in_order_each_on_its_own
+        a_note_and_its_records_are_written_together_or_not_at_all
         changes_at_once_lose_none
     }
 } }

@@ -139,6 +139,8 @@ pub enum Redriven {
 #[derive(Debug, Clone)]
 pub struct Discard {
     pub id: JobId,
+    /// Only if the job was replayed so often: one that was replayed and died again since then is another entry.
+    pub replays: Option<u32>,
     pub audit: AuditEvent,
     /// As in a settlement: taken in when it is done.
     pub follow_ups: Vec<NewJob>,
@@ -149,6 +151,8 @@ pub enum Discarded {
     Done,
     /// It is being replayed: cancel it or let it end.
     Replaying,
+    /// It was replayed since then and died again: nothing changed.
+    DiedAgain,
     Unknown,
 }
 
@@ -260,7 +264,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Ends leases, each atomically, in order.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
-    /// Stops a job that nobody is delivering.
+    /// Stops a job that nobody is delivering. A dead letter whose replay is cancelled is dead again, and kept for
+    /// [`RECALLED_KEPT`](recado_core::dead_letter::RECALLED_KEPT) at least.
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
 
     /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
@@ -289,7 +294,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// go there may be more.
     async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
 
-    /// Writes notes, each atomically, in order. A store that runs short of room takes them like settlements:
+    /// Writes notes, each atomically together with its audit records, in order. A store that runs short of room takes them like settlements:
     /// whoever eases its load must be able to say so.
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError>;
 

@@ -79,7 +79,7 @@ impl FaultyStore {
         self.fired.lock().iter().filter(|fired| **fired == verb).count()
     }
 
-    /// What was put on record that belongs to no other change, in order.
+    /// What was put on record by itself or together with notes, in order.
     pub fn recorded(&self) -> Vec<AuditEvent> {
         self.recorded.lock().clone()
     }
@@ -165,7 +165,10 @@ impl Store for FaultyStore {
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
         self.trip(Verb::WriteNotes)?;
+        let acts: Vec<Vec<AuditEvent>> = writes.iter().map(|write| write.audit.clone()).collect();
         let noted = self.inner.write_notes(writes, now).await?;
+        let done = acts.into_iter().zip(&noted).filter(|(_, noted)| matches!(noted, Noted::Done { .. }));
+        self.recorded.lock().extend(done.flat_map(|(acts, _)| acts));
         if let Some(bell) = &self.notes_bell {
             bell.ring(&notes_room());
         }
@@ -306,6 +309,7 @@ mod tests {
             value: Some(recado_core::Payload::trusted("1")),
             expect: None,
             expires_at: None,
+            audit: Vec::new(),
         };
         let gone = || StoreError::Unavailable("gone".to_owned());
         store.fail(Verb::WriteNotes, 0, 1, gone());

@@ -14,7 +14,7 @@
 //! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `adopt`, `record` or
 //!   `write_notes` answer, a crash of the process, or of the machine where the store says so, does not undo them.
 //! - **Atomicity.** A settlement changes job, attempts, dead letter and audit trail, and takes its follow-ups
-//!   in, together or not at all. So do a redrive and a discard.
+//!   in, together or not at all. So do a redrive and a discard. A note is written together with its audit records.
 //! - **Fencing.** A lease has one holder. Whoever settles with an older token changes nothing. A store whose answers
 //!   can be lost on the way answers a settlement that is repeated word for word as done.
 //! - **Order.** Within a route tenants take turns, see [`Turns`]; within a tenant lower priority numbers go

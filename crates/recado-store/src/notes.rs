@@ -3,7 +3,7 @@
 //! There are no locks and no transactions over several notes. Whoever changes a note reads it, and writes it
 //! back only if it still has the version that was read.
 
-use recado_core::{Payload, Timestamp};
+use recado_core::{AuditEvent, Payload, Timestamp};
 
 /// Bytes at most in a shelf's name.
 const SHELF_LEN_MAX: usize = 32;
@@ -70,6 +70,9 @@ pub struct NoteWrite {
     /// there.
     pub expect: Option<u64>,
     pub expires_at: Option<Timestamp>,
+    /// Records that the write puts on the audit trail, in the same atomic step: all of them when it is done, and none
+    /// when it is refused. They name no job: a note may be kept where no job's trail can be reached.
+    pub audit: Vec<AuditEvent>,
 }
 
 /// Answer to one write.

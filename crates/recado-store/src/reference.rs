@@ -359,7 +359,7 @@ impl Store for ReferenceStore {
         match state.dead.iter_mut().find(|(_, entry)| entry.job_id == *id) {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
-                entry.state = DeadLetterState::Dead;
+                entry.recall(audit.timestamp);
                 state.records[at].phase = Phase::Dead;
             }
             None => state.end(at, Status::Cancelled, audit.timestamp, None),
@@ -402,6 +402,10 @@ impl Store for ReferenceStore {
         };
         if state.dead[found].1.state == DeadLetterState::Replaying {
             return Ok(Discarded::Replaying);
+        }
+        let replays = state.find(&discard.id).map(|record| record.job.progress.replays);
+        if discard.replays.is_some_and(|expected| replays != Some(expected)) {
+            return Ok(Discarded::DiedAgain);
         }
         state.dead.remove(found);
         if let Some(at) = state.records.iter().position(|record| record.job.id == discard.id) {
@@ -491,7 +495,15 @@ impl Store for ReferenceStore {
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
         let mut state = self.state.lock();
-        Ok(writes.into_iter().map(|write| state.shelves.write(write, now)).collect())
+        let write = |mut write: NoteWrite| {
+            let audit = std::mem::take(&mut write.audit);
+            let noted = state.shelves.write(write, now);
+            if matches!(noted, Noted::Done { .. }) {
+                audit.into_iter().for_each(|event| state.record(event));
+            }
+            noted
+        };
+        Ok(writes.into_iter().map(write).collect())
     }
 
     fn waker(&self, route: &RouteName) -> Waker {

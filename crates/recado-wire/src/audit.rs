@@ -309,4 +309,7 @@ pub struct ErasureDone {
     pub dead_letters_discarded: u64,
     /// Ended jobs that the store has forgotten before their time.
     pub jobs_forgotten: u64,
+    /// Callbacks and notices about those jobs that are gone, whether they waited, were dead or were sent.
+    #[serde(default)]
+    pub follow_ups_erased: u64,
 }

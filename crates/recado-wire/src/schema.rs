@@ -80,6 +80,18 @@ pub fn audit_step() -> Object {
         AuditStep::BulkStarted,
         AuditStep::BulkEnded,
         AuditStep::PersonalDataErased,
+        AuditStep::EndpointAdded,
+        AuditStep::EndpointChanged,
+        AuditStep::EndpointSecretRotated,
+        AuditStep::EndpointEnabled,
+        AuditStep::EndpointDisabled,
+        AuditStep::EndpointRemoved,
+        AuditStep::EndpointTested,
+        AuditStep::AccountMarked,
+        AuditStep::AccountCleared,
+        AuditStep::PayloadRead,
+        AuditStep::DeadLettersExported,
+        AuditStep::PersonalDataRead,
     ])
 }
 

@@ -107,7 +107,8 @@ async fn mark(store: &dyn Store, key: &str, now: Timestamp) -> Result<Option<Mar
 
 async fn write_mark(store: &dyn Store, key: &str, mark: &Mark, now: Timestamp) -> Result<(), StoreError> {
     let value = serde_json::to_string(mark).ok().map(Payload::trusted);
-    let write = NoteWrite { shelf: MOVES, key: key.into(), value, expect: None, expires_at: None };
+    let write =
+        NoteWrite { shelf: MOVES, key: key.into(), value, expect: None, expires_at: None, audit: Vec::new() };
     store.write_notes(vec![write], now).await.map(drop)
 }
 
@@ -225,6 +226,7 @@ async fn copy_notes(from: &Named, to: &Named, shelves: &[Shelf], now: Timestamp)
             value: Some(note.value),
             expect: None,
             expires_at: note.expires_at,
+            audit: Vec::new(),
         });
         to.store.write_notes(writes.collect(), now).await.map_err(MoveError::Target)?;
     }

@@ -201,9 +201,11 @@ async fn what_is_being_delivered_or_has_ended_cannot_be_cancelled() {
     .await;
 }
 
-fn audit_items(answer: &Answer) -> &Vec<Value> {
+/// The steps on a trail, but for the reads of whoever waited for the job.
+fn audit_items(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.body);
-    answer.body["items"].as_array().unwrap()
+    let items = answer.body["items"].as_array().unwrap().iter();
+    items.filter(|item| item["event"] != "PAYLOAD_READ").cloned().collect()
 }
 
 #[tokio::test]
@@ -238,7 +240,7 @@ async fn t14_a_failed_attempt_leaves_analysis_backoff_schedule_and_decision_each
             "shouldRetry",
             "retryReason",
         ];
-        for item in items {
+        for item in &items {
             for field in nine {
                 assert!(item.get(field).is_some(), "{field} is missing: {item}");
             }
@@ -264,7 +266,8 @@ async fn who_acted_is_on_the_trail() {
             }
             assert_eq!(request.send().await.unwrap().status(), 200);
             let answer = server.get(&format!("/v1/jobs/{id}/audit")).await;
-            let last = audit_items(&answer).last().unwrap();
+            let items = audit_items(&answer);
+            let last = items.last().unwrap();
             assert_eq!(
                 (&last["event"], &last["actor"]),
                 (&json!("CANCELLED"), &json!(actor.unwrap_or("api")))

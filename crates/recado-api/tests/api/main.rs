@@ -5,6 +5,7 @@
 
 mod abuse;
 mod accounts;
+mod acts;
 mod archive;
 mod batch;
 mod bulk;

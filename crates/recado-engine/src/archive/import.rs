@@ -9,6 +9,7 @@ use std::time::Duration;
 use recado_core::{AuditEvent, AuditKind, JobId, Payload, Status, Timestamp};
 use recado_store::{Adopted, NoteWrite, Shelf, Transfer};
 
+use super::last_change;
 use super::line::{self, Read};
 use crate::engine::{Engine, EngineError};
 
@@ -151,7 +152,7 @@ impl Engine {
             return Ok(Some(transfer));
         };
         let trail = self.store().audit(&view.job.id).await?;
-        let archived = trail.last().is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
+        let archived = last_change(&trail).is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
         transfer.archived = trail.len();
         transfer.audit = trail;
         Ok((view.status == Status::Discarded && (archived || is_export)).then_some(transfer))
@@ -184,5 +185,12 @@ fn digest(line: &str) -> String {
 
 fn imported(key: String, now: Timestamp) -> NoteWrite {
     let value = Some(Payload::trusted("{}"));
-    NoteWrite { shelf: SHELF, key: key.into(), value, expect: None, expires_at: Some(now.plus(IMPORTS_KEPT)) }
+    NoteWrite {
+        shelf: SHELF,
+        key: key.into(),
+        value,
+        expect: None,
+        expires_at: Some(now.plus(IMPORTS_KEPT)),
+        audit: Vec::new(),
+    }
 }

@@ -366,11 +366,11 @@ impl Runner {
     async fn end(&mut self, state: BulkState, because: Option<String>) -> Result<Step, StoreError> {
         let now = self.engine.now();
         self.bulk.end(state, because, now);
-        if self.engine.inner.keep_bulk(&self.bulk, self.version, now).await?.is_none() {
+        let audit = self.bulk.ended_audit(now);
+        if self.engine.inner.end_bulk(&self.bulk, self.version, audit, now).await?.is_none() {
             self.bulk.state = BulkState::Running;
             return self.keep().await;
         }
-        self.engine.store().record(vec![self.bulk.ended_audit(now)]).await?;
         let Bulk { id, act, total, done, skipped, failed, stopped_because, .. } = &self.bulk;
         tracing::warn!(%id, act = act.as_str(), total, done, skipped, failed, because = stopped_because.as_deref(), "Bulk act on dead letters ended");
         Ok(Step::Over)
@@ -399,7 +399,7 @@ impl From<Discarded> for Went {
     fn from(discarded: Discarded) -> Self {
         match discarded {
             Discarded::Done => Went::Done,
-            Discarded::Replaying | Discarded::Unknown => Went::Skipped,
+            Discarded::Replaying | Discarded::DiedAgain | Discarded::Unknown => Went::Skipped,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{EventKind, Fault, Timestamp};
+use recado_core::{AuditEvent, AuditKind, EventKind, Fault, Timestamp};
 use recado_transport_webhook::{Secret, TestResult, Webhook};
 
 use super::{Change, Endpoint, EndpointError, NewEndpoint};
@@ -52,7 +52,7 @@ impl Engine {
         self.inner.webhook.as_ref().ok_or(Refused::NoCarrier)
     }
 
-    pub async fn add_endpoint(&self, draft: Draft) -> Result<Arc<Endpoint>, Refused> {
+    pub async fn add_endpoint(&self, draft: Draft, actor: &str) -> Result<Arc<Endpoint>, Refused> {
         let mut faults = Faults::new();
         let company = match draft.company_id.as_deref().map(company) {
             Some(Ok(company)) => Some(company),
@@ -76,12 +76,17 @@ impl Engine {
                 None => Secret::generate(random()?),
             },
         };
-        let endpoint = self.endpoints().add(&**self.store(), new, self.now()).await?;
-        tracing::info!(endpointId = %endpoint.id, companyId = %endpoint.company_id, "Endpoint added");
+        let endpoint = self.endpoints().add(&**self.store(), new, actor, self.now()).await?;
+        tracing::info!(endpointId = %endpoint.id, companyId = %endpoint.company_id, actor, "Endpoint added");
         Ok(endpoint)
     }
 
-    pub async fn change_endpoint(&self, id: &str, draft: Draft) -> Result<Arc<Endpoint>, Refused> {
+    pub async fn change_endpoint(
+        &self,
+        id: &str,
+        draft: Draft,
+        actor: &str,
+    ) -> Result<Arc<Endpoint>, Refused> {
         let mut faults = Faults::new();
         if draft.company_id.is_some() {
             fault::<()>(&mut faults, "/companyId", "cannot change; make another endpoint".to_owned());
@@ -90,24 +95,27 @@ impl Engine {
         if !faults.is_empty() {
             return Err(Refused::Invalid(faults));
         }
-        let endpoint = self.endpoints().change(&**self.store(), id, change, self.now()).await?;
-        tracing::info!(endpointId = id, enabled = endpoint.enabled, "Endpoint changed");
+        let endpoint = self.endpoints().change(&**self.store(), id, change, actor, self.now()).await?;
+        tracing::info!(endpointId = id, enabled = endpoint.enabled, actor, "Endpoint changed");
         Ok(endpoint)
     }
 
-    pub async fn remove_endpoint(&self, id: &str) -> Result<(), Refused> {
-        self.endpoints().remove(&**self.store(), id, self.now()).await?;
-        tracing::info!(endpointId = id, "Endpoint removed");
+    pub async fn remove_endpoint(&self, id: &str, actor: &str) -> Result<(), Refused> {
+        self.endpoints().remove(&**self.store(), id, actor, self.now()).await?;
+        tracing::info!(endpointId = id, actor, "Endpoint removed");
         Ok(())
     }
 
-    /// Posts a signed test at once. It neither counts nor is repeated.
-    pub async fn test_endpoint(&self, id: &str) -> Result<Tested, Refused> {
+    /// Posts a signed test at once. It neither counts nor is repeated. It is on record before it goes out.
+    pub async fn test_endpoint(&self, id: &str, actor: &str) -> Result<Tested, Refused> {
         let now = self.now();
         let endpoint = self.endpoints().get(id).ok_or(EndpointError::Unknown)?;
         let target = endpoint.target(now).ok_or(EndpointError::Unknown)?;
         let message = format!("test_{}", uuid::Uuid::now_v7().simple());
-        Ok(self.webhook()?.test(&target, &message, now, TEST_TIMEOUT).await)
+        let webhook = self.webhook()?;
+        let audit = AuditEvent::about_endpoint(id, &endpoint.company_id, AuditKind::EndpointTested, now);
+        self.store().record(vec![audit.by(Some(actor))]).await.map_err(EndpointError::from)?;
+        Ok(webhook.test(&target, &message, now, TEST_TIMEOUT).await)
     }
 
     fn checked(&self, draft: Draft, faults: &mut Faults) -> Result<Change, Refused> {

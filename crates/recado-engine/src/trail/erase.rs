@@ -5,6 +5,9 @@
 //! it had forgotten before. A process that dies in between has done less than was asked for, and asking again does the
 //! rest.
 //!
+//! Callbacks and notices about the jobs are erased with them ([`super::follow_ups`]), and those that wait are cancelled
+//! without being asked for: they are copies of the person's numbers, and not what a caller wants sent.
+//!
 //! Deliberately absent: the archive of dead letters, log files and backups, which are files of their owner's.
 
 use std::time::Duration;
@@ -15,12 +18,15 @@ use recado_observe::Left;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
 use super::archiver::{Round, round, trim};
+use super::follow_ups::{in_notices, is_about, is_follow_up};
 use super::hold::Hold;
 use super::{TrailError, off_thread};
 use crate::engine::{Engine, EngineError};
 
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
+
+type Found = Vec<(JobId, Status)>;
 
 /// What somebody asks for.
 #[derive(Clone, Debug)]
@@ -42,6 +48,8 @@ pub struct Erased {
     pub jobs_cancelled: u64,
     pub dead_letters_discarded: u64,
     pub jobs_forgotten: u64,
+    /// Callbacks and notices about the jobs that are gone, wherever they were.
+    pub follow_ups: u64,
 }
 
 /// How it went.
@@ -71,10 +79,12 @@ impl Engine {
                 Hold::read(&**self.store(), self.now()).await?.map(|hold| hold.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
         }
-        let jobs = self.jobs_of(&order.subject).await?;
-        let count =
-            |wanted: fn(Status) -> bool| jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64;
-        match (count(is_under_way), count(is_waiting)) {
+        let (jobs, follow_ups) = self.all_of(&order.subject).await?;
+        let count = |jobs: &Found, wanted: fn(Status) -> bool| {
+            jobs.iter().filter(|(_, status)| wanted(*status)).count() as u64
+        };
+        let under_way = count(&jobs, is_under_way) + count(&follow_ups, is_under_way);
+        match (under_way, count(&jobs, is_waiting)) {
             (0, 0) => {}
             (0, waiting) if !order.with_jobs => return Ok(Erasing::JobsWait(waiting)),
             (0, _) => {}
@@ -91,6 +101,14 @@ impl Engine {
             }
             erased.dead_letters_discarded += u64::from(self.discard_quietly(id, &order).await?);
         }
+        for (id, status) in &follow_ups {
+            if is_waiting(*status)
+                && self.cancel(id, Some(&order.actor)).await? == Cancelled::Refused(Status::Delivering)
+            {
+                return Ok(Erasing::JobsUnderWay(1));
+            }
+            self.discard_quietly(id, &order).await?;
+        }
         let mut desk = inner.keeper.desk().await;
         loop {
             match round(inner, &mut desk, terms).await? {
@@ -101,20 +119,26 @@ impl Engine {
         }
         let files = desk.files.take().ok_or(TrailError::CutOff)?;
         let ErasureOrder { subject, reason, actor, .. } = order;
+        self.inner.events.forget(|event| is_about(event, &subject));
         let (now, who, why) = (self.now(), actor.clone(), reason.clone());
+        let subjects = [Some(subject.clone()), in_notices(&subject)];
         let (files, outcome) = off_thread(move || {
             let mut files = files;
-            let outcome = files.trail.erase(&subject, &who, &why, now);
+            let erase = |subject| files.trail.erase(&subject, &who, &why, now);
+            let outcome: Result<Vec<_>, _> = subjects.into_iter().flatten().map(erase).collect();
             (files, outcome)
         })
         .await?;
         let outcome = outcome.map_err(TrailError::from)?;
         desk.files = Some(files);
         drop(desk);
-        (erased.records, erased.recorded_as) = (outcome.records, outcome.recorded_as);
+        erased.records = outcome.iter().map(|outcome| outcome.records).sum();
+        erased.recorded_as = outcome.into_iter().flat_map(|outcome| outcome.recorded_as).collect();
         // Of jobs that it had forgotten before, the store still has the records for a while.
         trim(inner, Duration::ZERO).await?;
-        erased.jobs_forgotten = self.store().forget(jobs.into_iter().map(|(id, _)| id).collect()).await?;
+        let ids = |jobs: Found| jobs.into_iter().map(|(id, _)| id).collect();
+        erased.jobs_forgotten = self.store().forget(ids(jobs)).await?;
+        erased.follow_ups = self.store().forget(ids(follow_ups)).await?;
         if erased != Erased::default() {
             let (records, jobs) = (erased.records, erased.jobs_forgotten);
             tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");
@@ -122,8 +146,24 @@ impl Engine {
         Ok(Erasing::Done(erased))
     }
 
-    /// Every job of a person that the store knows.
-    async fn jobs_of(&self, subject: &Subject) -> Result<Vec<(JobId, Status)>, EngineError> {
+    /// Every job of a person that the store knows, and every follow-up that tells of one.
+    async fn all_of(&self, subject: &Subject) -> Result<(Found, Found), EngineError> {
+        let (numbered, jobs): (Found, Found) =
+            self.jobs_of(subject).await?.into_iter().partition(|(id, _)| is_follow_up(id));
+        let mut follow_ups = self.follow_ups_about(subject).await?;
+        follow_ups.extend(numbered);
+        if let Some(subject) = in_notices(subject) {
+            // Without a payload it does not say whose company it is about, and is of no more use to another one.
+            let notices = self.jobs_of(&subject).await?.into_iter();
+            follow_ups.extend(notices.filter(|(id, status)| is_follow_up(id) && is_over(*status)));
+        }
+        follow_ups.sort_by(|(one, _), (other, _)| one.cmp(other));
+        follow_ups.dedup_by(|(one, _), (other, _)| one == other);
+        Ok((jobs, follow_ups))
+    }
+
+    /// Every job with a person's number that the store knows.
+    async fn jobs_of(&self, subject: &Subject) -> Result<Found, EngineError> {
         let now = self.now();
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let mut filter = JobFilter { company: company.clone(), ..JobFilter::default() };
@@ -156,13 +196,17 @@ impl Engine {
         let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.now())
             .reason(order.reason.to_string())
             .by(Some(&order.actor));
-        let discard = Discard { id: id.clone(), audit, follow_ups: Vec::new() };
+        let discard = Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() };
         let done = self.store().discard(discard).await? == Discarded::Done;
         if done {
             self.inner.left_queue(Left::Discarded, entry.moved_at);
         }
         Ok(done)
     }
+}
+
+fn is_over(status: Status) -> bool {
+    matches!(status, Status::Sent | Status::Cancelled | Status::Discarded)
 }
 
 fn is_waiting(status: Status) -> bool {

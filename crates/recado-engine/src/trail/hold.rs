@@ -122,6 +122,7 @@ impl Hold {
             value: Some(Payload::trusted(value)),
             expect: Some(self.version),
             expires_at: None,
+            audit: Vec::new(),
         };
         match engine.store.write_notes(vec![write], now).await?.first() {
             Some(Noted::Done { version }) => {

@@ -72,9 +72,9 @@ async fn w6_a_subscribed_endpoint_gets_a_job_of_its_own_for_each_event_and_only_
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["550"]));
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
-    let endpoint = engine.add_endpoint(draft(&["JobFailed"])).await.unwrap();
+    let endpoint = engine.add_endpoint(draft(&["JobFailed"]), "ana").await.unwrap();
     let other = Draft { company_id: Some("globex".to_owned()), ..draft(&[]) };
-    engine.add_endpoint(other).await.unwrap();
+    engine.add_endpoint(other, "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     let callbacks = jobs_of(&given, "webhook").await;
@@ -92,7 +92,7 @@ async fn w6_a_subscribed_endpoint_gets_a_job_of_its_own_for_each_event_and_only_
 async fn what_becomes_of_a_callback_is_told_to_no_endpoint() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    engine.add_endpoint(draft(&[])).await.unwrap();
+    engine.add_endpoint(draft(&[]), "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
     // Nobody listens on port 9: the callback fails until it is dead.
@@ -105,7 +105,7 @@ async fn what_becomes_of_a_callback_is_told_to_no_endpoint() {
 async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    let endpoint = engine.add_endpoint(draft(&["JobSent"])).await.unwrap();
+    let endpoint = engine.add_endpoint(draft(&["JobSent"]), "ana").await.unwrap();
     let mut listening = engine.events().listen(None);
     for n in 0..3 {
         submit(&engine, submission(&format!("job-{n}"))).await;
@@ -127,7 +127,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
     let kept = given.store.note(recado_engine::endpoints::SHELF, &endpoint.id, engine.now()).await.unwrap();
     assert!(kept.unwrap().value.as_str().contains("\"enabled\":false"));
     let on = Draft { enabled: Some(true), ..Draft::default() };
-    let again = engine.change_endpoint(&endpoint.id, on).await.unwrap();
+    let again = engine.change_endpoint(&endpoint.id, on, "ana").await.unwrap();
     assert!(again.enabled && again.failures == 0 && again.disabled_reason.is_none());
 }
 
@@ -135,7 +135,7 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
 async fn nobody_can_switch_off_another_companys_endpoint_by_naming_it() {
     let given = Given::new();
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(Arc::new(Scripted::default()))));
-    let endpoint = engine.add_endpoint(draft(&[])).await.unwrap();
+    let endpoint = engine.add_endpoint(draft(&[]), "ana").await.unwrap();
     for n in 0..12 {
         let id = format!("evil-{n}");
         let data = format!("{{\"endpointId\":\"{}\",\"event\":\"x\",\"payload\":{{}}}}", endpoint.id);
@@ -259,7 +259,7 @@ async fn f12_what_tells_of_a_mark_or_a_switched_off_endpoint_is_settled_with_the
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["535"]));
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
-    engine.add_endpoint(draft(&["token_expired"])).await.unwrap();
+    engine.add_endpoint(draft(&["token_expired"]), "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
     // The moment the failure is on record the callback is, too.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{AuditKind, EventKind, JobId, Status, Timestamp};
+use recado_core::{AuditKind, DeadLetterState, EventKind, JobId, Payload, Status, Timestamp};
 use recado_engine::archive::{Archive, Imported};
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
 use recado_store::Store;
@@ -56,6 +56,58 @@ fn bounded(given: &Given, shelf: &Arc<Shelf>, max_size: u64) -> Engine {
     parts.dead_letters =
         DeadLetterTerms { max_size, archive: Some(shelf.clone()), ..DeadLetterTerms::default() };
     Engine::start(parts)
+}
+
+/// An archive that is written while an operator replays the entry and it dies again.
+#[derive(Debug)]
+struct Slow {
+    shelf: Shelf,
+    store: Arc<dyn Store>,
+    engine: Mutex<Option<Engine>>,
+}
+
+impl Archive for Slow {
+    fn append(&self, lines: &[String], now: Timestamp) -> io::Result<String> {
+        if let Some(engine) = self.engine.lock().take() {
+            let store = self.store.clone();
+            let replay_and_fail = async move {
+                let id = JobId::new("a").unwrap();
+                let corrected = Payload::new(r#"{"n":2}"#).unwrap();
+                engine.replay(&id, Some(corrected), None, Some("ana")).await.unwrap();
+                let died_again = async || store.dead_letter(&id).await.unwrap().unwrap();
+                while died_again().await.state != DeadLetterState::Dead
+                    || died_again().await.failed_attempts < 2
+                {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::runtime::Handle::current().block_on(replay_and_fail);
+        }
+        self.shelf.append(lines, now)
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_died_again_while_it_was_archived_stays_in_the_queue() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["550", "550", "550"]));
+    let store: Arc<dyn Store> = given.store.clone();
+    let slow = Arc::new(Slow { shelf: Shelf::default(), store, engine: Mutex::default() });
+    let routes = Routes::new([route("mail", Carrier::Transport(far_end))]);
+    let mut parts =
+        Parts::new(given.store.clone(), routes, settings(), given.clock.clone(), Chance::seeded(7));
+    parts.dead_letters =
+        DeadLetterTerms { max_size: 1, archive: Some(slow.clone()), ..DeadLetterTerms::default() };
+    let engine = Engine::start(parts);
+    bury(&given, &engine, &["a"]).await;
+    *slow.engine.lock() = Some(engine.clone());
+    bury(&given, &engine, &["b"]).await;
+    until_dead(&given, 1).await;
+    assert!(slow.engine.lock().is_none(), "it was replayed in between");
+    assert_eq!(slow.shelf.ids()[0], "a", "its first death is in the archive");
+    let entry = given.store.dead_letter(&JobId::new("a").unwrap()).await.unwrap();
+    let data = entry.map(|entry| entry.data().as_str().to_owned());
+    assert_eq!(data.as_deref(), Some(r#"{"n":2}"#), "its second death was given up, and is in no file");
 }
 
 async fn dead_count(given: &Given) -> u64 {

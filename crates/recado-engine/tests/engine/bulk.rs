@@ -180,7 +180,14 @@ async fn one_whose_process_died_is_taken_over_when_it_is_silent_for_long_enough(
     let mut value: serde_json::Value = note.value.parse().unwrap();
     value["heldUntil"] = now.plus(Duration::from_secs(15)).to_string().into();
     let value = Some(Payload::trusted(value.to_string()));
-    let write = NoteWrite { shelf: SHELF, key: bulk.id.clone(), value, expect: None, expires_at: None };
+    let write = NoteWrite {
+        shelf: SHELF,
+        key: bulk.id.clone(),
+        value,
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    };
     given.store.write_notes(vec![write], now).await.unwrap();
 
     let engine = given.mail(&far_end);

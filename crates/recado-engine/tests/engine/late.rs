@@ -166,7 +166,14 @@ async fn files_that_no_node_can_write_get_later_whoever_tries() {
 /// What the archiver finds where it notes who archives.
 async fn found(given: &Given, note: &str) {
     let value = Some(Payload::trusted(note.to_owned()));
-    let write = NoteWrite { shelf: SHELF, key: "archiver".into(), value, expect: None, expires_at: None };
+    let write = NoteWrite {
+        shelf: SHELF,
+        key: "archiver".into(),
+        value,
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    };
     given.store.write_notes(vec![write], given.clock_now()).await.unwrap();
 }
 

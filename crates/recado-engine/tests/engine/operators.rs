@@ -9,7 +9,8 @@ use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_engine::workers::LeaseRequest;
 use recado_engine::{Carrier, Holder, Limit, Paused, Route, Submission};
-use recado_store::Wakes;
+use recado_store::faulty::Verb;
+use recado_store::{StoreError, Wakes};
 
 use crate::flaky::{Flaky, mail, node, protected, restarted, sleep, to};
 use crate::given::{Given, route, submission, submit};
@@ -103,6 +104,30 @@ async fn every_act_of_an_operator_is_on_record_with_who_and_why() {
     assert_eq!(recorded[0].provider.as_deref(), Some("mail"));
     assert_eq!(&*recorded[4].route, "mail");
     assert_eq!(recorded[6].company_id.as_deref(), Some("acme"));
+}
+
+/// The store had the act, and its caller never heard of it: a lost answer, a client that hung up.
+#[tokio::test(start_paused = true)]
+async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not() {
+    let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
+    let flaky = Arc::new(Flaky::default());
+    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let gone = || StoreError::Unavailable("gone".to_owned());
+    for (verb, kept) in [(Verb::WriteNotes, 0), (Verb::WriteNotesAnswer, 1)] {
+        store.fail(verb, 0, 3, gone());
+        let recorded = || store.recorded().len();
+        let before = recorded();
+        assert!(engine.turn_breaker("mail", true, "their maintenance", Some("ana")).await.is_err());
+        assert_eq!(recorded() - before, kept, "{verb:?}: breaker");
+        let before = recorded();
+        assert!(engine.pause_route("mail", true, None, Some("ana")).await.is_err());
+        assert_eq!(recorded() - before, kept, "{verb:?}: route");
+        let before = recorded();
+        let change = TermsChange { weight: Some(2), ..TermsChange::default() };
+        assert!(engine.set_tenant(&acme(), change, Some("ana")).await.is_err());
+        assert_eq!(recorded() - before, kept, "{verb:?}: company");
+        assert_eq!(store.fired(verb), 3);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -279,7 +279,14 @@ async fn endpoint_made_elsewhere(given: &Given, id: &str, enabled: bool) {
         "createdAt": given.clock_now(), "updatedAt": given.clock_now(),
     });
     let value = Some(Payload::new(&value.to_string()).unwrap());
-    let note = NoteWrite { shelf: ENDPOINTS, key: id.into(), value, expect: None, expires_at: None };
+    let note = NoteWrite {
+        shelf: ENDPOINTS,
+        key: id.into(),
+        value,
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    };
     given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
 }
 

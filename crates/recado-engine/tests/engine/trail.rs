@@ -325,6 +325,7 @@ async fn one_persons_data_goes_from_the_store_and_the_files_and_the_trail_stays_
         jobs_cancelled: 1,
         dead_letters_discarded: 1,
         jobs_forgotten: 2,
+        follow_ups: 0,
     };
     assert_eq!(done, Erasing::Done(erased), "buried, discarded and cancelled; the other one's is not hers");
     for id in ["dead", "waiting"].map(|id| JobId::new(id).unwrap()) {

@@ -300,6 +300,7 @@ async fn keeps_notes(version: i32) {
         value: Some(job("a").data),
         expect: Some(0),
         expires_at: None,
+        audit: Vec::new(),
     };
     let noted = store.write_notes(vec![write], T0).await.unwrap();
     assert_eq!(noted, [Noted::Done { version: given + 1 }]);

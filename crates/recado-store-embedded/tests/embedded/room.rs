@@ -71,6 +71,7 @@ async fn with_less_free_than_the_reserve_follow_ups_and_notes_are_still_taken_in
         value: Some(lease.job.data),
         expect: None,
         expires_at: None,
+        audit: Vec::new(),
     };
     assert_eq!(store.write_notes(vec![write], T0).await.unwrap(), [Noted::Done { version: 1 }]);
 }

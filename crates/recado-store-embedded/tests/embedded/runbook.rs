@@ -129,7 +129,7 @@ async fn a_dead_letter_that_comes_back_brings_no_second_copy_of_its_trail() {
     let back = store.transfer(&id).await.unwrap().unwrap();
     let event = |kind| recado_core::AuditEvent::about(&back.job, kind, back.job.enqueued_at);
     let audit = event(recado_core::AuditKind::DeadLetterArchived);
-    store.discard(Discard { id: id.clone(), audit, follow_ups: Vec::new() }).await.unwrap();
+    store.discard(Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() }).await.unwrap();
     let mut trail = store.audit(&id).await.unwrap();
     let rows_before = rows(&home, "SELECT 'rows', count(*) FROM audit");
     trail.push(event(recado_core::AuditKind::DeadLetterImported));

@@ -10,7 +10,14 @@ const PROVIDERS: Shelf = Shelf::new("providers");
 
 fn write(provider: &str, value: Option<&str>) -> NoteWrite {
     let value = value.map(|value| Payload::new(value).unwrap());
-    NoteWrite { shelf: PROVIDERS, key: provider.into(), value, expect: None, expires_at: None }
+    NoteWrite {
+        shelf: PROVIDERS,
+        key: provider.into(),
+        value,
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    }
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ async fn a_hint_wakes_whoever_waits_on_another_node() {
         value: Some(Payload::trusted("1")),
         expect: None,
         expires_at: None,
+        audit: Vec::new(),
     };
     one.write_notes(vec![write], T0).await.unwrap();
     assert!(rung(&mut notes).await, "no hint of a note");

@@ -149,7 +149,7 @@ const SHELF: Shelf = Shelf::new("pauses");
 /// Writes a note that is not there yet.
 fn note(key: &str) -> NoteWrite {
     let value = Some(recado_core::Payload::trusted("1"));
-    NoteWrite { shelf: SHELF, key: key.into(), value, expect: Some(0), expires_at: None }
+    NoteWrite { shelf: SHELF, key: key.into(), value, expect: Some(0), expires_at: None, audit: Vec::new() }
 }
 
 /// The connection that lost an answer is given up, and another one takes a moment.

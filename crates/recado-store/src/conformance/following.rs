@@ -28,7 +28,7 @@ fn redrive(name: &str, follow_ups: Vec<NewJob>) -> Redrive {
 }
 
 fn discard(name: &str, follow_ups: Vec<NewJob>) -> Discard {
-    Discard { id: id(name), audit: act(name, AuditKind::Discarded, T0), follow_ups }
+    Discard { id: id(name), replays: None, audit: act(name, AuditKind::Discarded, T0), follow_ups }
 }
 
 pub async fn every_kind_of_settlement_takes_its_follow_ups_in(home: &mut dyn Home) {

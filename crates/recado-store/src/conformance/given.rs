@@ -146,6 +146,7 @@ pub fn write(key: &str, value: &str) -> NoteWrite {
         value: Some(payload(value)),
         expect: None,
         expires_at: None,
+        audit: Vec::new(),
     }
 }
 
@@ -329,7 +330,7 @@ impl Desk {
 
     pub async fn discard(&self, name: &str, now: Timestamp) -> Discarded {
         let audit = act(name, AuditKind::Discarded, now);
-        self.0.discard(Discard { id: id(name), audit, follow_ups: Vec::new() }).await.unwrap()
+        self.0.discard(Discard { id: id(name), replays: None, audit, follow_ups: Vec::new() }).await.unwrap()
     }
 
     pub async fn find(&self, name: &str, now: Timestamp) -> Option<JobView> {

@@ -159,7 +159,7 @@ impl Pair {
                 let audit = given::act(id.as_str(), AuditKind::Discarded, self.now);
                 let mut follow_ups = steps::jobs(follow_ups, self.now);
                 follow_ups.retain(|_| self.order == Order::Whole);
-                let discard = crate::Discard { id, audit, follow_ups };
+                let discard = crate::Discard { id, replays: None, audit, follow_ups };
                 let answer = store.discard(discard.clone()).await.unwrap();
                 assert_eq!(answer, model.discard(discard).await.unwrap(), "{what}");
             }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use recado_core::Timestamp;
+use recado_core::{AuditEvent, AuditKind, Timestamp};
 use tokio::task::JoinSet;
 
 use super::Home;
+use super::auditing::{on_record, trim};
 use super::given::{ACCOUNTS, Desk, ENDPOINTS, HOUR, SECOND, T0, payload, write};
 use super::snapshot::Snapshot;
 use crate::{Note, NoteWrite, Noted, Pruned, Retention};
@@ -221,6 +222,37 @@ pub async fn a_batch_of_writes_is_answered_in_order_each_on_its_own(home: &mut d
     assert!(first == stood && first < second && second < third, "{answers:?}");
     assert_eq!(desk.note("a", T0).await.unwrap().value.as_str(), "3");
     assert_eq!(desk.note("b", T0).await.unwrap().value.as_str(), "4");
+}
+
+pub async fn a_note_and_its_records_are_written_together_or_not_at_all(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let act = |company: &str| AuditEvent::about_company(company, AuditKind::TenantPaused, T0).by(Some("ana"));
+    let recorded = |companies: &[&str], write: NoteWrite| NoteWrite {
+        audit: companies.iter().map(|company| act(company)).collect(),
+        ..write
+    };
+    let batch = vec![
+        recorded(&["one", "two"], expecting(0, write("a", "1"))),
+        recorded(&["refused"], expecting(0, write("a", "2"))),
+        recorded(&["three"], remove("a")),
+        write("b", "3"),
+    ];
+    let answers = desk.0.write_notes(batch, T0).await.unwrap();
+    assert!(matches!(answers[1], Noted::Conflict { .. }), "{answers:?}");
+    let on_record = async |desk: &Desk| {
+        let records = on_record(desk).await.into_iter().map(|record| record.event);
+        let mut records: Vec<_> = records.collect();
+        records.sort_by(|a, b| a.company_id.cmp(&b.company_id));
+        records
+    };
+    let expected = ["one", "three", "two"].map(act);
+    assert_eq!(
+        on_record(&desk).await,
+        expected,
+        "what was refused left a record, or what was done left none"
+    );
+    let gone = trim(&desk, u64::MAX >> 1, T0.plus(SECOND), T0.plus(SECOND)).await;
+    assert_eq!((gone, on_record(&desk).await), (3, Vec::new()), "they are trimmed like others");
 }
 
 pub async fn changes_at_once_lose_none(home: &mut dyn Home) {

@@ -121,13 +121,17 @@ pub async fn dead_letters_are_not_pruned_as_ended_jobs(home: &mut dyn Home) {
     assert!(desk.dead_letter("a").await.is_some());
 }
 
-pub async fn a_replay_called_off_after_its_time_is_pruned_then(home: &mut dyn Home) {
+pub async fn a_replay_called_off_after_its_time_is_kept_for_a_day_and_pruned_then(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.bring("a", Stage::Replaying).await;
     let late = T0.plus(DEAD_TTL);
     assert_eq!(prune(&desk, at_most(9), late).await, Pruned::default());
     assert_eq!(desk.cancel("a", late).await, Cancelled::Done);
-    assert_eq!(prune(&desk, at_most(9), late).await.dead_letters, 1);
+    let kept_until = late.plus(DAY);
+    let almost = Timestamp::from_millis(kept_until.as_millis() - 1);
+    assert_eq!(prune(&desk, at_most(9), almost).await, Pruned::default(), "an operator has a day to see it");
+    assert_eq!(desk.dead_letter("a").await.unwrap().expires_at(), kept_until, "and is told so");
+    assert_eq!(prune(&desk, at_most(9), kept_until).await.dead_letters, 1);
 }
 
 pub async fn a_forgotten_id_is_a_new_job_with_a_trail_of_its_own(home: &mut dyn Home) {

@@ -3,9 +3,11 @@
 use recado_core::{AttemptResult, AuditKind, DeadLetterState, Progress, Status, Transition};
 
 use super::Home;
-use super::given::{DAY, Desk, HOUR, SECOND, Stage, T0, attempt, bury, deliver, job, retry_at, route};
+use super::given::{
+    DAY, Desk, HOUR, SECOND, Stage, T0, act, attempt, bury, deliver, id, job, retry_at, route,
+};
 use super::snapshot::{Seen, Snapshot};
-use crate::{DeadLetterFilter, Discarded, PageRequest, Pick, Redriven};
+use crate::{DeadLetterFilter, Discard, Discarded, PageRequest, Pick, Redriven};
 
 async fn lease_of(desk: &Desk, name: &str, now: recado_core::Timestamp) -> recado_core::Lease {
     desk.claim(Pick::Ready(route(&format!("to-{name}"))), 1, now).await.leases.remove(0)
@@ -41,6 +43,29 @@ pub async fn a_replay_has_a_fresh_budget_and_the_whole_history(home: &mut dyn Ho
     assert_eq!(lease.job.data, job("a").data, "the original data");
     let tail = [AuditKind::Buried, AuditKind::Replayed];
     assert!(desk.audit_kinds("a").await.ends_with(&tail), "who replayed it is on record");
+}
+
+pub async fn a_discard_of_an_entry_that_died_again_since_changes_nothing(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.bring("a", Stage::Dead).await;
+    assert_eq!(desk.redrive("a", Some(r#"{"corrected":true}"#), T0).await, Redriven::Done);
+    let lease = lease_of(&desk, "a", T0).await;
+    desk.done(&lease, bury(&lease, Some("550"), "no such mailbox", T0), T0).await;
+    let discard = |replays| Discard {
+        id: id("a"),
+        replays: Some(replays),
+        audit: act("a", AuditKind::DeadLetterArchived, T0),
+        follow_ups: vec![job("follow-up")],
+    };
+    let before = Snapshot::of(&desk, T0).await;
+    assert_eq!(
+        desk.0.discard(discard(0)).await.unwrap(),
+        Discarded::DiedAgain,
+        "its first death was archived"
+    );
+    before.assert_same(&Snapshot::of(&desk, T0).await, "after a refused discard");
+    assert_eq!(desk.0.discard(discard(1)).await.unwrap(), Discarded::Done);
+    assert_eq!(desk.view("a", T0).await.status, Status::Discarded);
 }
 
 pub async fn a_replay_may_carry_corrected_data(home: &mut dyn Home) {

@@ -16,7 +16,7 @@ pub struct Shelves {
 
 impl Shelves {
     pub fn write(&mut self, write: NoteWrite, now: Timestamp) -> Noted {
-        let NoteWrite { shelf, key, value, expect, expires_at } = write;
+        let NoteWrite { shelf, key, value, expect, expires_at, audit: _ } = write;
         let current = self.note(shelf, &key, now).map_or(0, |note| note.version);
         if expect.is_some_and(|expected| expected != current) {
             return Noted::Conflict { version: current };

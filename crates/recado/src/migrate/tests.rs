@@ -39,7 +39,14 @@ async fn filled(name: &str, jobs: usize) -> Named {
     let full = empty(name);
     full.store.enqueue((0..jobs).map(job).collect()).await.unwrap();
     let value = Some(Payload::new(r#"{"weight":3}"#).unwrap());
-    let write = NoteWrite { shelf: SHELF, key: "acme".into(), value, expect: None, expires_at: None };
+    let write = NoteWrite {
+        shelf: SHELF,
+        key: "acme".into(),
+        value,
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    };
     full.store.write_notes(vec![write], T0).await.unwrap();
     full
 }
@@ -172,6 +179,7 @@ async fn what_is_archived_is_not_carried_to_be_archived_again() {
         value: Some(Payload::new(hold).unwrap()),
         expect: None,
         expires_at: None,
+        audit: Vec::new(),
     };
     from.store.write_notes(vec![write], T0).await.unwrap();
     let moved = go(&from, &to).await.unwrap();

@@ -219,6 +219,7 @@ impl NoteStep {
             value: self.value.map(|value| payload(&value.to_string())),
             expect,
             expires_at: self.ttl_ms.map(|ms| after(now, ms)),
+            audit: Vec::new(),
         }
     }
 }

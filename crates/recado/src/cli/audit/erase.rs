@@ -64,5 +64,6 @@ fn show(done: &ErasureDone, screen: &mut Screen) -> std::io::Result<()> {
         ("jobs cancelled", Field::from(done.jobs_cancelled)),
         ("dead letters discarded", Field::from(done.dead_letters_discarded)),
         ("jobs forgotten", Field::from(done.jobs_forgotten)),
+        ("callbacks and notices erased", Field::from(done.follow_ups_erased)),
     ])
 }
