@@ -11,6 +11,7 @@ use recado_store::{Note, Pick, Retention, Shelf, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -322,7 +323,7 @@ impl Engine {
         });
         for (shelf, notes) in &found {
             // Nobody writes yet who could be too busy to listen.
-            let _ = inner.learn(*shelf, notes, Teller::Ourselves);
+            let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));

@@ -1,6 +1,7 @@
 //! What a store is written in.
 
-use recado_store::Store;
+use recado_core::Payload;
+use recado_store::{NoteWrite, Noted, Shelf, Store};
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
 
 use crate::given::{T0, jobs};
@@ -46,4 +47,32 @@ async fn every_key_has_the_prefix() {
     store.enqueue(jobs(0..3)).await.unwrap();
     let keys: Vec<String> = server.ask(&["KEYS", "*"]);
     assert!(keys.len() > 3 && keys.iter().all(|key| key.starts_with("ours:{")), "{keys:?}");
+}
+
+#[tokio::test]
+async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
+    const SHELF: Shelf = Shelf::new("providers");
+    let place = Place::single();
+    let store = place.store().await;
+    let write = |expect| NoteWrite {
+        shelf: SHELF,
+        key: "smtp".into(),
+        value: Some(Payload::trusted("1")),
+        expect,
+        expires_at: None,
+    };
+    let written = async |expect| store.write_notes(vec![write(expect)], T0).await.unwrap().remove(0);
+    let Noted::Done { version: lost } = written(None).await else { panic!("a conflict") };
+    let shelf = store.shelf_versions(&[SHELF]).await.unwrap();
+    for key in place.server.ask::<Vec<String>>(&["KEYS", &format!("{}:{{notes}}:*", place.options.prefix)]) {
+        place.server.ask::<()>(&["DEL", &key]);
+    }
+    let Noted::Done { version } = written(None).await else { panic!("a conflict") };
+    assert!(version > lost, "{version} after {lost}");
+    assert_ne!(store.shelf_versions(&[SHELF]).await.unwrap(), shelf);
+    assert_eq!(
+        written(Some(lost)).await,
+        Noted::Conflict { version },
+        "an outdated copy passed for the current one"
+    );
 }
