@@ -632,6 +632,7 @@ impl Store for ReferenceStore {
             free_bytes: None,
             max_bytes: None,
             refusing: None,
+            unanswered: None,
         })
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_core::Timestamp;
+use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::nodes::About;
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
 use recado_store::{Store, StoreError};
@@ -26,7 +27,7 @@ use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
 use crate::{migrate, traces};
 
-/// Requests are short: those at hand when a stop begins get this long, and never more than half of the grace.
+/// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
 const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
 
 /// Batches may be larger than single jobs, whatever those are limited to.
@@ -110,7 +111,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
         closing: closing.clone(),
     };
     let router = recado_api::router(ApiState::new(engine.clone(), options));
-    let stop_grace = API_STOP_GRACE_MAX.min(engine.settings().stop_grace / 2);
+    let stop_grace = (engine.settings().stop_grace / 2).clamp(LAST_STEP_MAX, API_STOP_GRACE_MAX);
     let limits = ServeLimits { stop_grace, ..ServeLimits::default() };
     announce(config, &address.to_string(), &engine);
 
