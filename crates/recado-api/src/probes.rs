@@ -15,7 +15,7 @@ pub(crate) async fn healthz() -> Response {
     answer::ok(&Health { status: "alive".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// The server is ready for work: the store answers, takes jobs, and nothing is stopping.
+/// The server is ready for work: the store answers, or a part of it does, it takes jobs, and nothing is stopping.
 #[utoipa::path(
     get, path = "/readyz", tag = "probes",
     responses((status = 200, body = Readiness), (status = 503, description = "Not ready, and why.", body = Readiness))
@@ -37,6 +37,8 @@ pub(crate) async fn readyz(State(api): State<ApiState>, headers: HeaderMap) -> R
 async fn look(api: &ApiState) -> Readiness {
     let engine = api.engine();
     let mut reasons = Vec::new();
+    // What does not work although the rest does: a balancer that took this node away would take the rest with it.
+    let mut unanswered = None;
     if engine.is_stopping() || api.closing().is_cancelled() {
         reasons.push("the server is stopping".to_owned());
     }
@@ -45,6 +47,7 @@ async fn look(api: &ApiState) -> Readiness {
             if let Some(why) = &report.refusing {
                 reasons.push(format!("the store refuses new jobs: {why}"));
             }
+            unanswered = report.unanswered;
             Some(StoreState {
                 kind: report.kind.to_owned(),
                 durability: report.durability.as_str().to_owned(),
@@ -66,12 +69,14 @@ async fn look(api: &ApiState) -> Readiness {
             dead_letters: counts.dead_letters,
             ended: counts.ended,
         }),
+        Err(_) if unanswered.is_some() => None,
         Err(error) => {
             reasons.push(error.to_string());
             None
         }
     };
     let status = if reasons.is_empty() { Ready::Ready } else { Ready::NotReady };
+    reasons.extend(unanswered.map(|which| format!("a part of the store is away: {which}")));
     Readiness { status, reasons, counts, store }
 }
 

@@ -9,8 +9,9 @@
 //! a delivery tells about its provider is made here at once and *owed* to the store ([`Agreed::owe`]). A step that
 //! changes nothing is not written, so a provider that is well costs no I/O.
 //!
-//! Notes are never removed here, only overwritten: a larger version is a later one, and that is all a reader
-//! has to compare.
+//! What the store has is the truth, even if it is older than the copy: a Redis that crashed or was restored from a
+//! backup has lost what was written last, and nodes that held on to it would disagree for good. A copy gives way to
+//! whatever a read finds, unless this process wrote the value after the read began.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -20,6 +21,7 @@ use recado_core::{AuditEvent, Payload, Timestamp};
 use recado_store::{Note, NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 /// Tries at a compare-and-set before giving up; each loss means that somebody else won.
 const WRITE_TRIES_MAX: usize = 32;
@@ -107,6 +109,8 @@ struct Copied<T: Stepped> {
     attended: bool,
     /// A write whose answer was lost: what it makes, and how much of what is owed is in it.
     doubtful: Option<(T, usize)>,
+    /// When this process last wrote the value or read it alone; a read that began earlier may be out of date.
+    known_at: Option<Instant>,
 }
 
 /// What is about to be written.
@@ -124,6 +128,7 @@ impl<T: Stepped> Agreed<T> {
             current: T::default(),
             attended: false,
             doubtful: None,
+            known_at: None,
         };
         Agreed { shelf, key: key.into(), copy: Mutex::new(copy), writing: tokio::sync::Mutex::default() }
     }
@@ -160,17 +165,31 @@ impl<T: Stepped> Agreed<T> {
         !copy.attended
     }
 
-    /// Takes in what the store was found to have. What is older than the copy is no news, and nothing is taken in
-    /// while this value is being written.
-    pub fn learn(&self, note: &Note) -> Heard {
+    /// Takes in what a read that began at `read_at` found; `None` if the store has no such note. Nothing is taken in
+    /// while this value is being written, or if it was written since.
+    pub fn learn(&self, note: Option<&Note>, read_at: Instant) -> Heard {
         let Ok(_writing) = self.writing.try_lock() else { return Heard::BUSY };
         let mut copy = self.copy.lock();
-        if note.version <= copy.version {
-            return Heard::default();
+        if copy.known_at.is_some_and(|at| at >= read_at) {
+            return Heard::BUSY;
         }
-        let before = copy.current.clone();
-        copy.replace(Some(note));
-        Heard { news: copy.current != before, busy: false }
+        let (before, version) = (copy.current.clone(), copy.version);
+        copy.replace(note);
+        let news = copy.current != before;
+        // What has an end goes by itself; the rest is never removed.
+        if news && copy.version < version && copy.written.over_at().is_none() {
+            tracing::warn!(
+                kind = self.shelf.as_str(),
+                name = &*self.key,
+                "The store has lost what was last said about this; what it has now holds on all nodes"
+            );
+        }
+        Heard { news, busy: false }
+    }
+
+    /// The key of its note.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     fn place(&self) -> (Shelf, &str) {
@@ -190,7 +209,9 @@ impl<T: Stepped> Agreed<T> {
     /// The draft is what the store has. Without a version, it had it all along.
     fn settle(&self, draft: Draft<T>, version: Option<u64>) -> Made<T::Effect> {
         let mut copy = self.copy.lock();
-        copy.version = version.unwrap_or(copy.version);
+        if let Some(version) = version {
+            (copy.version, copy.known_at) = (version, Some(Instant::now()));
+        }
         copy.written = draft.after;
         copy.pay(draft.made.owed.len());
         draft.made
@@ -200,17 +221,24 @@ impl<T: Stepped> Agreed<T> {
         self.copy.lock().doubtful = Some((draft.after, draft.made.owed.len()));
     }
 
-    /// Another node was faster: its value is the one to go on from.
+    /// Reads the store's value, to go on from that.
     async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let note = store.note(self.shelf, &self.key, now).await?;
-        self.copy.lock().replace(note.as_ref());
+        let mut copy = self.copy.lock();
+        copy.replace(note.as_ref());
+        copy.known_at = Some(Instant::now());
         Ok(())
     }
 }
 
 impl<T: Stepped> Copied<T> {
     fn replace(&mut self, note: Option<&Note>) {
-        self.version = note.map_or(0, |note| note.version);
+        let version = note.map_or(0, |note| note.version);
+        if version == self.version {
+            // A write without an answer may still be on its way.
+            return;
+        }
+        self.version = version;
         self.written = note.and_then(|note| note.value.parse().ok()).unwrap_or_default();
         // If this is what the write without an answer would have made, it was that write.
         let paid = self.doubtful.take().filter(|(after, _)| *after == self.written);
@@ -251,11 +279,17 @@ pub(crate) async fn make_on_record<T: Stepped>(
         locked.push(agreed.writing.lock().await);
     }
     let mut made: Vec<Option<Made<T::Effect>>> = asked.iter().map(|_| None).collect();
-    for _ in 0..WRITE_TRIES_MAX {
+    for tries in 0..WRITE_TRIES_MAX {
         let (mut writes, mut drafts) = (Vec::new(), Vec::new());
         let open = asked.iter().zip(&mut made).enumerate().filter(|(_, (_, made))| made.is_none());
         for (at, ((agreed, step), made)) in open {
-            match agreed.draft(step.as_ref()) {
+            let mut drafted = agreed.draft(step.as_ref());
+            if tries == 0 && drafted.1.is_none() && step.is_some() && store.is_shared() {
+                // The copy may be out of date: only the store knows that there is nothing to write.
+                agreed.read_again(store, now).await?;
+                drafted = agreed.draft(step.as_ref());
+            }
+            match drafted {
                 (draft, None) => {
                     let records = record(&draft.after);
                     if !records.is_empty() {
@@ -326,6 +360,19 @@ mod tests {
         }
     }
 
+    /// A value that a step sets.
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Flag(bool);
+
+    impl Stepped for Flag {
+        type Step = bool;
+        type Effect = ();
+
+        fn step(&mut self, step: &bool) {
+            self.0 = *step;
+        }
+    }
+
     fn store() -> FaultyStore {
         FaultyStore::around(Arc::new(ReferenceStore::default()))
     }
@@ -385,16 +432,56 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_newer_than_the_copy_is_news_and_what_is_owed_stays() {
+    async fn what_the_store_has_replaces_the_copy_even_if_it_is_older_and_what_is_owed_stays() {
         let (store, here, there) = (store(), sum("a"), sum("a"));
         make(&store, &[(&there, Some(1))], NOW).await.unwrap();
         let old = note(&store, "a").await;
         make(&store, &[(&there, Some(1))], NOW).await.unwrap();
         let new = note(&store, "a").await;
         here.owe(10);
-        assert!(here.learn(&new).news);
-        assert!(!here.learn(&old).news && !here.learn(&new).news);
-        assert_eq!(read(&here), 12);
+        let learn = |note: Option<&Note>| (here.learn(note, Instant::now()).news, read(&here));
+        assert_eq!(learn(Some(&new)), (true, 12));
+        assert_eq!(learn(Some(&new)), (false, 12), "it is known");
+        assert_eq!(learn(Some(&old)), (true, 11), "the store lost its last write");
+        assert_eq!(learn(None), (true, 10), "the store lost it all");
+        assert_eq!(learn(None), (false, 10));
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_this_process_wrote_is_not_taken_in() {
+        let (store, sum) = (store(), sum("a"));
+        make(&store, &[(&sum, Some(1))], NOW).await.unwrap();
+        let (read_at, old) = (Instant::now(), note(&store, "a").await);
+        make(&store, &[(&sum, Some(1))], NOW).await.unwrap();
+        assert_eq!((sum.learn(Some(&old), read_at), read(&sum)), (Heard::BUSY, 2));
+        assert_eq!((sum.learn(None, read_at), read(&sum)), (Heard::BUSY, 2));
+    }
+
+    #[tokio::test]
+    async fn a_write_without_an_answer_that_comes_late_is_not_made_twice_after_a_read_that_did_not_see_it() {
+        let gone = StoreError::Unavailable("gone".to_owned());
+        let (store, sum) = (store(), sum("a"));
+        sum.owe(7);
+        store.fail(Verb::WriteNotesAnswer, 0, 1, gone);
+        let read_at = Instant::now();
+        assert!(make(&store, &[(&sum, None)], NOW).await.is_err());
+        assert_eq!(
+            sum.learn(None, read_at),
+            Heard::default(),
+            "the read came before the write was carried out"
+        );
+        make(&store, &[(&sum, Some(1))], NOW).await.unwrap();
+        assert_eq!((read(&sum), note(&store, "a").await.value.as_str()), (8, "8"));
+    }
+
+    #[tokio::test]
+    async fn a_step_that_changes_nothing_of_an_outdated_copy_is_made_on_what_the_store_has() {
+        let bell = Arc::default();
+        let store = FaultyStore::shared(Arc::new(ReferenceStore::default()), &bell);
+        let (here, there) = (Agreed::<Flag>::new(SHELF, "a"), Agreed::<Flag>::new(SHELF, "a"));
+        make(&store, &[(&there, Some(true))], NOW).await.unwrap();
+        make(&store, &[(&here, Some(false))], NOW).await.unwrap();
+        assert_eq!(note(&store, "a").await.value.as_str(), "false", "the copy said so, the store did not");
     }
 
     #[tokio::test]
@@ -403,9 +490,10 @@ mod tests {
         make(&store, &[(&there, Some(1))], NOW).await.unwrap();
         let note = note(&store, "a").await;
         let writing = here.writing.lock().await;
-        assert_eq!((here.learn(&note), read(&here)), (Heard { news: false, busy: true }, 0));
+        let learn = || here.learn(Some(&note), Instant::now());
+        assert_eq!((learn(), read(&here)), (Heard { news: false, busy: true }, 0));
         drop(writing);
-        assert_eq!((here.learn(&note), read(&here)), (Heard { news: true, busy: false }, 1));
+        assert_eq!((learn(), read(&here)), (Heard { news: true, busy: false }, 1));
     }
 
     #[tokio::test]

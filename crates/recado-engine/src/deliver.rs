@@ -18,6 +18,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -150,8 +151,13 @@ pub(crate) async fn settle_with(
     aftermath.leaves_queue = engine.leaves_queue(&lease.job, &transition).await;
     let follow_ups = std::mem::take(&mut aftermath.follow_ups);
     let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
+    let mut is_late = false;
     loop {
-        match engine.settle(vec![settlement.clone()]).await {
+        let settled = engine.settle(vec![settlement.clone()]).await;
+        if is_late && settled.is_ok() {
+            engine.unwritten.fetch_sub(1, Ordering::Relaxed);
+        }
+        match settled {
             Ok(settled) if settled.first() == Some(&Settled::Stale) => {
                 tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the outcome was written; another attempt decides");
                 return;
@@ -163,7 +169,13 @@ pub(crate) async fn settle_with(
             }
             Err(error) => {
                 tracing::warn!(jobId = %lease.job.id, %error, "cannot write an outcome down yet; trying again");
-                tokio::time::sleep(wait).await;
+                if !std::mem::replace(&mut is_late, true) {
+                    engine.unwritten.fetch_add(1, Ordering::Relaxed);
+                }
+                tokio::select! {
+                    () = engine.stopped.cancelled() => return,
+                    () = tokio::time::sleep(wait) => {}
+                }
                 wait = (wait * 2).min(SETTLE_RETRY_MAX);
             }
         }

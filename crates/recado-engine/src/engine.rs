@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use recado_core::decide::Terms;
@@ -11,6 +12,7 @@ use recado_store::{Note, Pick, Retention, Shelf, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +42,10 @@ use crate::trail::{self, Keeper, TrailError, TrailTerms};
 use crate::values::{Door, ROUTES};
 use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
 
+/// How long the last steps of a stop may take when its grace is over: to take leave of the other nodes, to close the
+/// store.
+pub const LAST_STEP_MAX: Duration = Duration::from_secs(1);
+
 /// How an engine runs, apart from its routes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -47,7 +53,7 @@ pub struct Settings {
     pub node: Box<str>,
     /// How long a lease lasts without a heartbeat.
     pub lease: Duration,
-    /// How long a graceful stop waits for running deliveries.
+    /// How long a graceful stop takes at most, but for [`LAST_STEP_MAX`]; it waits so long for running deliveries.
     pub stop_grace: Duration,
     pub retention: Retention,
     /// A job's time to live when its caller names none.
@@ -120,6 +126,8 @@ pub(crate) struct Inner {
     /// Takes spans; absent where no traces are recorded.
     pub tracer: Option<Arc<dyn Tracer>>,
     pub deliveries: TaskTracker,
+    /// Outcomes that the store did not take yet.
+    pub unwritten: AtomicU64,
     duties: TaskTracker,
     heartbeat: TaskTracker,
     /// Claim nothing new.
@@ -316,6 +324,7 @@ impl Engine {
             ringing: Ringing::new(alerts),
             tracer,
             deliveries: TaskTracker::new(),
+            unwritten: AtomicU64::new(0),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -325,7 +334,7 @@ impl Engine {
         });
         for (shelf, notes) in &found {
             // Nobody writes yet who could be too busy to listen.
-            let _ = inner.learn(*shelf, notes, Teller::Ourselves);
+            let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
@@ -357,28 +366,55 @@ impl Engine {
         Engine { inner }
     }
 
-    /// Stops claiming, waits for running deliveries up to the grace, then closes the store.
+    /// Stops within the grace; see [`Engine::stop_by`].
+    pub async fn stop(&self) -> Result<(), EngineError> {
+        self.stop_by(Instant::now() + self.inner.settings.stop_grace).await
+    }
+
+    /// Stops claiming, waits until the deadline for running deliveries, then closes the store. It returns within
+    /// [`LAST_STEP_MAX`] of the deadline, or twice that with a store that does not answer.
     ///
     /// What has not ended by then keeps its lease and comes back as an orphan at the next start: it may
     /// have been sent, so it is not thrown away and not called delivered.
-    pub async fn stop(&self) -> Result<(), EngineError> {
+    pub async fn stop_by(&self, deadline: Instant) -> Result<(), EngineError> {
         let inner = &self.inner;
         inner.stopping.cancel();
-        inner.duties.close();
-        inner.duties.wait().await;
-        inner.deliveries.close();
-        if tokio::time::timeout(inner.settings.stop_grace, inner.deliveries.wait()).await.is_err() {
+        let work_ends = async {
+            inner.duties.close();
+            inner.duties.wait().await;
+            inner.deliveries.close();
+            inner.deliveries.wait().await;
+        };
+        if tokio::time::timeout_at(deadline, work_ends).await.is_err() {
             tracing::warn!(
-                running = inner.deliveries.len(),
-                "Deliveries are still running after the grace; they will be repeated after the restart"
+                running = inner.beats.running_count(),
+                "Work is still running after the grace; its deliveries will be repeated after the restart"
             );
         }
         inner.stopped.cancel();
-        inner.deliveries.wait().await;
-        inner.heartbeat.close();
-        inner.heartbeat.wait().await;
-        inner.store.close().await?;
-        Ok(())
+        let rest_ends = async {
+            inner.duties.wait().await;
+            inner.deliveries.close();
+            inner.deliveries.wait().await;
+            inner.heartbeat.close();
+            inner.heartbeat.wait().await;
+        };
+        if tokio::time::timeout_at(last_step(deadline), rest_ends).await.is_err() {
+            tracing::warn!(
+                "The store did not take all that a stop writes down; other nodes find out by themselves"
+            );
+        }
+        match tokio::time::timeout_at(last_step(deadline), inner.store.close()).await {
+            Ok(closed) => closed?,
+            Err(_) => return Err(unavailable("it was not closed in time".to_owned())),
+        }
+        match inner.unwritten.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            outcomes => Err(unavailable(format!(
+                "{outcomes} outcomes could not be written down; their jobs are taken over when their leases end, and \
+                 those that were sent are sent again"
+            ))),
+        }
     }
 
     /// Resolves when the store has failed for good, with the reason.
@@ -419,6 +455,15 @@ impl Engine {
     pub fn now(&self) -> recado_core::Timestamp {
         self.inner.clock.now()
     }
+}
+
+/// When a step of a stop ends that begins now.
+fn last_step(deadline: Instant) -> Instant {
+    deadline.max(Instant::now() + LAST_STEP_MAX)
+}
+
+fn unavailable(why: String) -> EngineError {
+    EngineError::Store(StoreError::Unavailable(why))
 }
 
 /// One of each provider that a route names, however many do.

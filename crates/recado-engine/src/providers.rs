@@ -256,6 +256,13 @@ impl Provider {
         self.company(&mut here, company, now).limit.clone()
     }
 
+    /// Its own limit, and those of the companies in memory.
+    pub(crate) fn limits(&self) -> Vec<Arc<Agreed<Limit>>> {
+        let here = self.here.lock();
+        let companies = here.companies.values().map(|company| company.limit.clone());
+        [self.limit.clone()].into_iter().chain(companies).collect()
+    }
+
     fn company<'a>(&self, here: &'a mut Here, name: &CompanyId, now: Timestamp) -> &'a mut Company {
         if here.companies.len() >= COMPANIES_KEPT_MAX && !here.companies.contains_key(name) {
             let needed = |limit: &Limit| limit.quiet_at(now).is_some();

@@ -13,8 +13,9 @@ use recado_core::CompanyId;
 use recado_store::{Note, Shelf, Store, StoreError, Waker};
 use tokio::time::Instant;
 
-use crate::agreed::Heard;
+use crate::agreed::{Agreed, Heard, Stepped};
 use crate::engine::Inner;
+use crate::providers::Provider;
 use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
@@ -31,8 +32,8 @@ const REFRESH_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// Nobody reads more often than this, however often the bell rings.
 const REFRESH_REST: Duration = Duration::from_millis(250);
 
-/// Everything is read again after this, changed or not: a server that lost its last second in a crash may give a
-/// version twice.
+/// Everything is read again after this, changed or not: a server that lost data while its clock was behind may give
+/// a version twice.
 const READ_ALL_EVERY: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
@@ -106,35 +107,58 @@ pub(crate) enum Teller {
     AnotherNode,
 }
 
+/// A shelf as a read found it: a value without a note there has none in the store.
+pub(crate) struct Found<'a> {
+    notes: HashMap<&'a str, &'a Note>,
+    read_at: Instant,
+}
+
+impl<'a> Found<'a> {
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.notes.keys().copied()
+    }
+
+    /// Has a value learn what was found of it.
+    pub fn teach<T: Stepped>(&self, key: &str, agreed: &Agreed<T>) -> Heard {
+        agreed.learn(self.notes.get(key).copied(), self.read_at)
+    }
+}
+
 impl Inner {
     async fn read_again(&self, shelf: Shelf) -> Result<Heard, StoreError> {
         let now = self.clock.now();
         match shelf {
             endpoints::SHELF => self.endpoints.read_again(&*self.store, now).await?,
             accounts::SHELF => self.accounts.read_again(&*self.store, now).await?,
-            _ => return Ok(self.learn(shelf, &self.store.notes(shelf, now).await?, Teller::AnotherNode)),
+            _ => {
+                let read_at = Instant::now();
+                let notes = self.store.notes(shelf, now).await?;
+                return Ok(self.learn(shelf, &notes, read_at, Teller::AnotherNode));
+            }
         }
         Ok(Heard::default())
     }
 
-    /// Takes in what the store was found to have, and wakes whoever waits for such news.
-    pub fn learn(&self, shelf: Shelf, notes: &[Note], teller: Teller) -> Heard {
+    /// Takes in what a read that began at `read_at` found on a shelf, and wakes the tasks that wait for such news.
+    pub fn learn(&self, shelf: Shelf, notes: &[Note], read_at: Instant, teller: Teller) -> Heard {
+        let found = Found { notes: notes.iter().map(|note| (&*note.key, note)).collect(), read_at };
         let heard: Heard = match shelf {
-            PROVIDERS => return notes.iter().map(|note| self.learn_valve(note, teller)).collect(),
-            LIMITS => return notes.iter().map(|note| self.learn_limit(note)).collect(),
-            ROUTES => notes.iter().filter_map(|note| Some(self.doors.get(&*note.key)?.learn(note))).collect(),
-            tenants::SHELF => self.tenants.learn(notes),
-            TENANT_LIMITS => self.tenants.learn_limits(notes),
+            PROVIDERS => {
+                return self.providers.values().map(|one| self.learn_valve(one, &found, teller)).collect();
+            }
+            LIMITS => return self.learn_limits(&found),
+            ROUTES => self.doors.iter().map(|(route, door)| found.teach(route.as_str(), door)).collect(),
+            tenants::SHELF => self.tenants.learn(&found),
+            TENANT_LIMITS => self.tenants.learn_limits(&found),
             _ => Heard::default(),
         };
         self.say(heard.news);
         heard
     }
 
-    fn learn_valve(&self, note: &Note, teller: Teller) -> Heard {
-        let Some(provider) = self.providers.get(&note.key) else { return Heard::default() };
+    fn learn_valve(&self, provider: &Provider, found: &Found<'_>, teller: Teller) -> Heard {
         let before = provider.valve.read(|valve| valve.breaker.state);
-        let heard = provider.valve.learn(note);
+        let heard = found.teach(&provider.name, &provider.valve);
         if !heard.news {
             return heard;
         }
@@ -152,18 +176,25 @@ impl Inner {
         heard
     }
 
-    fn learn_limit(&self, note: &Note) -> Heard {
-        let Some((name, company)) = note.key.rsplit_once('/') else { return Heard::default() };
-        let Some(provider) = self.providers.get(name) else { return Heard::default() };
-        let limit = match CompanyId::new(company) {
-            Ok(company) => provider.company_limit(&company, self.clock.now()),
-            Err(_) => provider.limit.clone(),
-        };
-        let heard = limit.learn(note);
-        if heard.news {
-            provider.changed.notify_waiters();
+    fn learn_limits(&self, found: &Found<'_>) -> Heard {
+        let now = self.clock.now();
+        // A company that only the store knows is made known first.
+        for key in found.keys() {
+            if let Some((name, company)) = key.rsplit_once('/')
+                && let (Some(provider), Ok(company)) = (self.providers.get(name), CompanyId::new(company))
+            {
+                provider.company_limit(&company, now);
+            }
         }
-        heard
+        let learn = |provider: &Arc<Provider>| {
+            let limits = provider.limits().into_iter();
+            let heard: Heard = limits.map(|limit| found.teach(limit.key(), &limit)).collect();
+            if heard.news {
+                provider.changed.notify_waiters();
+            }
+            heard
+        };
+        self.providers.values().map(learn).collect()
     }
 
     /// Rings for those who wait for what operators say.

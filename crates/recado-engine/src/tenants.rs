@@ -7,11 +7,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::limit::{Limit, Rate};
 use recado_core::{CompanyId, Timestamp};
-use recado_store::{Note, Shelf};
+use recado_store::Shelf;
 use serde::{Deserialize, Serialize};
 
 use crate::agreed::{Agreed, Heard, Stepped};
 use crate::providers::{Held, Quotas};
+use crate::refresh::Found;
 use crate::values::{Pause, TENANT_LIMITS};
 
 pub const SHELF: Shelf = Shelf::new("tenants");
@@ -132,10 +133,16 @@ impl State {
 }
 
 impl Tenants {
-    /// Takes in what the store was found to have of companies' terms.
-    pub(crate) fn learn(&self, notes: &[Note]) -> Heard {
-        let learn = |note: &Note| CompanyId::new(&*note.key).ok().map(|one| self.agreed(&one).learn(note));
-        let heard: Heard = notes.iter().filter_map(learn).collect();
+    /// Takes in what a read of the store found of companies' terms.
+    pub(crate) fn learn(&self, found: &Found<'_>) -> Heard {
+        let companies: Vec<_> = {
+            let mut state = self.state.lock();
+            for company in found.keys().filter_map(|key| CompanyId::new(key).ok()) {
+                state.tenant(&company);
+            }
+            state.known.iter().map(|(company, tenant)| (company.clone(), tenant.terms.clone())).collect()
+        };
+        let heard: Heard = companies.iter().map(|(one, terms)| found.teach(one.as_str(), terms)).collect();
         if heard.news {
             self.said();
         }
@@ -143,9 +150,9 @@ impl Tenants {
     }
 
     /// The same of what they have spent.
-    pub(crate) fn learn_limits(&self, notes: &[Note]) -> Heard {
-        let limit = |note: &Note| Some(self.state.lock().known.get(&*note.key)?.limit.clone());
-        notes.iter().filter_map(|note| Some(limit(note)?.learn(note))).collect()
+    pub(crate) fn learn_limits(&self, found: &Found<'_>) -> Heard {
+        let state = self.state.lock();
+        state.known.iter().map(|(company, tenant)| found.teach(company.as_str(), &tenant.limit)).collect()
     }
 
     /// A company's terms, shared with all nodes.

@@ -328,6 +328,7 @@ impl Store for EmbeddedStore {
             free_bytes: disk::free_bytes(&self.dir),
             max_bytes,
             refusing,
+            unanswered: None,
         })
     }
 

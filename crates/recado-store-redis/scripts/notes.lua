@@ -1,16 +1,9 @@
--- Writes notes, each only at the version that it expects. All notes share one slot, so that versions grow over all
--- shelves. The version of a shelf is that of its last change.
+-- Writes notes, each only at the version that it expects. The version of a shelf is that of its last change.
 -- ARGV: now, then for each: shelf, key, '1' and the value or '0' and '' to remove it, expected version or '', end
 -- or '', how many audit records it has, and those. They are written if the note is, as jobs.lua writes them. Answers for each: '1' and its version, or '0' and the version that stands against it.
 
-local call, K, now = redis.call, KEYS[1] .. ':', tonumber(ARGV[1])
+local now = tonumber(ARGV[1])
 local answers = {}
-
-local function change(name)
-  local version = call('INCR', K .. 'version')
-  call('HSET', K .. 'shelves', name, version)
-  return version
-end
 
 local function version_of(shelf, key)
   local note = call('HGET', shelf, key)
@@ -58,11 +51,11 @@ while at <= #ARGV do
   elseif ARGV[at + 2] == '0' then
     if call('HDEL', shelf, key) == 1 then
       call('ZREM', K .. 'ends', name)
-      change(ARGV[at])
+      next_version(ARGV[at])
     end
     answers[#answers + 1] = { 1, 0 }
   else
-    local version = change(ARGV[at])
+    local version = next_version(ARGV[at])
     call('HSET', shelf, key, struct.pack('>I7I6', version, expires ~= '' and expires or 0) .. ARGV[at + 3])
     if expires ~= '' then
       call('ZADD', K .. 'ends', expires, name)

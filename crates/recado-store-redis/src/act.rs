@@ -3,7 +3,7 @@
 //! Each is decided here by the head that was read, and done by a script if the head is still that one. If it is not,
 //! somebody was faster, and it is decided anew.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use recado_core::{AuditEvent, AuditKind, JobId, NewJob, Payload, Status, Timestamp};
 use recado_store::{Cancelled, Discard, Discarded, Pruned, Redrive, Redriven, Retention, StoreError};
@@ -173,9 +173,11 @@ impl RedisStore {
         for partition in self.partitions() {
             self.expire_letters(partition, now, &mut pruned).await?;
         }
-        let kept = self.kept(retention.ended_max_count).await?;
-        for (partition, kept_max) in self.partitions().zip(kept) {
-            self.forget_ended(partition, retention.ended_max_age, kept_max, now, &mut pruned).await?;
+        let cut = self.excess(retention.ended_max_count).await?;
+        for (partition, kept_at_edge) in self.partitions().zip(cut.kept_at_edge) {
+            let age = i64::try_from(retention.ended_max_age.as_millis()).unwrap_or(i64::MAX);
+            let before = now.as_millis().saturating_sub(age).max(cut.before);
+            self.forget_ended(partition, before, (cut.edge, kept_at_edge), &mut pruned).await?;
         }
         pruned.notes = self.prune_notes(PRUNE_MAX, now).await?;
         pruned.more |= pruned.notes == PRUNE_MAX.cast_unsigned();
@@ -202,36 +204,30 @@ impl RedisStore {
         Ok(())
     }
 
-    /// How many ended jobs each partition may keep: all of them together `most`, each by what it has.
-    async fn kept(&self, most: u64) -> Result<Vec<u64>, StoreError> {
-        if self.has_one_partition() {
-            return Ok(vec![most]);
+    /// Finds the ended jobs that are too many. What ends meanwhile is newer and changes nothing about them, and neither
+    /// does another node that prunes.
+    async fn excess(&self, most: u64) -> Result<Cut, StoreError> {
+        let (mut total, mut oldest) = (0, Vec::new());
+        for partition in self.partitions() {
+            let mut numbers =
+                self.run(&self.scripts.ended, partition, &[Arg::Int(PRUNE_MAX)]).await?.list()?;
+            let times = numbers.split_off(1);
+            total += numbers.remove(0).count()?;
+            let numbers = times.into_iter().map(Answer::count).collect::<Result<Vec<_>, _>>()?;
+            oldest.push(numbers.chunks_exact(2).map(|pair| (pair[0].cast_signed(), pair[1])).collect());
         }
-        let mut ended = Vec::new();
-        for root in self.partitions().filter_map(|partition| self.root(partition)) {
-            let key = root.key("counters");
-            let mut count = redis::cmd("HGET");
-            count.arg(&key).arg("ended");
-            let answer = Answer(self.link.command(&count, &key).await?);
-            ended.push(answer.there().map_or(Ok(0), Answer::count)?);
-        }
-        Ok(share_out(most, &ended))
+        Ok(Cut::at(total.saturating_sub(most), &oldest))
     }
 
     async fn forget_ended(
         &self,
         partition: u16,
-        max_age: Duration,
-        kept_max: u64,
-        now: Timestamp,
+        before: i64,
+        (edge, kept_at_edge): (i64, u64),
         pruned: &mut Pruned,
     ) -> Result<(), StoreError> {
-        let age = i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX);
-        let args = [
-            Arg::Int(now.as_millis().saturating_sub(age)),
-            Arg::Int(i64::try_from(kept_max).unwrap_or(i64::MAX)),
-            Arg::Int(PRUNE_MAX),
-        ];
+        let args =
+            [Arg::Int(before), Arg::Int(edge), Arg::Int(kept_at_edge.cast_signed()), Arg::Int(PRUNE_MAX)];
         let [more, gone] = self.run(&self.scripts.prune, partition, &args).await?.parts()?;
         let id = |answer: Answer| keys::unpack(&answer.bytes()?).ok_or_else(unexpected);
         let gone = gone.list()?.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
@@ -241,20 +237,54 @@ impl RedisStore {
     }
 }
 
-/// Divides `most` by what there is of each; each may keep all where that is not too many.
-fn share_out(most: u64, there: &[u64]) -> Vec<u64> {
-    let total: u128 = there.iter().copied().map(u128::from).sum();
-    if total <= u128::from(most) {
-        return there.to_vec();
+/// Which ended jobs go because there are too many of them: the oldest of all partitions, by when they ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Cut {
+    /// What ended at or before this goes.
+    before: i64,
+    /// Of what ended at this time, some go.
+    edge: i64,
+    /// How many of those each partition keeps.
+    kept_at_edge: Vec<u64>,
+}
+
+impl Cut {
+    /// Of each partition when its oldest jobs ended, and how many at each time. Where [`PRUNE_MAX`] are told of there
+    /// may be more.
+    fn at(excess: u64, oldest: &[Vec<(i64, u64)>]) -> Cut {
+        let mut cut = Cut { before: i64::MIN, edge: i64::MIN, kept_at_edge: vec![0; oldest.len()] };
+        let is_cut_off = |times: &&Vec<(i64, u64)>| {
+            times.iter().map(|(_, count)| count).sum::<u64>() >= PRUNE_MAX.cast_unsigned()
+        };
+        let known_until =
+            oldest.iter().filter(is_cut_off).filter_map(|times| times.last()).map(|(at, _)| *at);
+        let known_until = known_until.min().unwrap_or(i64::MAX);
+        let mut by_time: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        for (partition, times) in oldest.iter().enumerate() {
+            for (at, count) in times {
+                by_time.entry(*at).or_insert_with(|| vec![0; oldest.len()])[partition] += count;
+            }
+        }
+        let mut left = excess;
+        for (at, counts) in by_time.range(..=known_until) {
+            let count = counts.iter().sum::<u64>();
+            if left == 0 {
+                break;
+            }
+            if count <= left {
+                left -= count;
+                cut.before = *at;
+                continue;
+            }
+            cut.edge = *at;
+            for (kept, count) in cut.kept_at_edge.iter_mut().zip(counts) {
+                let goes = left.min(*count);
+                (*kept, left) = (count - goes, left - goes);
+            }
+            break;
+        }
+        cut
     }
-    // Rounded at the running sum, so that the parts make the whole.
-    let mut sum = 0_u128;
-    let mut share = |there: &u64| {
-        let before = sum * u128::from(most) / total;
-        sum += u128::from(*there);
-        (sum * u128::from(most) / total - before) as u64
-    };
-    there.iter().map(&mut share).collect()
 }
 
 fn contended() -> StoreError {
@@ -265,12 +295,27 @@ fn contended() -> StoreError {
 mod tests {
     use super::*;
 
+    fn cut(before: i64, edge: i64, kept_at_edge: &[u64]) -> Cut {
+        Cut { before, edge, kept_at_edge: kept_at_edge.to_vec() }
+    }
+
     #[test]
-    fn what_may_be_kept_is_shared_out_to_the_last_job() {
-        assert_eq!(share_out(10, &[3, 7, 0]), [3, 7, 0]);
-        assert_eq!(share_out(7, &[0, 2_500, 0]), [0, 7, 0]);
-        assert_eq!(share_out(10, &[10, 10, 10]).iter().sum::<u64>(), 10);
-        assert_eq!(share_out(0, &[5, 5]), [0, 0]);
-        assert_eq!(share_out(u64::MAX, &[5, 5]), [5, 5]);
+    fn the_oldest_of_all_partitions_go_whichever_has_them() {
+        let oldest = [vec![(1, 2), (5, 3)], vec![], vec![(2, 1), (5, 2), (9, 1)]];
+        assert_eq!(Cut::at(0, &oldest), cut(i64::MIN, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(1, &oldest), cut(i64::MIN, 1, &[1, 0, 0]));
+        assert_eq!(Cut::at(3, &oldest), cut(2, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(7, &oldest), cut(2, 5, &[0, 0, 1]));
+        assert_eq!(Cut::at(8, &oldest), cut(5, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(9, &oldest), cut(9, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(u64::MAX, &oldest), cut(9, i64::MIN, &[0, 0, 0]));
+        assert_eq!(Cut::at(1, &[vec![], vec![]]), cut(i64::MIN, i64::MIN, &[0, 0]));
+    }
+
+    #[test]
+    fn nothing_goes_that_may_be_newer_than_what_was_not_told_of() {
+        let many = PRUNE_MAX.cast_unsigned();
+        let oldest = [vec![(1, many)], vec![(1, 1), (2, 1)]];
+        assert_eq!(Cut::at(many * 3, &oldest), cut(1, i64::MIN, &[0, 0]));
     }
 }

@@ -1,13 +1,52 @@
 //! What a store is written in: a version, and how many partitions it has.
+//!
+//! It is written down at the start and looked after while the store is open: a server that was emptied forgets it, and
+//! a node with another number of partitions would find a part of the jobs and miss the rest.
+
+use std::sync::{OnceLock, Weak};
+use std::time::Duration;
 
 use recado_store::StoreError;
 
 use crate::answer::Answer;
 use crate::keys::Root;
 use crate::link::{Link, OpenError};
+use crate::store::Shared;
 
 /// The version of what is written. A newer one is not touched.
 pub const FORMAT_VERSION: u32 = 2;
+
+/// How soon it is written down again after a server lost it.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Remembers that the store was found to be written in another way.
+#[derive(Debug, Default)]
+pub(crate) struct Format {
+    changed: OnceLock<String>,
+}
+
+impl Format {
+    /// An error once the store is another one than was opened: nothing may be read from it or written to it.
+    pub fn still_fits(&self) -> Result<(), StoreError> {
+        self.changed.get().map_or(Ok(()), |why| Err(StoreError::Broken(why.clone())))
+    }
+}
+
+/// Writes down again what a server lost, for as long as the store is open.
+pub(crate) async fn keep(store: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        let Some(store) = store.upgrade() else { return };
+        let partitions = store.roots.len() as u16;
+        for root in store.roots.iter().chain([&store.notes_root]) {
+            // A server that does not answer is asked again.
+            if let Err(OpenError::Unfit(why)) = check(&store.link, root, partitions).await {
+                let _ = store.format.changed.set(why);
+                return;
+            }
+        }
+    }
+}
 
 /// Writes down what a new store is written in, or reads what an older one was.
 pub async fn check(link: &Link, root: &Root, partitions: u16) -> Result<(), OpenError> {

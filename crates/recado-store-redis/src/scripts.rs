@@ -33,6 +33,7 @@ scripts! {
     settle: "#!lua flags=allow-oom" "settle" ["jobs" "lanes" "intake" "letters" "settle"]
     act: "#!lua flags=allow-oom" "act" ["jobs" "lanes" "intake" "letters" "act"]
     adopt: "#!lua" "adopt" ["jobs" "lanes" "intake" "letters" "adopt"]
+    ended: "#!lua flags=no-writes" "ended" ["jobs" "ended"]
     prune: "#!lua flags=allow-oom" "prune" ["jobs" "prune"]
     forget: "#!lua flags=allow-oom" "forget" ["jobs" "forget"]
     record: "#!lua flags=allow-oom" "record" ["jobs" "record"]
@@ -53,6 +54,6 @@ scripts! {
     counts: "#!lua flags=allow-oom" "counts" ["jobs" "lanes" "counts"]
     due: "#!lua flags=allow-oom" "due" ["jobs" "lanes" "due"]
     tenants: "#!lua flags=allow-oom" "tenants" ["jobs" "lanes" "tenants"]
-    notes: "#!lua flags=allow-oom" "notes" ["notes"]
-    notes_prune: "#!lua flags=allow-oom" "notes-prune" ["notes-prune"]
+    notes: "#!lua flags=allow-oom" "notes" ["note-versions" "notes"]
+    notes_prune: "#!lua flags=allow-oom" "notes-prune" ["note-versions" "notes-prune"]
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::answer::Answer;
 use crate::bells::Bells;
 use crate::claim::Claims;
-use crate::format;
+use crate::format::{self, Format};
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
 use crate::looks::Looks;
@@ -39,10 +39,11 @@ pub struct Shared {
     pub(crate) claims: Claims,
     pub(crate) looks: Looks,
     pub(crate) notes_root: Root,
+    pub(crate) format: Format,
     pub(crate) enqueues: Line<NewJob>,
     pub(crate) settles: Line<Settlement>,
     /// What the keys of each partition begin with.
-    roots: Vec<Root>,
+    pub(crate) roots: Vec<Root>,
     _tasks: JoinSet<()>,
 }
 
@@ -70,6 +71,7 @@ impl RedisStore {
             claims: Claims::default(),
             looks: Looks::new(partitions, options.respite, options.timeout),
             notes_root: Root::of(&options.prefix, "notes"),
+            format: Format::default(),
             enqueues: Line::default(),
             settles: Line::default(),
             roots,
@@ -78,11 +80,33 @@ impl RedisStore {
         for root in store.roots.iter().chain([&store.notes_root]) {
             format::check(&store.link, root, partitions).await?;
         }
+        tokio::spawn(format::keep(Arc::downgrade(&store.0)));
         Ok(store)
     }
 
     pub fn link(&self) -> &Link {
         &self.link
+    }
+
+    /// Which partitions do not answer. An error if none does.
+    async fn unanswered(&self) -> Result<Option<String>, StoreError> {
+        let mut asked = JoinSet::new();
+        for (partition, root) in self.partitions().zip(&self.roots) {
+            let (store, key) = (self.clone(), root.key("format"));
+            asked.spawn(async move {
+                let answer = store.link.command(redis::cmd("EXISTS").arg(&key), &key).await;
+                answer.err().map(|error| (partition, error))
+            });
+        }
+        let mut silent: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
+        silent.sort_unstable_by_key(|(partition, _)| *partition);
+        let Some((_, error)) = silent.first().cloned() else { return Ok(None) };
+        if silent.len() == self.roots.len() {
+            return Err(error);
+        }
+        let names: Vec<_> = silent.iter().map(|(partition, _)| partition.to_string()).collect();
+        let (names, all) = (names.join(", "), self.roots.len());
+        Ok(Some(format!("of {all} partitions these do not answer: {names} ({error})")))
     }
 
     pub(crate) async fn run(
@@ -91,6 +115,7 @@ impl RedisStore {
         partition: u16,
         args: &[Arg<'_>],
     ) -> Result<Answer, StoreError> {
+        self.format.still_fits()?;
         self.roots[usize::from(partition)].run(&self.link, script, args).await
     }
 
@@ -263,6 +288,7 @@ impl Store for RedisStore {
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
+        let unanswered = self.unanswered().await?;
         let memory = self.link.memory().latest();
         let free_bytes = memory.and_then(|read| Some(read.max_bytes?.saturating_sub(read.used_bytes)));
         Ok(StoreReport {
@@ -272,8 +298,8 @@ impl Store for RedisStore {
             used_bytes: memory.map_or(0, |read| read.used_bytes),
             free_bytes,
             max_bytes: memory.and_then(|read| read.max_bytes),
-            refusing: (free_bytes == Some(0))
-                .then(|| "Redis has reached its maxmemory; raise it, or let the queues drain".to_owned()),
+            refusing: memory.and_then(|read| read.refusal()),
+            unanswered,
         })
     }
 

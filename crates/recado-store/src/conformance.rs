@@ -198,6 +198,8 @@ suite! { $ conformance_tests in checks {
     pruning {
         ended_jobs_are_forgotten_at_their_age_and_not_before
         only_the_newest_ended_jobs_are_kept_when_there_are_too_many
+        the_newest_ended_jobs_of_all_companies_are_kept
+        jobs_that_end_during_a_prune_push_out_no_others
         jobs_that_ended_in_any_way_count
         a_dead_letter_goes_at_the_end_of_its_time_and_leaves_a_record
         jobs_that_have_not_ended_and_replays_are_never_pruned

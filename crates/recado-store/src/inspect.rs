@@ -181,4 +181,6 @@ pub struct StoreReport {
     pub max_bytes: Option<u64>,
     /// Why enqueues are refused right now, if they are.
     pub refusing: Option<String>,
+    /// Which parts of it do not answer while the others do, if any.
+    pub unanswered: Option<String>,
 }

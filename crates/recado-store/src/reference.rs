@@ -644,6 +644,7 @@ impl Store for ReferenceStore {
             free_bytes: None,
             max_bytes: None,
             refusing: None,
+            unanswered: None,
         })
     }
 

@@ -19,7 +19,7 @@ pub struct Health {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Readiness {
     pub status: Ready,
-    /// Why not, in words.
+    /// Why it is not ready, or which part of the store does not answer, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

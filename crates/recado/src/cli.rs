@@ -21,6 +21,7 @@ mod events;
 mod jobs;
 mod kpis;
 mod nodes;
+mod out_file;
 mod plot;
 mod policy;
 mod providers;
@@ -239,8 +240,10 @@ fn run(command: Command) -> Done {
         Command::Bench(args) => bench::run(args, screen),
         Command::BenchNode => bench::run_node(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut io::stdout());
-            Ok(())
+            // Into memory first: the generator panics when its output is closed.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
+            Ok(screen.bytes(&script)?)
         }
         Command::Send(args) => wait_for(send::run(args, screen)),
         Command::Jobs { command } => wait_for(jobs::run(command, screen)),

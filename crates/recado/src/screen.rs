@@ -12,18 +12,59 @@ use comfy_table::{
 };
 use recado_core::Timestamp;
 
-/// Spells out what could steer a terminal: control characters and marks that reorder text.
+/// Spells out what could steer a terminal or hide in it.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    fn steers(c: char) -> bool {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    }
-    if !text.chars().any(steers) {
+    if !text.chars().any(is_unprintable) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if steers(c) { cleaned.extend(c.escape_default()) } else { cleaned.push(c) }
+        if is_unprintable(c) { cleaned.extend(c.escape_default()) } else { cleaned.push(c) }
+    }
+    Cow::Owned(cleaned)
+}
+
+/// Returns true for control characters, marks that reorder text and characters that take up no room.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// The same for JSON text, which stays JSON with the same meaning: within strings such characters are written as
+/// escapes, and between values only spaces and line feeds remain.
+pub fn clean_json(json: &str) -> Cow<'_, str> {
+    let is_kept = |c: char| c == '\n' || !is_unprintable(c);
+    if json.chars().all(is_kept) {
+        return Cow::Borrowed(json);
+    }
+    let mut cleaned = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        match c {
+            _ if is_kept(c) => cleaned.push(c),
+            // No string holds these unescaped, so they stand between values.
+            '\t' | '\r' => cleaned.push(' '),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    cleaned.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
     }
     Cow::Owned(cleaned)
 }
@@ -163,8 +204,14 @@ impl<W: Write> Screen<W> {
     }
 
     pub fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut self.out, value)?;
-        writeln!(self.out)
+        let text = serde_json::to_string_pretty(value)?;
+        writeln!(self.out, "{}", clean_json(&text))
+    }
+
+    /// JSON on one line.
+    pub fn json_line(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        writeln!(self.out, "{}", clean_json(&text))
     }
 
     pub fn painted(&self, paint: Paint, words: impl fmt::Display) -> String {
@@ -194,12 +241,31 @@ impl<W: Write> Screen<W> {
             table.add_row(fields.map(|(field, _)| cell(field, self.terminal)));
         }
         if let Some(width) = self.width {
+            if !keep_ids_whole(&mut table, width) {
+                return self.records(&table);
+            }
             table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
-            keep_ids_whole(&mut table, width);
         }
         for line in table.lines() {
             let line = if self.terminal { &line } else { line.strip_prefix(' ').unwrap_or(&line) };
             writeln!(self.out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Each row as lines of names and values, for a terminal too narrow for its table.
+    fn records(&mut self, table: &Table) -> io::Result<()> {
+        let heads: Vec<_> =
+            table.header().into_iter().flat_map(|row| row.cell_iter()).map(Cell::content).collect();
+        let widest = heads.iter().map(|head| head.chars().count()).max().unwrap_or_default();
+        for (index, row) in table.row_iter().enumerate() {
+            if index > 0 {
+                writeln!(self.out)?;
+            }
+            for (head, cell) in heads.iter().zip(row.cell_iter()) {
+                let name = self.painted(Paint::Faint, format_args!("{head:widest$}"));
+                writeln!(self.out, "{name}  {}", cell.content())?;
+            }
         }
         Ok(())
     }
@@ -223,17 +289,17 @@ const RULED: TableStyle = presets::NOTHING.header_separator(LineStyle::none().fi
 /// Columns that the last one, which holds words, needs at least to be read.
 const WORDS_WIDTH_MIN: u16 = 18;
 
-/// Ids and times are for copying: only the last column is broken over lines, where there is room for that.
-fn keep_ids_whole(table: &mut Table, width: u16) {
+/// Ids and times are for copying: only the last column is broken over lines. Returns false when there is no room for
+/// that.
+fn keep_ids_whole(table: &mut Table, width: u16) -> bool {
     let widths = table.column_max_content_widths();
-    let Some((words, others)) = widths.split_last() else { return };
+    let Some((words, others)) = widths.split_last() else { return true };
     let taken: u16 = others.iter().map(|width| width + COLUMN_GAP).sum();
-    if taken + COLUMN_GAP + WORDS_WIDTH_MIN.min(*words) > width {
-        return;
-    }
+    let fits = taken + COLUMN_GAP + WORDS_WIDTH_MIN.min(*words) <= width;
     for column in table.column_iter_mut().take(others.len()) {
         column.set_constraint(ColumnConstraint::ContentWidth);
     }
+    fits
 }
 
 /// Columns between two columns.
@@ -263,6 +329,32 @@ mod tests {
         assert_eq!(clean("a\u{9b}1m b\u{202e}c"), "a\\u{9b}1m b\\u{202e}c");
         assert_eq!(clean("olá ±25%"), "olá ±25%");
         assert_eq!(clean_lines("a\nb\x1b"), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn characters_that_hide_or_reorder_are_spelled_out_in_text_and_in_json() {
+        for c in ['\u{9b}', '\u{202e}', '\u{200b}', '\u{61c}', '\u{feff}', '\u{ad}', '\u{2066}', '\u{e0041}']
+        {
+            let text = format!("a{c}b");
+            assert!(!clean(&text).contains(c), "{c:?}");
+            let json = serde_json::to_string(&text).unwrap();
+            assert!(!clean_json(&json).contains(c), "{c:?}");
+            assert_eq!(serde_json::from_str::<String>(&clean_json(&json)).unwrap(), text);
+        }
+        let mut out = Vec::new();
+        let payload = recado_core::Payload::new("{\"a\":\r\t\"x\u{9b}\"}").unwrap();
+        Screen::new(&mut out, None).json(&payload).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":  \"x\\u009b\"}\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_names_and_values_instead_of_columns_of_letters() {
+        let mut out = Vec::new();
+        let row = || vec!["01a1de91-cd16-7185".into(), "failed".into(), "550 no such user here".into()];
+        Screen::new(&mut out, Some(40)).table(&["job", "status", "reason"], vec![row(), row()]).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let record = "job     01a1de91-cd16-7185\nstatus  failed\nreason  550 no such user here\n";
+        assert_eq!(text, format!("{record}\n{record}"));
     }
 
     #[test]

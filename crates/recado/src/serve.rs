@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_core::Timestamp;
+use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::nodes::About;
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
 use recado_store::{Store, StoreError};
@@ -19,14 +20,15 @@ use recado_store_redis::link::{RedisOptions, ServerClock, Target};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
 use crate::{migrate, traces};
 
-/// Requests are short: those at hand when a stop begins get this long.
-const API_STOP_GRACE: Duration = Duration::from_secs(5);
+/// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
+const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
 
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
@@ -109,7 +111,8 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
         closing: closing.clone(),
     };
     let router = recado_api::router(ApiState::new(engine.clone(), options));
-    let limits = ServeLimits { stop_grace: API_STOP_GRACE, ..ServeLimits::default() };
+    let stop_grace = (engine.settings().stop_grace / 2).clamp(LAST_STEP_MAX, API_STOP_GRACE_MAX);
+    let limits = ServeLimits { stop_grace, ..ServeLimits::default() };
     announce(config, &address.to_string(), &engine);
 
     let shutdown = closing.clone().cancelled_owned();
@@ -136,9 +139,10 @@ impl Server {
 
     /// Lets requests and deliveries that run end first, and what is left of the traces go.
     pub async fn stop(self) -> Result<(), String> {
+        let deadline = Instant::now() + self.engine.settings().stop_grace;
         self.closing.cancel();
         let _ = self.serving.await;
-        let stopped = self.engine.stop().await;
+        let stopped = self.engine.stop_by(deadline).await;
         if let Some(exporting) = self.exporting {
             exporting.stop().await;
         }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{RouteName, Status};
+use recado_core::{CompanyId, RouteName, Status};
 use recado_engine::nodes::{About, Health, Node};
-use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
+use recado_engine::tenants::TermsChange;
+use recado_engine::{Carrier, Chance, Clock, Engine, Parts, Routes, Settings};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{StoreError, Wakes};
+use recado_store::{NoteWrite, Shelf, Store, StoreError, Wakes};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
@@ -129,4 +130,39 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     assert!(hears.pause_of(&RouteName::new("mail").unwrap()).is_some());
     pass(30).await;
     assert_eq!(store.reads_of("routes"), before + 2, "everything is read again once in a while");
+}
+
+/// As a Redis does that lost its last second, or everything.
+#[tokio::test(start_paused = true)]
+async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_heard() {
+    let given = Given::new();
+    let (bell, far_end) = (Arc::default(), Arc::new(Scripted::new(&["ok"])));
+    let (first, _) = node(&given, &bell, "node-1", &far_end);
+    let (second, _) = node(&given, &bell, "node-2", &far_end);
+    let (mail, acme) = (RouteName::new("mail").unwrap(), CompanyId::new("acme").unwrap());
+    let pause = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
+    let paused = |engine: &Engine| {
+        let provider = engine.providers().remove(0).paused.is_some();
+        [provider, engine.pause_of(&mail).is_some(), engine.tenant_terms("acme").paused]
+    };
+    let provider = first.providers().remove(0).name;
+    first.pause_provider(&provider, true, None, None).await.unwrap();
+    first.pause_route("mail", true, None, None).await.unwrap();
+    first.set_tenant(&acme, pause(true), None).await.unwrap();
+    pass(2).await;
+    assert_eq!([&first, &second].map(paused), [[true; 3]; 2]);
+
+    let now = given.clock.now();
+    for (shelf, key) in [("providers", &*provider), ("routes", "mail"), ("tenants", "acme")] {
+        let shelf = Shelf::new(shelf);
+        let gone = NoteWrite { shelf, key: key.into(), value: None, expect: None, expires_at: None };
+        given.store.write_notes(vec![gone], now).await.unwrap();
+    }
+    pass(2).await;
+    assert_eq!([&first, &second].map(paused), [[false; 3]; 2]);
+
+    second.set_tenant(&acme, pause(true), None).await.unwrap();
+    second.pause_route("mail", true, None, None).await.unwrap();
+    pass(2).await;
+    assert_eq!([&first, &second].map(paused), [[false, true, true]; 2]);
 }

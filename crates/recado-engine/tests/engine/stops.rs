@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Status;
-use recado_engine::{Carrier, EngineError};
+use recado_engine::engine::LAST_STEP_MAX;
+use recado_engine::{Carrier, EngineError, Submission};
+use recado_store::StoreError;
+use recado_store::faulty::Verb;
+use tokio::time::Instant;
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 
@@ -50,4 +54,25 @@ async fn what_outlasts_the_grace_is_repeated_after_the_restart_not_lost() {
     let _second = given.mail(&far_end);
     given.until("a", Status::Sent).await;
     assert_eq!(far_end.count(), 2);
+}
+
+/// A delivery that has ended, and jobs whose time ran out, wait for a store that does not come back.
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_within_its_grace_when_outcomes_cannot_be_written_and_says_how_many() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["ok"]));
+    let (engine, store) = given.shaky(&far_end);
+    store.fail(Verb::Settle, 0, 1_000_000, StoreError::Unavailable("gone".to_owned()));
+    submit(&engine, submission("sent")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    engine.pause_route("mail", true, None, None).await.unwrap();
+    submit(&engine, Submission { ttl: Some(Duration::from_secs(1)), ..submission("overdue") }).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = Instant::now();
+    let grace = settings().stop_grace;
+    let stopped = tokio::time::timeout(grace * 10, engine.stop()).await.expect("the stop never ends");
+    let words = stopped.unwrap_err().to_string();
+    assert!(words.contains("2 outcomes could not be written down"), "{words}");
+    assert!(before.elapsed() <= grace + 2 * LAST_STEP_MAX, "{:?}", before.elapsed());
+    assert!(store.fired(Verb::Settle) > 2);
 }

@@ -32,6 +32,20 @@ impl Reading {
         self.max_bytes.map(|max| self.used_bytes as f64 / max.max(1) as f64)
     }
 
+    fn is_full(&self) -> bool {
+        self.max_bytes.is_some_and(|max| self.used_bytes >= max)
+    }
+
+    /// Why new jobs are refused, and what makes room; absent while there is room.
+    pub fn refusal(&self) -> Option<String> {
+        let max = self.max_bytes.filter(|_| self.is_full())?;
+        Some(format!(
+            "Redis uses {} of {max} bytes (maxmemory); raise it, discard dead letters, or wait until [retention] forgets \
+             ended jobs: what is in goes on to be delivered, and its records need room as well",
+            self.used_bytes
+        ))
+    }
+
     pub(crate) fn of(info: &Info) -> Option<Self> {
         let max_bytes = info.number("maxmemory").filter(|max| *max > 0);
         Some(Reading { used_bytes: info.number("used_memory")?, max_bytes })
@@ -77,6 +91,16 @@ impl Memory {
         let read = |answer: Result<Value, _>| Reading::of(&Info::read(&answer.ok()?)?);
         if let Some(fullest) = answers.into_iter().filter_map(read).reduce(fuller) {
             let mut readings = self.readings.write();
+            let was_full = readings.back().is_some_and(Reading::is_full);
+            match (was_full, fullest.refusal()) {
+                (false, Some(why)) => tracing::error!(why, "Redis is full: new jobs are refused"),
+                (true, None) => tracing::warn!(
+                    usedBytes = fullest.used_bytes,
+                    maxBytes = fullest.max_bytes,
+                    "Redis has room again: new jobs are taken"
+                ),
+                _ => {}
+            }
             if readings.len() == READINGS_KEPT {
                 readings.pop_front();
             }
@@ -93,6 +117,15 @@ fn fuller(one: Reading, other: Reading) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_server_says_how_full_and_what_makes_room() {
+        let reading = |used_bytes, max_bytes| Reading { used_bytes, max_bytes };
+        assert_eq!(reading(99, Some(100)).refusal(), None);
+        assert_eq!(reading(99, None).refusal(), None);
+        let words = reading(101, Some(100)).refusal().unwrap_or_default();
+        assert!(words.contains("101 of 100 bytes") && words.contains("[retention]"), "{words}");
+    }
 
     #[test]
     fn the_fullest_shard_speaks_for_all() {

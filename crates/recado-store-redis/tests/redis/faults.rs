@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use recado_store::StoreError;
+use recado_core::{CompanyId, NewJob};
+use recado_store::{Store, StoreError};
+use recado_store_redis::RedisStore;
 use recado_store_redis::link::{Link, RedisOptions, Script};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::given::job;
 use crate::server::{Cluster, Mode, PATIENCE, Proxy, Sentinels, Server, ask, until};
 
 async fn open(url: String) -> Link {
@@ -261,4 +264,26 @@ async fn a_link_does_not_open_where_nobody_listens_and_says_so() {
         let error = opened.unwrap_err().to_string();
         assert!(error.contains(&server.port().to_string()) && error.contains("refused"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_lost_a_shard_says_which_partitions_are_away_and_serves_the_others() {
+    let mut cluster = Cluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
+    let options =
+        RedisOptions { partitions: 6, timeout: Duration::from_secs(1), ..RedisOptions::new(cluster.url()) };
+    let store = RedisStore::open(&options).await.unwrap();
+    assert_eq!(store.report().await.unwrap().unanswered, None);
+    cluster.masters[1].kill();
+    let unanswered = store.report().await.unwrap().unanswered.expect("a shard is gone");
+    assert!(unanswered.starts_with("of 6 partitions these do not answer: "), "{unanswered}");
+    let mut accepted = 0;
+    for nth in 0..12 {
+        let company = CompanyId::new(format!("company-{nth}")).unwrap();
+        let new = NewJob { company, ..job(&format!("job-{nth}")) };
+        accepted += usize::from(store.enqueue(vec![new]).await.is_ok());
+    }
+    assert!((1..12).contains(&accepted), "{accepted} of 12");
+    cluster.masters[0].kill();
+    cluster.masters[2].kill();
+    assert!(store.report().await.is_err(), "nothing is left");
 }

@@ -1,11 +1,12 @@
 //! What a store is written in.
 
-use recado_store::Store;
+use recado_core::Payload;
+use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
 
 use crate::given::{T0, jobs};
 use crate::place::Place;
-use crate::server::Server;
+use crate::server::{PATIENCE, Server, until};
 
 async fn refusal(options: &RedisOptions) -> String {
     RedisStore::open(options).await.unwrap_err().to_string()
@@ -46,4 +47,73 @@ async fn every_key_has_the_prefix() {
     store.enqueue(jobs(0..3)).await.unwrap();
     let keys: Vec<String> = server.ask(&["KEYS", "*"]);
     assert!(keys.len() > 3 && keys.iter().all(|key| key.starts_with("ours:{")), "{keys:?}");
+}
+
+#[tokio::test]
+async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
+    const SHELF: Shelf = Shelf::new("providers");
+    let place = Place::single();
+    let store = place.store().await;
+    let write = |expect| NoteWrite {
+        shelf: SHELF,
+        key: "smtp".into(),
+        value: Some(Payload::trusted("1")),
+        expect,
+        expires_at: None,
+    };
+    let written = async |expect| store.write_notes(vec![write(expect)], T0).await.unwrap().remove(0);
+    let Noted::Done { version: lost } = written(None).await else { panic!("a conflict") };
+    let shelf = store.shelf_versions(&[SHELF]).await.unwrap();
+    for key in place.server.ask::<Vec<String>>(&["KEYS", &format!("{}:{{notes}}:*", place.options.prefix)]) {
+        place.server.ask::<()>(&["DEL", &key]);
+    }
+    let Noted::Done { version } = written(None).await else { panic!("a conflict") };
+    assert!(version > lost, "{version} after {lost}");
+    assert_ne!(store.shelf_versions(&[SHELF]).await.unwrap(), shelf);
+    assert_eq!(
+        written(Some(lost)).await,
+        Noted::Conflict { version },
+        "an outdated copy passed for the current one"
+    );
+}
+
+/// As `FLUSHALL` does.
+fn empty(place: &Place<Server>) {
+    for key in place.server.ask::<Vec<String>>(&["KEYS", &format!("{}:*", place.options.prefix)]) {
+        place.server.ask::<()>(&["DEL", &key]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_emptied_has_its_number_of_partitions_again_within_seconds() {
+    let place = Place::single().in_partitions(3);
+    let store = place.store().await;
+    empty(&place);
+    let key = format!("{}:{{2}}:format", place.options.prefix);
+    let port = place.server.port();
+    tokio::task::spawn_blocking(move || until::<Option<String>>(port, &["GET", &key], Option::is_some))
+        .await
+        .unwrap();
+    let words = refusal(&RedisOptions { partitions: 4, ..place.options.clone() }).await;
+    assert!(words.contains("partitions = 3"), "{words}");
+    store.enqueue(jobs(0..3)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_another_node_made_anew_with_other_partitions_is_broken_to_those_who_had_it_open() {
+    let place = Place::single().in_partitions(3);
+    let store = place.store().await;
+    for partition in ["0", "1", "2", "3", "notes"] {
+        let key = format!("{}:{{{partition}}}:format", place.options.prefix);
+        place.server.ask::<()>(&["SET", &key, &format!("{FORMAT_VERSION} 4")]);
+    }
+    let end = std::time::Instant::now() + PATIENCE;
+    let why = loop {
+        match store.counts(T0).await {
+            Err(StoreError::Broken(why)) => break why,
+            other => assert!(std::time::Instant::now() < end, "{other:?}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert!(why.contains("partitions = 4"), "{why}");
 }

@@ -10,7 +10,7 @@ use super::given::{
     DAY, DEAD_TTL, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, company, deliver, job, jobs_of,
 };
 use super::snapshot::Snapshot;
-use crate::{Cancelled, Pruned, Retention, Settlement};
+use crate::{Cancelled, Enqueued, Pruned, Retention, Settlement};
 
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
@@ -73,6 +73,53 @@ pub async fn only_the_newest_ended_jobs_are_kept_when_there_are_too_many(home: &
     assert_eq!(prune(&desk, at_most(4), T0.plus(HOUR)).await, Pruned::default());
     assert_eq!(prune(&desk, at_most(2), T0.plus(HOUR)).await.ended, 2);
     assert_eq!(still_there(&desk, &["a", "b", "c", "d"]).await, ["c", "d"]);
+}
+
+pub async fn the_newest_ended_jobs_of_all_companies_are_kept(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let names: Vec<String> = (0..12).map(|nth| format!("job-{nth}")).collect();
+    for (nth, name) in names.iter().enumerate() {
+        // The first six companies' jobs ended first.
+        desk.accept(vec![NewJob { company: company(&format!("company-{nth}")), ..job(name) }]).await;
+        let (lease, now) = (desk.only(T0).await, T0.plus(SECOND * u32::try_from(nth).unwrap()));
+        desk.done(&lease, deliver(&lease, now), now).await;
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(prune(&desk, at_most(12), T0.plus(HOUR)).await.ended, 0);
+    assert_eq!(prune(&desk, at_most(5), T0.plus(HOUR)).await.ended, 7);
+    assert_eq!(still_there(&desk, &names).await, names[7..]);
+}
+
+/// The bound is far away, and jobs end all the time: those that are remembered stay.
+pub async fn jobs_that_end_during_a_prune_push_out_no_others(home: &mut dyn Home) {
+    const JOBS: usize = 200;
+    let desk = Desk::at(home).await;
+    let pruning = {
+        let desk = desk.clone();
+        async move {
+            let (mut rounds, mut gone) = (0, 0);
+            while desk.0.counts(T0).await.unwrap().ended < JOBS as u64 && gone == 0 {
+                gone += desk.0.prune(at_most(1_000_000), T0.plus(HOUR)).await.unwrap().ended;
+                rounds += 1;
+                assert!(rounds < 100_000, "the jobs do not end");
+            }
+            (rounds, gone)
+        }
+    };
+    let pruning = tokio::spawn(pruning);
+    for nth in 0..JOBS {
+        let of = company(&format!("company-{}", nth % 7));
+        desk.accept(vec![NewJob { company: of, ..job(&format!("job-{nth}")) }]).await;
+        let lease = desk.only(T0).await;
+        desk.done(&lease, deliver(&lease, T0), T0).await;
+    }
+    let (rounds, gone) = pruning.await.unwrap();
+    assert_eq!(gone, 0, "in {rounds} rounds");
+    for nth in 0..JOBS {
+        let of = company(&format!("company-{}", nth % 7));
+        let again = desk.0.enqueue(vec![NewJob { company: of, ..job(&format!("job-{nth}")) }]).await.unwrap();
+        assert_eq!(again, [Enqueued::Duplicate { status: Status::Sent }], "job-{nth}");
+    }
 }
 
 pub async fn jobs_that_ended_in_any_way_count(home: &mut dyn Home) {

@@ -1,6 +1,8 @@
 //! `recado config`.
 
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -67,7 +69,8 @@ pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
 fn init(args: &InitArgs, screen: &mut Screen) -> Done {
     let path = &args.output;
     let mut open = std::fs::OpenOptions::new();
-    open.write(true).create(true).truncate(true).create_new(!args.force);
+    // It will hold secrets.
+    open.write(true).create(true).truncate(true).create_new(!args.force).mode(0o600);
     let mut file = open.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Stop::Failed(format!(
             "{} is there already; replace it with --force, or write elsewhere with --output",
@@ -75,7 +78,9 @@ fn init(args: &InitArgs, screen: &mut Screen) -> Done {
         )),
         _ => Stop::Failed(format!("cannot write {}: {error}", path.display())),
     })?;
-    let written = file.write_all(template::starter_file().as_bytes());
+    let written = file
+        .set_permissions(Permissions::from_mode(0o600))
+        .and_then(|()| file.write_all(template::starter_file().as_bytes()));
     written.map_err(|error| Stop::Failed(format!("cannot write {}: {error}", path.display())))?;
     screen.line(format_args!("Wrote {}. Next: recado config check, recado serve.", path.display()))?;
     Ok(())

@@ -6,7 +6,6 @@ use clap::Args;
 use recado_client::{EventStream, Heard};
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName};
 use recado_wire::events::{EventQuery, Gap};
-use serde::Serialize;
 use serde_json::json;
 
 use super::jobs::{company, route};
@@ -79,16 +78,12 @@ pub async fn run(args: EventsArgs, screen: &mut Screen) -> Done {
 async fn follow(mut stream: EventStream, as_json: bool, screen: &mut Screen) -> Done {
     loop {
         match stream.next().await? {
-            Heard::Event(event) if as_json => screen.line(line_of(&event)?)?,
+            Heard::Event(event) if as_json => screen.json_line(&event)?,
             Heard::Event(event) => show(screen, &event)?,
-            Heard::Gap(gap) if as_json => screen.line(line_of(&json!({ "gap": gap }))?)?,
+            Heard::Gap(gap) if as_json => screen.json_line(&json!({ "gap": gap }))?,
             Heard::Gap(gap) => show_gap(screen, &gap)?,
         }
     }
-}
-
-fn line_of(value: &impl Serialize) -> io::Result<String> {
-    Ok(serde_json::to_string(value)?)
 }
 
 fn paint(kind: EventKind) -> Paint {

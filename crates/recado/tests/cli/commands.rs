@@ -239,3 +239,17 @@ fn data_comes_from_the_argument_a_file_or_standard_input() {
         .failed_with(1);
     assert!(missing.contains("cannot read nowhere.json"), "{missing}");
 }
+
+#[test]
+fn a_reader_that_leaves_early_breaks_no_command() {
+    let place = Place::new();
+    let mut running = place
+        .command(&["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(running.stdout.take());
+    let ended = running.wait_with_output().expect("an end");
+    assert!(!String::from_utf8_lossy(&ended.stderr).contains("panicked"), "{ended:?}");
+}

@@ -1,5 +1,8 @@
 //! `recado config`, `recado policy`, `recado doctor`: what needs no server.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use super::given::Place;
 
 #[test]
@@ -58,6 +61,14 @@ fn config_init_writes_a_file_that_works_and_never_replaces_one() {
     let place = Place::new();
     place.run(&["config", "init"]).done();
     assert!(place.read("recado.toml").contains("#listen = \"127.0.0.1:7400\""));
+    let file = place.path().join("recado.toml");
+    let mode = |file: &std::path::Path| std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&file), 0o600, "it will hold secrets");
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let told = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).out;
+    assert!(told.contains("can be read by every user"), "{told}");
+    place.run(&["config", "init", "--force"]).done();
+    assert_eq!(mode(&file), 0o600);
     let checked = place.run(&["config", "check"]).done();
     assert!(checked.starts_with("recado.toml: no faults (development)"), "{checked}");
     let said = place.run(&["config", "init"]).failed_with(1);

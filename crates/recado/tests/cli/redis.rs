@@ -57,7 +57,11 @@ fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
     assert_eq!(status, 503, "{batch}");
     server.job_once("running", "sent");
     server.job_once("waiting", "sent");
+    server.logged("Redis is full: new jobs are refused", 1);
+    let reasons = server.ask("GET", "/readyz", &Value::Null).1["reasons"].to_string();
+    assert!(reasons.contains("of 1048576 bytes (maxmemory)") && reasons.contains("[retention]"), "{reasons}");
     redis.say("CONFIG SET maxmemory 100mb");
+    server.logged("Redis has room again: new jobs are taken", 1);
     server.enqueue(sandbox("refused", 0));
     server.job_once("refused", "sent");
 }
@@ -136,4 +140,17 @@ fn a_node_that_is_measured_ends_with_whoever_started_it() {
     input.write_all(b"go\n").unwrap();
     drop(input);
     assert!(node.wait().unwrap().success());
+}
+
+#[test]
+fn after_flushall_a_node_with_another_number_of_partitions_is_still_refused() {
+    let redis = Redis::with(&DURABLE);
+    let (place, other) = (Place::with("[store]\npartitions = 3\n"), Place::with("[store]\npartitions = 4\n"));
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    redis.say("FLUSHALL");
+    eventually(|| redis.say("EXISTS recado:{2}:format recado:{notes}:format").starts_with(":2"));
+    let said = other.run(&["serve", "--store", &redis.url(), "--listen", "127.0.0.1:0"]).failed_with(1);
+    assert!(said.contains("the store has 3 partitions and not 4"), "{said}");
+    server.enqueue(sandbox("after", 0));
+    server.job_once("after", "sent");
 }

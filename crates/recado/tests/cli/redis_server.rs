@@ -42,6 +42,13 @@ impl Redis {
         self.process.wait().expect("it ended");
     }
 
+    /// It stands still, with its connections open.
+    pub fn freeze(&self) {
+        let id =
+            i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw).expect("an id");
+        rustix::process::kill_process(id, rustix::process::Signal::STOP).expect("SIGSTOP");
+    }
+
     /// After a kill: the same port, the same files.
     pub fn start_again(&mut self) {
         self.process = start(self.port, &self.dir, &self.settings).expect("redis-server starts again");

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::given::redis_server::Redis;
 use super::given::{Place, Server, eventually};
 
 const FIVE_AT_A_TIME: &str = "[routes.slow]\ntransport = \"sandbox\"\n[providers.slow]\nconcurrency = 5\n";
@@ -82,4 +83,67 @@ fn a_stop_ends_long_polls_and_refuses_what_comes_after() {
     let (status, err) = server.ended();
     assert!(status.success(), "{err}");
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// More than the last steps of a stop take, also where other tests run.
+const SLACK: Duration = Duration::from_secs(8);
+
+/// With a Redis of its own and a short grace.
+fn on_redis(config: &str) -> (Redis, Place) {
+    (Redis::with(&[]), Place::with(&format!("{config}[engine]\nstop_grace = \"2s\"\n")))
+}
+
+/// SIGTERM, and what it said at its end.
+#[track_caller]
+fn ends_in_time(server: Server) -> (Option<i32>, String) {
+    let asked = Instant::now();
+    server.signal("TERM");
+    let (status, err) = server.ended();
+    assert!(asked.elapsed() < STOP_GRACE + SLACK, "it took {:?}", asked.elapsed());
+    (status.code(), err)
+}
+
+#[test]
+fn a_stop_ends_within_its_grace_while_redis_stands_still_and_says_what_was_not_written() {
+    let (redis, place) = on_redis(FIVE_AT_A_TIME);
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    enqueue_slow(&server, 3, 1_000);
+    eventually(|| in_flight(&server) == 3);
+    redis.freeze();
+    server.logged("cannot write an outcome down yet; trying again", 3);
+    let (code, err) = ends_in_time(server);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("3 outcomes could not be written down"), "{err}");
+}
+
+#[test]
+fn a_stop_ends_within_its_grace_while_redis_is_gone_in_the_middle_of_a_sweep() {
+    const JOBS: u64 = 3_000;
+    let (mut redis, place) = on_redis("[routes.slow]\ntransport = \"sandbox\"\n");
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    let (status, told) = server.ask("POST", "/v1/routes/slow/pause", &Value::Null);
+    assert_eq!(status, 200, "{told}");
+    let one = |nth: u64| json!({"jobId": format!("late-{nth}"), "route": "slow", "companyId": "acme", "ttlMs": 1_000, "data": {}});
+    for from in (0..JOBS).step_by(500) {
+        let jobs: Vec<_> = (from..from + 500).map(one).collect();
+        assert_eq!(server.ask("POST", "/v1/jobs/batch", &json!(jobs)).0, 200);
+    }
+    // Their time runs out: many of them are taken over, and not yet dead.
+    eventually(|| server.get("/readyz")["counts"]["leased"].as_u64().is_some_and(|leased| leased > 100));
+    redis.kill();
+    server.logged("cannot write an outcome down yet; trying again", 1);
+    let (code, err) = ends_in_time(server);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("outcomes could not be written down"), "{err}");
+}
+
+#[test]
+fn a_stop_without_work_ends_well_while_redis_is_gone() {
+    let (mut redis, place) = on_redis("");
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    redis.kill();
+    let (code, err) = ends_in_time(server);
+    assert_eq!(code, Some(0), "{err}");
 }

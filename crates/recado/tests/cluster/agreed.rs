@@ -155,3 +155,48 @@ fn a_pause_at_one_node_holds_at_all_and_over_the_restart_of_each() {
     tell(nodes.at(2), "resume", &Value::Null);
     far_end.once_come(6);
 }
+
+/// A pause that Redis keeps, and everything said after it lost: as after a crash, or with a backup put back.
+#[test]
+fn after_redis_lost_what_was_said_last_all_nodes_agree_with_it_and_hear_what_is_said_next() {
+    let (mut redis, far_end, nodes) = three_nodes("");
+    let route = |server: &Server| {
+        let routes = server.get("/v1/routes");
+        let items = routes["items"].as_array().expect("routes").clone();
+        items.into_iter().find(|route| route["name"] == "sink").expect("the route")
+    };
+    // Provider, route and company.
+    let paused = |server: &Server| {
+        // A company is unknown until something is said about it.
+        let company = server.ask("GET", "/v1/tenants/acme", &Value::Null).1["paused"] == true;
+        [provider(server)["paused"].is_object(), route(server)["paused"].is_object(), company]
+    };
+    let all_say = |wanted: [bool; 3]| eventually(|| nodes.all().all(|server| paused(server) == wanted));
+    let say = |server: &Server, method: &str, path: &str, body: &Value| {
+        let (status, told) = server.ask(method, path, body);
+        assert_eq!(status, 200, "{path}: {told}");
+    };
+    tell(nodes.at(0), "pause", &Value::Null);
+    all_say([true, false, false]);
+    redis.say("SAVE");
+    tell(nodes.at(0), "resume", &Value::Null);
+    say(nodes.at(1), "POST", "/v1/routes/sink/pause", &Value::Null);
+    say(nodes.at(2), "PUT", "/v1/tenants/acme", &json!({ "paused": true }));
+    all_say([false, true, true]);
+    redis.kill();
+    redis.start_again();
+    all_say([true, false, false]);
+    for server in nodes.all() {
+        server.logged(
+            "The store has lost what was last said about this; what it has now holds on all nodes",
+            3,
+        );
+    }
+
+    tell(nodes.at(0), "resume", &Value::Null);
+    say(nodes.at(1), "PUT", "/v1/tenants/acme", &json!({ "paused": true }));
+    all_say([false, false, true]);
+    enqueue(nodes.at(2), "acme", 1);
+    enqueue(nodes.at(2), "other", 6);
+    assert!(far_end.once_come(6).iter().all(|arrival| arrival.key.starts_with("other-")));
+}

@@ -1,7 +1,6 @@
 //! `recado audit show` and `recado audit export`.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,8 +9,9 @@ use recado_core::{AuditKind, Timestamp};
 use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery};
 
 use super::{Person, files, person};
+use crate::cli::out_file::OutFile;
 use crate::cli::{Done, ServerArgs, Stop};
-use crate::screen::{Field, Screen};
+use crate::screen::{Field, Screen, clean_json};
 
 /// Records that are asked for at a time while everything is written out.
 const PAGE_RECORDS: u32 = 1_000;
@@ -174,7 +174,7 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
     }
     let mut query = filters.query(AuditOrder::Oldest, PAGE_RECORDS);
     let mut out = match &args.out {
-        Some(path) => Some(File::create(path).map_err(|error| cannot_write(path, &error))?),
+        Some(path) => Some((OutFile::create(path)?, path)),
         None => None,
     };
     let mut lines = 0;
@@ -186,22 +186,19 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
             text.push(b'\n');
         }
         lines += list.items.len();
-        match (&mut out, &args.out) {
-            (Some(file), Some(path)) => file.write_all(&text).map_err(|error| cannot_write(path, &error))?,
-            _ => screen.bytes(&text)?,
+        match &mut out {
+            Some((file, _)) => file.write(&text)?,
+            None if screen.is_terminal() => screen.text(&clean_json(&String::from_utf8_lossy(&text)))?,
+            None => screen.bytes(&text)?,
         }
         query.cursor = list.next_cursor;
         if query.cursor.is_none() {
             break;
         }
     }
-    if let (Some(file), Some(path)) = (out, &args.out) {
-        file.sync_all().map_err(|error| cannot_write(path, &error))?;
+    if let Some((file, path)) = out {
+        file.finish()?;
         screen.line(format_args!("{} holds {lines} lines", path.display()))?;
     }
     Ok(())
-}
-
-fn cannot_write(path: &std::path::Path, error: &io::Error) -> Stop {
-    Stop::Failed(format!("cannot write {}: {error}", path.display()))
 }

@@ -1,7 +1,7 @@
 //! `recado dlq export` and `recado dlq import`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use recado_client::Client;
 use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportResult};
 
 use super::Filters;
+use crate::cli::out_file::OutFile;
 use crate::cli::{Done, ServerArgs, Stop};
 use crate::screen::{Screen, clean};
 
@@ -31,7 +32,8 @@ pub struct ExportArgs {
     /// How.
     #[arg(long, value_enum, default_value_t = FormatArg::Ndjson)]
     format: FormatArg,
-    /// Where to; standard output when left out.
+    /// Where to; standard output when left out. A file that is there is replaced when the new one is whole, and only
+    /// its owner may read it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -74,14 +76,13 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
         }
         return Ok(());
     };
-    let cannot = |error: std::io::Error| Stop::Failed(format!("cannot write {}: {error}", path.display()));
-    let mut file = File::create(path).map_err(cannot)?;
+    let mut file = OutFile::create(path)?;
     let mut bytes = 0;
     while let Some(piece) = export.next().await? {
         bytes += piece.len();
-        file.write_all(&piece).map_err(cannot)?;
+        file.write(&piece)?;
     }
-    file.sync_all().map_err(cannot)?;
+    file.finish()?;
     screen.line(format_args!("{} holds {bytes} bytes", path.display()))?;
     Ok(())
 }

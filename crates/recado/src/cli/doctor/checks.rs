@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
             ));
         }
     }
+    findings.extend(config.file.as_deref().and_then(readable_by_others));
     let routes = config.routes();
     let usable = routes.usable_names();
     findings.push(if usable.is_empty() {
@@ -50,6 +52,18 @@ pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
         )
     });
     findings
+}
+
+/// A configuration file that other users of the machine may read.
+fn readable_by_others(file: &str) -> Option<Finding> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| {
+        Finding::note(
+            "configuration file",
+            format!("{file} can be read by every user of this machine"),
+            format!("it may hold secrets: chmod 600 {file}"),
+        )
+    })
 }
 
 /// The directory, who has it, how much room there is and how fast it is.
