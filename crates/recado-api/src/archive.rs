@@ -1,7 +1,8 @@
 //! Dead letters on their way out and back: exports as a stream, lines of an archive as a batch.
 //!
 //! An export is read from the store page by page as its reader takes it, so that it needs no more memory than
-//! one page however many entries there are. What enters the queue after it began is not in it.
+//! one page however many entries there are. Each entry that is in the queue from its start to its end is in it once,
+//! whatever is replayed meanwhile; what enters the queue after it began need not be.
 
 use std::io;
 
@@ -49,11 +50,9 @@ pub(crate) async fn export(
     Asked(query): Asked<ExportQuery>,
 ) -> Result<Response, Refused> {
     let format = query.format.unwrap_or_default();
-    let now = api.engine().now();
-    let mut filter = wanted(query.filter);
+    let filter = wanted(query.filter);
     let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
     api.engine().record_letters_export(&filter, name, &actor).await?;
-    filter.until = Some(filter.until.map_or(now, |until| until.min(now)));
     let mut export = Export { api, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.
     let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };

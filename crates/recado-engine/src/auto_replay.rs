@@ -2,7 +2,7 @@
 //!
 //! Seed 004 wants replays to be a person's act, and that is the default. Seed 001 foresees a cooldown for those
 //! who know that their failures pass. A dead letter that fails again waits for the whole cooldown once more,
-//! because its entry is a new one. While the route's providers are closed off or paused nothing is replayed.
+//! because its time there begins anew. While the route's providers are closed off or paused nothing is replayed.
 
 use std::time::Duration;
 

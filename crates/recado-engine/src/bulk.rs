@@ -241,6 +241,35 @@ impl Bulk {
     }
 }
 
+/// A place in the walk of a bulk act through the dead letter queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueuePlace {
+    /// Nothing was looked at.
+    Top,
+    /// Below this order number of the store.
+    Below(u64),
+    /// Every entry was looked at.
+    End,
+}
+
+/// The order number below which the bulk act in this note goes on. Absent where it goes on by no number of its store.
+pub fn queue_number(note: &Payload) -> Option<u64> {
+    let bulk: Bulk = note.parse().ok()?;
+    let walks = bulk.state == BulkState::Running && bulk.filter.job_ids.is_empty() && !bulk.walked;
+    bulk.place.filter(|_| walks)
+}
+
+/// The same bulk act, going on from a place of another store.
+pub fn at_queue_place(note: Payload, place: QueuePlace) -> Payload {
+    let Ok(mut bulk) = note.parse::<Bulk>() else { return note };
+    bulk.walked = place == QueuePlace::End;
+    bulk.place = match place {
+        QueuePlace::Below(number) => Some(number),
+        QueuePlace::Top | QueuePlace::End => None,
+    };
+    serde_json::to_string(&bulk).map_or(note, Payload::trusted)
+}
+
 /// What somebody asks for.
 #[derive(Clone, Debug)]
 pub struct BulkOrder {

@@ -139,6 +139,32 @@ pub(crate) async fn run(engine: Arc<Inner>) {
     }
 }
 
+/// Leaves the first note of a node before it looks whether it may serve the store. So whoever is about to take the
+/// store away sees the node, or the node sees that.
+pub async fn register(store: &dyn Store, node: &str, about: &About, now: Timestamp) {
+    if !store.is_shared() {
+        return;
+    }
+    let beat = Beat {
+        host: about.host.clone(),
+        listen: about.listen.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started_at: now,
+        seen_at: now,
+        stopping: false,
+        running: 0,
+        ended_last_minute: 0,
+    };
+    write(store, node, serde_json::to_string(&beat).ok().map(Payload::trusted), now).await;
+}
+
+/// Takes the note of a node away that does not start after all.
+pub async fn deregister(store: &dyn Store, node: &str, now: Timestamp) {
+    if store.is_shared() {
+        write(store, node, None, now).await;
+    }
+}
+
 async fn write(store: &dyn Store, node: &str, value: Option<Payload>, now: Timestamp) {
     let expires_at = value.is_some().then(|| now.plus(FORGOTTEN_AFTER));
     let note =

@@ -346,9 +346,14 @@ impl Apply<'_> {
                 entry.corrected_data.as_ref().map(Payload::as_str),
                 record,
             ])?;
-        self.index.dead_count -=
-            self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
-        self.write_dead_letter(seq, &entry)?;
+        // A replay that failed again has never left the queue: its entry keeps its place.
+        let place: Option<u64> = self
+            .file
+            .prepare_cached("DELETE FROM dlq WHERE seq = ?1 RETURNING entry")?
+            .query_row([seq], |row| row.get(0))
+            .optional()?;
+        self.index.dead_count -= u64::from(place.is_some());
+        self.write_dead_letter(seq, &entry, place)?;
         self.index.retire(held.slot);
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Apply<'_> {
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
         if let Some(entry) = &transfer.dead_letter {
-            self.write_dead_letter(seq, entry)?;
+            self.write_dead_letter(seq, entry, transfer.queue_place)?;
         }
         let job = &transfer.job;
         let company = self.index.company_key(job.company.as_str());
@@ -140,13 +140,15 @@ impl Apply<'_> {
         Ok(())
     }
 
-    pub fn write_dead_letter(&mut self, seq: u64, entry: &DeadLetter) -> Result<()> {
+    /// Puts an entry in the queue, at its place or as the newest.
+    pub fn write_dead_letter(&mut self, seq: u64, entry: &DeadLetter, place: Option<u64>) -> Result<()> {
         self.file
             .prepare_cached(
                 "INSERT INTO dlq (seq, jobId, outboxId, companyId, route, originalData, failedAttempts, lastFailureReason, \
                  lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, expiresAt, userId, correlationId, \
-                 errorClassification, stackTrace, attempts, fingerprint, cause, state) \
-                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+                 errorClassification, stackTrace, attempts, fingerprint, cause, state, entry) \
+                 VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+                 ?22)",
             )?
             .execute(params![
                 seq,
@@ -173,6 +175,7 @@ impl Apply<'_> {
                     DeadLetterState::Dead => "dead",
                     DeadLetterState::Replaying => "replaying",
                 },
+                place,
             ])?;
         self.index.dead_count += 1;
         Ok(())
@@ -213,6 +216,7 @@ fn transfer(row: &Row<'_>) -> Result<(u64, Transfer)> {
         body_hash: BodyHash(row.get(at).map(u128::from_be_bytes)?),
         standing,
         dead_letter: None,
+        queue_place: None,
         audit: Vec::new(),
         archived: 0,
     };

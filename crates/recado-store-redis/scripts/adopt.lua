@@ -1,6 +1,7 @@
 -- Takes jobs in as another store had them.
 -- ARGV: floor of the numbers, then for each: bucket, id, head, where it stands ('wait', 'dead' or 'end'), data, '1' and
--- the corrected data or '0' and '', letter or '', when it ended, how many records, and those.
+-- the corrected data or '0' and '', letter or '', its place in the queue or '', when it ended, how many records, and
+-- those.
 -- Answers for each 1, or 0 when its id is taken.
 
 local DISCARDED = 4
@@ -37,7 +38,7 @@ end
 
 while at < #ARGV do
   local bucket, id, head, standing, data = argument(), argument(), argument(), argument(), argument()
-  local is_corrected, corrected, letter, ended_at = argument() == '1', argument(), argument(), argument()
+  local is_corrected, corrected, letter, place, ended_at = argument() == '1', argument(), argument(), argument(), argument()
   local free = is_free(bucket, id, standing)
   local seq, job = free and numbers('seq', 1, floor) + 1, header(head)
   if free then
@@ -54,7 +55,7 @@ while at < #ARGV do
       call('SET', K .. 'data:' .. seq, data)
     end
     if letter ~= '' then
-      file(seq, letter, numbers('letter', 1, floor) + 1)
+      file(seq, letter, floor, tonumber(place))
     end
     if is_corrected then
       call('SET', K .. 'corrected:' .. seq, corrected)

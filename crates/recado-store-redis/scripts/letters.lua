@@ -1,5 +1,5 @@
--- Dead letters: one value each, in the order they were buried, with counts of every kind kept as they come and go.
--- Put after lanes.lua, before every script that buries, brings back or gives up.
+-- Dead letters: one value each, in the order in which they entered the queue, with counts of every kind kept as they
+-- come and go. Put after intake.lua, before every script that buries, brings back or gives up.
 
 -- What dead letters are counted by, in the order of the letter's first fields.
 local KINDS = { 'code', 'company', 'route', 'fingerprint' }
@@ -21,11 +21,17 @@ local function uncount(letter)
   end
 end
 
--- Files a letter, in the place of the job's older one.
-local function file(seq, letter, order)
+-- Files a letter. One of a job that has a letter already takes that one's place: it has never left the queue. Another
+-- one is filed at its `place`, or as the newest.
+local function file(seq, letter, floor, place)
   local old = call('GET', K .. 'letter:' .. seq)
   if old then
     uncount(old)
+  elseif place then
+    call('HSET', K .. 'counters', 'letter', math.max(place, tonumber(call('HGET', K .. 'counters', 'letter') or 0)))
+    call('ZADD', K .. 'dead', place, padded(seq))
+  else
+    call('ZADD', K .. 'dead', numbers('letter', 1, floor) + 1, padded(seq))
   end
   local expires, keys, reason = parts(letter)
   for nth, kind in ipairs(KINDS) do
@@ -33,7 +39,6 @@ local function file(seq, letter, order)
     call('HSET', K .. 'group:' .. kind .. ':reason', keys[nth], reason)
   end
   call('SET', K .. 'letter:' .. seq, letter)
-  call('ZADD', K .. 'dead', order, padded(seq))
   call('ZADD', K .. 'deadlines', expires, padded(seq))
 end
 

@@ -33,7 +33,7 @@ local function stay(seq, ending, head, letter)
     call('ZADD', K .. 'ends', job.expires, padded(seq))
     wait(seq, job, false)
   else
-    file(seq, letter, numbers('letter', 1, floor) + 1)
+    file(seq, letter, floor)
   end
 end
 

@@ -57,15 +57,20 @@ impl RedisStore {
 
     pub(crate) async fn letters_dead_longest(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         let args = [Arg::Int(i64::try_from(limit).unwrap_or(i64::MAX))];
-        let mut letters = Vec::new();
+        let mut oldest = Vec::new();
         for partition in self.partitions() {
-            let seqs = self.run(&self.scripts.oldest, partition, &args).await?.list()?;
-            let seqs = seqs.into_iter().map(Answer::count).collect::<Result<Vec<_>, _>>()?;
-            letters.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
+            for found in self.run(&self.scripts.oldest, partition, &args).await?.list()? {
+                let [order, seq] = found.parts()?;
+                oldest.push((self.order_of(partition, order.count()?), partition, seq.count()?));
+            }
         }
-        if self.partition_count() > 1 {
-            letters.sort_by_key(|letter| letter.moved_at);
-            letters.truncate(limit);
+        oldest.sort_unstable();
+        oldest.truncate(limit);
+        let mut letters = Vec::with_capacity(oldest.len());
+        for (partition, seqs) in
+            runs(oldest.into_iter().map(|(_, partition, seq)| (partition, seq)).collect())
+        {
+            letters.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
         }
         Ok(letters)
     }

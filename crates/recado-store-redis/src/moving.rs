@@ -90,7 +90,7 @@ impl RedisStore {
 
 /// What the script needs to take a job in as it was, see `adopt.lua`.
 fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let Transfer { job, body_hash, standing, dead_letter, audit, archived } = transfer;
+    let Transfer { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
     let (standing, phase, ended_at, answer) = match standing {
         Standing::Waiting => ("wait", Phase::Live, None, None),
         Standing::Dead => ("dead", Phase::Dead, None, None),
@@ -111,6 +111,7 @@ fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), Store
     args.push(Arg::Int(i64::from(corrected.is_some())));
     args.push(Arg::from(corrected.map_or("", Payload::as_str)));
     args.push(Arg::from(dead_letter.as_ref().map(letter::encode).transpose()?.unwrap_or_default()));
+    args.push(queue_place.map_or(Arg::from(""), |place| Arg::Int(place.cast_signed())));
     args.push(Arg::Int(ended_at.map_or(0, |at| at.as_millis())));
     args.push(Arg::Int(audit.len() as i64));
     for (nth, event) in audit.iter().enumerate() {
@@ -150,5 +151,6 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
         _ => Standing::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
-    Ok((seq.count()?, Transfer { job, body_hash, standing, dead_letter, audit, archived: 0 }))
+    let given = Transfer { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
+    Ok((seq.count()?, given))
 }

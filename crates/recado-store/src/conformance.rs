@@ -177,7 +177,7 @@ suite! { $ conformance_tests in checks {
         a_replay_may_carry_corrected_data
         a_correction_that_fails_again_stands_beside_the_original_and_is_what_goes_out_next
         the_entry_stays_through_retries_and_leaves_only_on_delivery
-        a_replay_that_fails_is_the_newest_entry_under_the_same_id
+        a_replay_that_fails_is_the_same_entry_in_the_same_place
         two_replays_at_once_are_one
         only_dead_letters_can_be_replayed
         a_discarded_dead_letter_is_gone_for_good
@@ -193,6 +193,7 @@ suite! { $ conformance_tests in checks {
         an_id_that_is_taken_is_left_alone
         a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
         adopted_jobs_ring_their_route
+        dead_letters_are_taken_in_at_their_places
         the_oldest_dead_letters_come_first_and_none_that_is_replaying
     }
     pruning {
@@ -220,6 +221,9 @@ suite! { $ conformance_tests in checks {
         dead_letters_are_found_by_every_filter
         dead_letters_are_found_by_the_time_they_were_moved
         a_reason_is_found_without_regard_to_case_in_any_script_and_literally
+        a_walk_sees_each_dead_letter_once_whatever_is_replayed_meanwhile
+        what_is_on_its_way_is_in_a_walk_too
+        jobs_that_change_during_a_walk_are_seen_once
     }
     counting {
         the_oldest_job_that_is_due_is_told_for_each_route

@@ -166,6 +166,9 @@ pub struct Transfer {
     pub standing: Standing,
     /// Its entry while it is dead or replaying.
     pub dead_letter: Option<DeadLetter>,
+    /// The entry's place among all that are moved with it, counted from 1 for the oldest. Absent: it becomes the
+    /// newest entry. A store that gives a job leaves it absent.
+    pub queue_place: Option<u64>,
     /// Its trail, oldest first.
     pub audit: Vec<AuditEvent>,
     /// How many of these, oldest first, are archived: they stay on the job's trail, and nobody archives them again.
@@ -269,7 +272,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
 
     /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
-    /// what it was corrected to, whether the replay fails again or is called off.
+    /// what it was corrected to, whether the replay fails again or is called off. It keeps its place in the queue, too:
+    /// a walk through all pages sees each entry once that was there all along.
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError>;
 
     /// Gives a dead letter up for good.
@@ -337,14 +341,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
 
-    /// Newest first.
+    /// Newest first, by when each entered the queue: a replay that fails again has never left it.
     async fn dead_letters(
         &self,
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError>;
 
-    /// Those that have been dead longest, first of all; none that is replaying.
+    /// Those that have been in the queue longest, first of all; none that is replaying.
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError>;
 
     /// Largest group first.

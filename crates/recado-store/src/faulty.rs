@@ -30,6 +30,10 @@ pub enum Verb {
     WriteNotesAnswer,
     /// One note or a whole shelf.
     ReadNotes,
+    /// Any verb that writes.
+    Write,
+    /// Any verb that writes: it is done, and nobody hears of it.
+    WriteAnswer,
 }
 
 #[derive(Debug)]
@@ -113,58 +117,94 @@ fn notes_room() -> RouteName {
 impl Store for FaultyStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.trip(Verb::Enqueue)?;
-        self.inner.enqueue(jobs).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.enqueue(jobs).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.trip(Verb::Claim)?;
-        self.inner.claim(claim).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.claim(claim).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
-        self.inner.extend(tokens, until).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.extend(tokens, until).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.trip(Verb::Settle)?;
-        self.inner.settle(settlements).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.settle(settlements).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
-        self.inner.cancel(id, audit).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.cancel(id, audit).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
-        self.inner.redrive(redrive).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.redrive(redrive).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
-        self.inner.discard(discard).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.discard(discard).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.inner.prune(retention, now).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.prune(retention, now).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.inner.forget(ids).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.forget(ids).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.inner.adopt(transfers).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.adopt(transfers).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.recorded.lock().extend(events.iter().cloned());
-        self.inner.record(events).await
+        self.trip(Verb::Write)?;
+        self.inner.record(events).await?;
+        self.trip(Verb::WriteAnswer)
     }
 
     async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.inner.trim_audit(trim).await
+        self.trip(Verb::Write)?;
+        let answer = self.inner.trim_audit(trim).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
     }
 
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
         self.trip(Verb::WriteNotes)?;
+        self.trip(Verb::Write)?;
         let acts: Vec<Vec<AuditEvent>> = writes.iter().map(|write| write.audit.clone()).collect();
         let noted = self.inner.write_notes(writes, now).await?;
         let done = acts.into_iter().zip(&noted).filter(|(_, noted)| matches!(noted, Noted::Done { .. }));
@@ -173,6 +213,7 @@ impl Store for FaultyStore {
             bell.ring(&notes_room());
         }
         self.trip(Verb::WriteNotesAnswer)?;
+        self.trip(Verb::WriteAnswer)?;
         Ok(noted)
     }
 

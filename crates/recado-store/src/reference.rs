@@ -48,8 +48,9 @@ struct State {
     last_seq: u64,
     next_fence: u128,
     lanes: HashMap<RouteName, Lane>,
+    /// By number.
     dead: Vec<(u64, DeadLetter)>,
-    next_dead: u64,
+    last_dead: u64,
     trail: Trail,
     shelves: Shelves,
 }
@@ -196,14 +197,23 @@ impl State {
 
     fn bury(&mut self, at: usize, burial: recado_core::Burial) {
         let record = &mut self.records[at];
-        let before = self.dead.iter().find(|(_, entry)| entry.job_id == record.job.id);
-        let accepted = before.map(|(_, entry)| entry.original_data.clone());
+        let before = self.dead.iter_mut().find(|(_, entry)| entry.job_id == record.job.id);
+        let accepted = before.as_ref().map(|(_, entry)| entry.original_data.clone());
         let entry = DeadLetter::new(record.job.clone(), accepted, burial);
         record.job.attempts = entry.attempts.clone();
         record.phase = Phase::Dead;
-        self.dead.retain(|(_, old)| old.job_id != entry.job_id);
-        self.next_dead += 1;
-        self.dead.push((self.next_dead, entry));
+        match before {
+            Some((_, old)) => *old = entry,
+            None => self.file(entry, None),
+        }
+    }
+
+    /// Puts a new entry in the queue, at its place or as the newest.
+    fn file(&mut self, entry: DeadLetter, place: Option<u64>) {
+        let number = place.unwrap_or(self.last_dead + 1);
+        self.last_dead = self.last_dead.max(number);
+        let at = self.dead.partition_point(|(other, _)| *other < number);
+        self.dead.insert(at, (number, entry));
     }
 
     fn end(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {

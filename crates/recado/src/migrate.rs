@@ -1,29 +1,31 @@
 //! Everything from one store into another, checked by counts and checksums.
 //!
-//! Nobody may use either store meanwhile. Jobs, notes and records that nobody has archived are copied, the source keeps its own and is marked
-//! as moved, so that nobody serves it by mistake and delivers what is delivered elsewhere. A move that was
-//! cut off is taken up again by asking for it again: what has arrived is left alone.
+//! Neither store is served meanwhile: both are marked before anything moves, see [`marks`]. Jobs, notes and records
+//! that are not archived are copied, and the source keeps its own. A move that was cut off is taken up again by
+//! asking for it again: what has arrived is left alone.
 
+mod marks;
+mod queue;
 mod trail;
 
 use std::sync::Arc;
 
 use recado_core::payload::digest_of;
-use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Payload, Timestamp, Transition};
+use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Timestamp, Transition};
+use recado_engine::{bulk, nodes};
 use recado_store::{
     Claim, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store, StoreError, Transfer, Turns,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use marks::{End, Mark, is_same_store};
+use queue::Queue;
 use trail::Unarchived;
+
+pub use marks::{InMove, in_move};
 
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;
-
-/// What is known of a store's moves, under [`FROM`] and [`TO`].
-const MOVES: Shelf = Shelf::new("moves");
-const FROM: &str = "from";
-const TO: &str = "to";
 
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
@@ -31,24 +33,30 @@ pub enum MoveError {
     Source(StoreError),
     #[error("cannot write to the target: {0}; ask again to go on where it stopped")]
     Target(StoreError),
+    #[error("the target holds {jobs} jobs and {records} audit records already; move into an empty store")]
+    TargetTaken { jobs: u64, records: u64 },
+    #[error("the target took everything over from {from} before; serve it, or move into an empty store")]
+    TargetWhole { from: String },
     #[error(
-        "the target holds {jobs} jobs and {records} audit records already, and they did not come from {from}; move into an \
-         empty store"
+        "the target holds a part of what {from} had, of a move that was called off or is another one's; empty it (remove \
+         its data directory, or its keys from Redis), and ask again"
     )]
-    TargetTaken { jobs: u64, records: u64, from: String },
-    #[error("the source was moved to {to} before; start that one, or move from there")]
+    TargetHalfFilled { from: String },
+    #[error("the source was moved to {to} before; serve that one, or move from there")]
     SourceMoved { to: String },
+    #[error("the source is being moved to {to}; go on with that move, or call it off with --to {to} --abort")]
+    SourceMoving { to: String },
+    #[error("the source is not being moved; there is nothing to call off")]
+    NoMove,
+    #[error(
+        "{store} is in use by {nodes}; stop these servers, wait a minute if one was killed, and ask again"
+    )]
+    InUse { store: String, nodes: String },
     #[error(
         "the target does not hold what the source gave ({what}): nothing was switched over; \
          is somebody using one of the two?"
     )]
     Differs { what: String },
-}
-
-#[derive(Serialize, Deserialize)]
-struct Mark {
-    store: String,
-    done: bool,
 }
 
 /// A store and what people call it. The name shows no password.
@@ -95,23 +103,6 @@ pub enum Step {
     Checked { done: u64, of: u64 },
 }
 
-/// Where jobs were moved to from here, if they were.
-pub async fn moved_to(store: &dyn Store, now: Timestamp) -> Result<Option<String>, StoreError> {
-    Ok(mark(store, TO, now).await?.filter(|mark| mark.done).map(|mark| mark.store))
-}
-
-async fn mark(store: &dyn Store, key: &str, now: Timestamp) -> Result<Option<Mark>, StoreError> {
-    let note = store.note(MOVES, key, now).await?;
-    Ok(note.and_then(|note| note.value.parse().ok()))
-}
-
-async fn write_mark(store: &dyn Store, key: &str, mark: &Mark, now: Timestamp) -> Result<(), StoreError> {
-    let value = serde_json::to_string(mark).ok().map(Payload::trusted);
-    let write =
-        NoteWrite { shelf: MOVES, key: key.into(), value, expect: None, expires_at: None, audit: Vec::new() };
-    store.write_notes(vec![write], now).await.map(drop)
-}
-
 /// Moves all jobs and the notes of these shelves.
 pub async fn move_all(
     from: &Named,
@@ -120,33 +111,127 @@ pub async fn move_all(
     now: Timestamp,
     mut watch: impl FnMut(Step),
 ) -> Result<Moved, MoveError> {
-    if let Some(to) = moved_to(&*from.store, now).await.map_err(MoveError::Source)? {
-        return Err(MoveError::SourceMoved { to });
-    }
-    let here = total(&*to.store, now).await.map_err(MoveError::Target)?;
-    let arriving = mark(&*to.store, FROM, now).await.map_err(MoveError::Target)?;
-    let arriving = arriving.is_some_and(|mark| mark.store == from.name && !mark.done);
-    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?.tally().count;
-    if here + records > 0 && !arriving {
-        return Err(MoveError::TargetTaken { jobs: here, records, from: from.name.clone() });
-    }
+    let id = begin(from, to, now).await?;
     let leases_ended = end_leases(&*from.store, now).await.map_err(MoveError::Source)?;
-    let under_way = Mark { store: from.name.clone(), done: false };
-    write_mark(&*to.store, FROM, &under_way, now).await.map_err(MoveError::Target)?;
-
+    let queue = Queue::of(&*from.store).await.map_err(MoveError::Source)?;
     let mut unarchived = Unarchived::of(&*from.store, now).await.map_err(MoveError::Source)?;
-    let jobs = copy_jobs(from, to, &mut unarchived, now, &mut watch).await?;
+    let jobs = copy_jobs(from, to, &queue, &mut unarchived, now, &mut watch).await?;
     let records = unarchived.tally();
     trail::copy(from, to, unarchived, now).await?;
-    let notes = copy_notes(from, to, shelves, now).await?;
+    let arrived = Queue::of(&*to.store).await.map_err(MoveError::Target)?;
+    if !queue.is_same_as(&arrived) {
+        return Err(MoveError::Differs { what: "the order of the dead letters differs".to_owned() });
+    }
+    let notes = copy_notes(from, to, &queue, shelves, now).await?;
     let moved = Moved { jobs, notes, records, leases_ended };
     check(to, moved, shelves, now, &mut watch).await?;
-
-    let arrived = Mark { store: from.name.clone(), done: true };
-    write_mark(&*to.store, FROM, &arrived, now).await.map_err(MoveError::Target)?;
-    let left = Mark { store: to.name.clone(), done: true };
-    write_mark(&*from.store, TO, &left, now).await.map_err(MoveError::Source)?;
+    end(from, to, id, now).await?;
     Ok(moved)
+}
+
+/// Calls off a move that is not whole: the source may be served again. What has arrived stays in the target, which is
+/// not served until it has been emptied.
+pub async fn call_off(from: &Named, to: &str, now: Timestamp) -> Result<(), MoveError> {
+    let mark = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
+    let (mark, version) = mark.ok_or(MoveError::NoMove)?;
+    if mark.done {
+        return Err(MoveError::SourceMoved { to: mark.store });
+    }
+    if !is_same_store(&mark.store, to) {
+        return Err(MoveError::SourceMoving { to: mark.store });
+    }
+    marks::write(&*from.store, End::Source, None, Some(version), now).await.map_err(MoveError::Source)
+}
+
+/// Marks both stores, the source first, unless a move that was cut off has done so. The move's id.
+async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<String, MoveError> {
+    refuse_if_used(from, now).await.map_err(MoveError::Source)??;
+    refuse_if_used(to, now).await.map_err(MoveError::Target)??;
+    let source = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
+    let target = marks::read(&*to.store, End::Target, now).await.map_err(MoveError::Target)?;
+    let (source, target) = (source.map(|(mark, _)| mark), target.map(|(mark, _)| mark));
+    if let (Some(source), Some(target)) = (&source, &target)
+        && source.is_same_move(target)
+        && target.done
+    {
+        // The target may be in use by now. A source that does not know it lost its last mark with its server.
+        let mark = Mark { done: true, ..source.clone() };
+        let written = marks::write(&*from.store, End::Source, Some(&mark), None, now).await;
+        written.map_err(MoveError::Source)?;
+        return Err(MoveError::SourceMoved { to: mark.store });
+    }
+    let begun = begun(to, source.as_ref(), target.as_ref())?;
+    if begun != Begun::AtBothEnds {
+        refuse_if_taken(to, target.as_ref(), now).await?;
+    }
+    let known = source.as_ref().and_then(|source| source.id.clone());
+    let id = known.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
+    let mark = |other: &Named| Mark { store: other.name.clone(), done: false, id: Some(id.clone()) };
+    if source.is_none() {
+        let written = marks::write(&*from.store, End::Source, Some(&mark(to)), Some(0), now).await;
+        written.map_err(MoveError::Source)?;
+    }
+    if target.and_then(|target| target.id) != Some(id.clone()) {
+        let written = marks::write(&*to.store, End::Target, Some(&mark(from)), None, now).await;
+        written.map_err(MoveError::Target)?;
+    }
+    // A server that starts says that it is there and then looks for marks, so one of the two sees the other.
+    refuse_if_used(from, now).await.map_err(MoveError::Source)??;
+    refuse_if_used(to, now).await.map_err(MoveError::Target)??;
+    Ok(id)
+}
+
+/// How far a move was marked before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Nowhere,
+    AtItsSource,
+    AtBothEnds,
+}
+
+/// Decides by the marks whether this move may begin or go on.
+fn begun(to: &Named, source: Option<&Mark>, target: Option<&Mark>) -> Result<Begun, MoveError> {
+    let unfinished = target.filter(|target| !target.done);
+    match (source, unfinished) {
+        (Some(source), Some(target)) if source.is_same_move(target) => Ok(Begun::AtBothEnds),
+        (Some(source), _) if source.done => Err(MoveError::SourceMoved { to: source.store.clone() }),
+        (Some(source), _) if !is_same_store(&source.store, &to.name) => {
+            Err(MoveError::SourceMoving { to: source.store.clone() })
+        }
+        (Some(_), None) => Ok(Begun::AtItsSource),
+        (None, None) => Ok(Begun::Nowhere),
+        (_, Some(target)) => Err(MoveError::TargetHalfFilled { from: target.store.clone() }),
+    }
+}
+
+/// Refuses a target that holds something.
+async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Result<(), MoveError> {
+    let jobs = total(&*to.store, now).await.map_err(MoveError::Target)?;
+    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?.tally().count;
+    match mark {
+        _ if jobs + records == 0 => Ok(()),
+        Some(mark) => Err(MoveError::TargetWhole { from: mark.store.clone() }),
+        None => Err(MoveError::TargetTaken { jobs, records }),
+    }
+}
+
+/// Refuses a store whose nodes still run: it would change under the move.
+async fn refuse_if_used(side: &Named, now: Timestamp) -> Result<Result<(), MoveError>, StoreError> {
+    let found = side.store.notes(nodes::SHELF, now).await?;
+    if found.is_empty() {
+        return Ok(Ok(()));
+    }
+    let running: Vec<&str> = found.iter().map(|note| &*note.key).collect();
+    Ok(Err(MoveError::InUse { store: side.name.clone(), nodes: running.join(", ") }))
+}
+
+/// Marks both stores as whole, the source first: between the two neither is served.
+async fn end(from: &Named, to: &Named, id: String, now: Timestamp) -> Result<(), MoveError> {
+    let mark = |other: &Named| Mark { store: other.name.clone(), done: true, id: Some(id.clone()) };
+    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), None, now).await;
+    left.map_err(MoveError::Source)?;
+    let arrived = marks::write(&*to.store, End::Target, Some(&mark(from)), None, now).await;
+    arrived.map_err(MoveError::Target)
 }
 
 async fn total(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
@@ -193,17 +278,20 @@ async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError
 async fn copy_jobs(
     from: &Named,
     to: &Named,
+    queue: &Queue,
     unarchived: &mut Unarchived,
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<Tally, MoveError> {
     let of = total(&*from.store, now).await.map_err(MoveError::Source)?;
+    let places = queue.places();
     let mut tally = Tally::default();
     let mut after = None;
     loop {
         let mut page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Source)?;
         for transfer in &mut page.items {
             tally.add(digest(transfer));
+            transfer.queue_place = places.get(&transfer.job.id).copied();
             transfer.archived = transfer.audit.len() - unarchived.take_from(&transfer.audit);
         }
         to.store.adopt(page.items).await.map_err(MoveError::Target)?;
@@ -215,10 +303,22 @@ async fn copy_jobs(
     }
 }
 
-async fn copy_notes(from: &Named, to: &Named, shelves: &[Shelf], now: Timestamp) -> Result<Tally, MoveError> {
+async fn copy_notes(
+    from: &Named,
+    to: &Named,
+    queue: &Queue,
+    shelves: &[Shelf],
+    now: Timestamp,
+) -> Result<Tally, MoveError> {
     let mut tally = Tally::default();
     for shelf in shelves {
-        let notes = from.store.notes(*shelf, now).await.map_err(MoveError::Source)?;
+        let mut notes = from.store.notes(*shelf, now).await.map_err(MoveError::Source)?;
+        if *shelf == bulk::SHELF {
+            for note in &mut notes {
+                let moved = queue.moved_bulk(&*from.store, &*to.store, note.value.clone()).await;
+                note.value = moved.map_err(MoveError::Source)?;
+            }
+        }
         notes.iter().for_each(|note| tally.add(note_digest(*shelf, note)));
         let writes = notes.into_iter().map(|note| NoteWrite {
             shelf: *shelf,

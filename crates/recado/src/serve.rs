@@ -11,7 +11,7 @@ use std::time::Duration;
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_core::Timestamp;
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::nodes::About;
+use recado_engine::nodes::{self, About};
 use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::EmbeddedStore;
@@ -29,6 +29,9 @@ use crate::{migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
 const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
+
+/// Between two looks whether the store is being moved away.
+const MOVE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
@@ -49,6 +52,7 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
                 break None;
             }
             why = server.broken() => break Some(why),
+            why = server.moved_away() => break Some(why),
             _ = hangup.recv() => read_level(&logging, &again),
         }
     };
@@ -72,15 +76,12 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
 pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let (store, clock) = open(config).await?;
-    if let Some(to) = migrate::moved_to(&*store, clock.now()).await.map_err(unreadable)? {
-        return Err(format!(
-            "everything in this store was moved to {to}: serve that one. To go on from here, move it back into an \
-             empty store with `recado store migrate`."
-        ));
-    }
     let settings = config.settings(node());
-    let mut parts = Parts::new(store, config.routes(), settings, clock, Chance::from_entropy());
-    parts.about = About { host: host().into(), listen: Some(address.to_string().into()) };
+    let about = About { host: host().into(), listen: Some(address.to_string().into()) };
+    refuse_in_move(config, &*store, &settings.node, &about, clock.now()).await?;
+    let mut parts =
+        Parts::new(store.clone(), config.routes(), settings, clock.clone(), Chance::from_entropy());
+    parts.about = about;
     parts.endpoints = config.endpoints.clone();
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
@@ -117,7 +118,27 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
 
     let shutdown = closing.clone().cancelled_owned();
     let serving = tokio::spawn(recado_api::serve(listener, router, limits, shutdown));
-    Ok(Server { engine, closing, serving, exporting })
+    let place = place(config);
+    Ok(Server { engine, closing, serving, exporting, store, clock, place })
+}
+
+/// Refuses a store that is an end of a move.
+async fn refuse_in_move(
+    config: &Config,
+    store: &dyn Store,
+    node: &str,
+    about: &About,
+    now: Timestamp,
+) -> Result<(), String> {
+    nodes::register(store, node, about, now).await;
+    let in_move = migrate::in_move(store, now).await;
+    if !matches!(in_move, Ok(None)) {
+        nodes::deregister(store, node, now).await;
+    }
+    match in_move.map_err(unreadable)? {
+        Some(in_move) => Err(in_move.refusal(&place(config))),
+        None => Ok(()),
+    }
 }
 
 /// A server that runs.
@@ -127,9 +148,27 @@ pub struct Server {
     closing: CancellationToken,
     serving: JoinHandle<()>,
     exporting: Option<traces::Exporting>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// What the store is called.
+    place: String,
 }
 
 impl Server {
+    /// Resolves when the store is being moved away: this server stood still for so long that it was taken for dead. It
+    /// must not deliver what is delivered elsewhere.
+    pub async fn moved_away(&self) -> String {
+        loop {
+            tokio::time::sleep(MOVE_LOOK_EVERY).await;
+            if self.store.is_shared()
+                && let Ok(Some(in_move)) = migrate::in_move(&*self.store, self.clock.now()).await
+            {
+                self.closing.cancel();
+                return in_move.refusal(&self.place);
+            }
+        }
+    }
+
     /// Resolves when its store has failed, with the reason; there is nothing left to stop then.
     pub async fn broken(&self) -> String {
         let why = self.engine.broken().await;

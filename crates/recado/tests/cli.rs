@@ -19,4 +19,5 @@ mod cli {
     mod starting;
     mod stopping;
     mod stranded;
+    mod wire;
 }

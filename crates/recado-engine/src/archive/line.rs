@@ -264,8 +264,15 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         },
         attempts: line.attempts,
     };
-    let (archived, audit) = (0, Vec::new());
-    Transfer { job, body_hash, standing: Standing::Dead, dead_letter: Some(entry), audit, archived }
+    Transfer {
+        job,
+        body_hash,
+        standing: Standing::Dead,
+        dead_letter: Some(entry),
+        queue_place: None,
+        audit: Vec::new(),
+        archived: 0,
+    }
 }
 
 #[cfg(test)]
@@ -325,8 +332,15 @@ mod tests {
             state: DeadLetterState::Dead,
         };
         let audit = vec![AuditEvent::about(&job, AuditKind::Buried, AT)];
-        let (standing, archived) = (Standing::Dead, audit.len());
-        Transfer { job, body_hash: BodyHash(7), standing, dead_letter: Some(entry), audit, archived }
+        Transfer {
+            job,
+            body_hash: BodyHash(7),
+            standing: Standing::Dead,
+            dead_letter: Some(entry),
+            queue_place: None,
+            archived: audit.len(),
+            audit,
+        }
     }
 
     #[test]

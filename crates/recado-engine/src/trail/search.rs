@@ -15,8 +15,11 @@ use super::hold::{Hold, source};
 use super::{TrailError, TrailTerms, off_thread};
 use crate::engine::{Engine, Inner};
 
-/// Fresh records of a part that are looked through. There are more only while the files cannot be written.
-const FRESH_RECORDS_MAX: usize = 10_000;
+/// Fresh records that are read at a time. All of them are read for a page, so that none is passed by.
+const FRESH_RECORDS: usize = 1_000;
+
+/// Records at the end of the files that are read at a time to find where those begin that are not marked yet.
+const UNMARKED_RECORDS: usize = 100;
 
 /// Records that are read of the files at a time for one job.
 const JOB_RECORDS: usize = 1_000;
@@ -142,12 +145,30 @@ impl<'t> Walk<'t> {
             let end = files.trail.checkpoint().map_or(0, |checkpoint| checkpoint.sequence);
             return Ok(Walk { terms, query, end, store: files.store.clone(), archived });
         }
-        let newest = search(terms, Query { limit: 1, ..Query::default() }).await?.records.pop();
         let (store, archived) = match Hold::read(&*engine.store, engine.clock.now()).await? {
             Some(hold) => (hold.store, hold.archived),
             None => Default::default(),
         };
-        Ok(Walk { terms, query, end: newest.map_or(0, |record| record.sequence), store, archived })
+        let mut walk = Walk { terms, query, end: 0, store, archived };
+        walk.end = walk.last_marked(engine).await?;
+        Ok(walk)
+    }
+
+    /// The last sequence of the files that the note of who archives has counted. What another node has appended and
+    /// not marked yet is still among the store's fresh records, and must not be shown from the files as well.
+    async fn last_marked(&self, engine: &Inner) -> Result<u64, TrailError> {
+        let mut query = Query { limit: UNMARKED_RECORDS, ..Query::default() };
+        loop {
+            let page = search(self.terms, query.clone()).await?;
+            let marked = page.records.iter().find(|record| match self.origin(engine, record) {
+                Some((part, number)) => number <= self.archived.get(&part).copied().unwrap_or(0),
+                None => true,
+            });
+            query.beyond = page.next;
+            if marked.is_some() || page.next.is_none() {
+                return Ok(marked.map_or(0, |record| record.sequence));
+            }
+        }
     }
 
     async fn page(&self, engine: &Inner, place: Option<Place>) -> Result<Page, TrailError> {
@@ -199,47 +220,100 @@ impl<'t> Walk<'t> {
         beyond: Option<Key>,
         room: usize,
     ) -> Result<(Vec<Found>, Option<At>), TrailError> {
-        let mut all = BTreeMap::<Key, Found>::new();
+        let mut left = Nearest { found: BTreeMap::new(), order: self.query.order, beyond, room };
         for part in 0..engine.store.audit_parts() {
             let after = self.archived.get(&part).copied().unwrap_or(0);
-            let span = AuditSpan { part, after, newest_first: true };
-            for record in engine.store.audit_in(span, FRESH_RECORDS_MAX).await? {
-                if self.query.fits_event(&record.event) {
+            let mut span = AuditSpan { part, after, newest_first: false };
+            loop {
+                let records = engine.store.audit_in(span, FRESH_RECORDS).await?;
+                let Some(last) = records.last() else { break };
+                let is_last = records.len() < FRESH_RECORDS;
+                span.after = last.number;
+                for record in records.into_iter().filter(|record| self.query.fits_event(&record.event)) {
                     let key = (record.event.timestamp, part, record.number);
-                    all.insert(key, Found { event: record.event, seal: None });
+                    left.offer(key, Found { event: record.event, seal: None });
+                }
+                if is_last {
+                    break;
                 }
             }
         }
-        let query = Query {
-            order: Order::OldestFirst,
-            beyond: Some(split),
-            limit: FRESH_RECORDS_MAX,
-            ..self.query.clone()
-        };
-        for record in search(self.terms, query).await?.records {
-            all.insert(self.key(&record), Found::from(record));
+        let (order, limit) = (Order::OldestFirst, FRESH_RECORDS);
+        let mut query = Query { order, limit, beyond: Some(split), ..self.query.clone() };
+        while query.beyond.is_some() {
+            let page = search(self.terms, query.clone()).await?;
+            for record in page.records {
+                left.offer(self.key(engine, &record), Found::from(record));
+            }
+            query.beyond = page.next;
         }
-        let newest_first = self.query.order == Order::NewestFirst;
-        let is_left =
-            |key: &Key| beyond.is_none_or(|beyond| if newest_first { *key < beyond } else { *key > beyond });
-        let mut left: Vec<_> = all.into_iter().filter(|(key, _)| is_left(key)).collect();
-        if newest_first {
-            left.reverse();
-        }
-        let more = left.len() > room;
-        left.truncate(room);
-        let next = left.last().map(|(key, _)| At::Fresh(Some(*key))).filter(|_| more);
-        Ok((left.into_iter().map(|(_, found)| found).collect(), next))
+        let (found, next) = left.page();
+        Ok((found, next.map(|key| At::Fresh(Some(key)))))
     }
 
-    fn key(&self, record: &Record) -> Key {
+    fn key(&self, engine: &Inner, record: &Record) -> Key {
         match &record.content {
-            Content::Event { source: from, source_sequence, event, .. } => {
-                let parts = self.archived.len().max(1);
-                let part = (0..u16::MAX).take(parts).find(|part| source(&self.store, *part) == *from);
-                (event.timestamp, part.unwrap_or(u16::MAX), *source_sequence)
+            Content::Event { source_sequence, event, .. } => {
+                let part = self.origin(engine, record).map_or(u16::MAX, |(part, _)| part);
+                (event.timestamp, part, *source_sequence)
             }
             Content::Erasure { .. } => (record.archived_at, u16::MAX, record.sequence),
         }
+    }
+
+    /// The part of this store that an archived record came from, and its number there.
+    fn origin(&self, engine: &Inner, record: &Record) -> Option<(u16, u64)> {
+        let Content::Event { source: from, source_sequence, .. } = &record.content else { return None };
+        let part = (0..engine.store.audit_parts()).find(|part| source(&self.store, *part) == *from);
+        part.map(|part| (part, *source_sequence))
+    }
+}
+
+/// The first fresh records beyond a place, one more than fit on a page at most.
+struct Nearest {
+    found: BTreeMap<Key, Found>,
+    order: Order,
+    beyond: Option<Key>,
+    room: usize,
+}
+
+impl Nearest {
+    fn offer(&mut self, key: Key, record: Found) {
+        let is_beyond = self.beyond.is_none_or(|beyond| match self.order {
+            Order::NewestFirst => key < beyond,
+            Order::OldestFirst => key > beyond,
+        });
+        if !is_beyond {
+            return;
+        }
+        self.found.insert(key, record);
+        if self.found.len() > self.room + 1 {
+            self.drop_farthest();
+        }
+    }
+
+    fn drop_farthest(&mut self) {
+        match self.order {
+            Order::NewestFirst => self.found.pop_first(),
+            Order::OldestFirst => self.found.pop_last(),
+        };
+    }
+
+    /// The page's records, and the key of the last one if there are more.
+    fn page(mut self) -> (Vec<Found>, Option<Key>) {
+        let more = self.found.len() > self.room;
+        if more {
+            self.drop_farthest();
+        }
+        let last = match self.order {
+            Order::NewestFirst => self.found.keys().next(),
+            Order::OldestFirst => self.found.keys().next_back(),
+        };
+        let next = last.copied().filter(|_| more);
+        let mut found: Vec<Found> = self.found.into_values().collect();
+        if self.order == Order::NewestFirst {
+            found.reverse();
+        }
+        (found, next)
     }
 }

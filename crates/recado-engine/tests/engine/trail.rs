@@ -244,6 +244,58 @@ async fn a_walk_shows_each_record_once_while_records_move_to_the_files() {
     assert_eq!(engine.search_trail(of_routes, None).await.unwrap().found.len(), 12);
 }
 
+/// Every record that a walk shows, by its words.
+async fn walked(engine: &Engine, order: Order, limit: usize) -> Vec<String> {
+    let (mut shown, mut place) = (Vec::new(), None);
+    loop {
+        let page = engine.search_trail(Query { order, limit, ..Query::default() }, place).await.unwrap();
+        let words = |event: AuditEvent| event.retry_reason.map(String::from).unwrap_or_default();
+        shown.extend(page.found.into_iter().map(|found| words(found.event)));
+        place = page.next;
+        if place.is_none() {
+            return shown;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
+    const RECORDS: usize = 12_000;
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let engine = archiving(&given, &["ok"], dir.path());
+    pass(5).await;
+    // Nothing is awaited in between that would let the archiver run.
+    let act = |nth| {
+        AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now())
+            .reason(format!("{nth:05}"))
+    };
+    engine.store().record((0..RECORDS).map(act).collect()).await.unwrap();
+    let whole: Vec<String> = (0..RECORDS).map(|nth| format!("{nth:05}")).collect();
+    assert_eq!(walked(&engine, Order::OldestFirst, 5_000).await, whole);
+    let mut newest_first = walked(&engine, Order::NewestFirst, 5_000).await;
+    newest_first.reverse();
+    assert_eq!(newest_first, whole);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
+    let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
+    let (archiver, faulty) = node(&given, &bell, "one", dir.path());
+    paused(&archiver, 1).await;
+    pass(5).await;
+    let (other, _) = node(&given, &bell, "two", dir.path());
+    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
+    paused(&archiver, 3).await;
+    pass(5).await;
+    assert!(
+        faulty.fired(Verb::WriteNotes) > 0 && count(dir.path()) == 4,
+        "they are in the files, and not marked"
+    );
+    for order in [Order::NewestFirst, Order::OldestFirst] {
+        assert_eq!(walked(&other, order, 2).await.len(), 4, "{order:?}");
+    }
+}
+
 /// One of several nodes on the same store, with files of its own.
 pub fn node(given: &Given, bell: &Arc<Wakes>, name: &str, dir: &Path) -> (Engine, Arc<FaultyStore>) {
     let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use recado_core::{NewJob, Status, Timestamp};
 
 use super::Home;
-use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, job, jobs_of, route};
+use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, jobs_of, route};
+use super::moving::given_by;
 use super::snapshot::walk_jobs;
-use crate::{DeadLetterFilter, JobFilter, PageRequest};
+use crate::{Adopted, DeadLetterFilter, Discarded, JobFilter, PageRequest, Redriven};
 
 async fn listed(desk: &Desk, filter: JobFilter, now: Timestamp) -> Vec<String> {
     walk_jobs(desk, &filter, 3, now).await.iter().map(ToString::to_string).collect()
@@ -212,4 +213,88 @@ pub async fn a_reason_is_found_without_regard_to_case_in_any_script_and_literall
     ] {
         assert_eq!(dead(&desk, with(asked)).await, expected, "reason contains {asked:?}");
     }
+}
+
+/// Brings a dead letter back and lets it fail again: it never leaves the queue.
+async fn fails_again(desk: &Desk, name: &str, now: Timestamp) {
+    assert_eq!(desk.redrive(name, None, now).await, Redriven::Done, "{name}");
+    let lease = desk.only(now).await;
+    desk.done(&lease, bury(&lease, Some("550"), "no such mailbox", now), now).await;
+}
+
+pub async fn a_walk_sees_each_dead_letter_once_whatever_is_replayed_meanwhile(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let names: Vec<String> = (0..12).map(|nth| format!("e-{nth:02}")).collect();
+    let failures: Vec<_> = names.iter().map(|name| (&**name, Some("550"), "no such mailbox")).collect();
+    bury_all(&desk, &failures).await;
+    let whole: Vec<String> = names.iter().rev().cloned().collect();
+    let filters = [
+        DeadLetterFilter::default(),
+        DeadLetterFilter { last_failure_code: Some("550".into()), ..DeadLetterFilter::default() },
+    ];
+    for (filter, hour) in filters.into_iter().zip(1..) {
+        let now = T0.plus(HOUR * hour);
+        let (mut seen, mut before) = (Vec::new(), None);
+        // Between two pages some fail again that were seen and some that were not, and one is on its way meanwhile.
+        for (first, second) in names.iter().zip(names.iter().rev()) {
+            let page = PageRequest { before, limit: 2 };
+            let page = desk.0.dead_letters(filter.clone(), page).await.unwrap();
+            seen.extend(page.items.into_iter().map(|entry| entry.job_id.to_string()));
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+            fails_again(&desk, first, now).await;
+            fails_again(&desk, second, now).await;
+        }
+        assert_eq!((&seen, before), (&whole, None), "each that was there all along is seen once");
+        assert_eq!(dead(&desk, filter).await, whole, "and stands where it stood");
+    }
+    let back = desk.0.transfer(&id("e-05")).await.unwrap().unwrap();
+    assert_eq!(desk.discard("e-05", T0.plus(HOUR * 3)).await, Discarded::Done);
+    assert_eq!(desk.0.adopt(vec![back]).await.unwrap(), [Adopted::Done]);
+    assert_eq!(
+        dead(&desk, DeadLetterFilter::default()).await[0],
+        "e-05",
+        "only what left comes back as the newest"
+    );
+}
+
+pub async fn what_is_on_its_way_is_in_a_walk_too(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    bury_all(&desk, &[("1", None, "no"), ("2", None, "no"), ("3", None, "no")]).await;
+    assert_eq!(desk.redrive("2", None, T0).await, Redriven::Done);
+    assert_eq!(dead(&desk, DeadLetterFilter::default()).await, ["3", "2", "1"]);
+    desk.only(T0).await;
+    assert_eq!(dead(&desk, DeadLetterFilter::default()).await, ["3", "2", "1"], "and while it is delivered");
+}
+
+pub async fn jobs_that_change_during_a_walk_are_seen_once(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(jobs_of("a", 12)).await;
+    let whole = walk_jobs(&desk, &JobFilter::default(), 100, T0).await;
+    let (mut seen, mut before) = (Vec::new(), None);
+    for nth in 0.. {
+        let page = PageRequest { before, limit: 2 };
+        let page = desk.0.jobs(JobFilter::default(), page, T0).await.unwrap();
+        seen.extend(page.items.into_iter().map(|view| view.job.id));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+        for lease in desk.ready(2, T0).await {
+            let buried = bury(&lease, None, "no", T0);
+            desk.done(&lease, if nth % 2 == 0 { buried } else { deliver(&lease, T0) }, T0).await;
+        }
+        for name in dead(&desk, DeadLetterFilter::default()).await {
+            desk.redrive(&name, None, T0).await;
+        }
+    }
+    assert_eq!(seen, whole);
+    let walked: Vec<_> = given_by(&desk).await.into_iter().map(|transfer| transfer.job.id).collect();
+    assert_eq!(
+        walked,
+        whole.into_iter().rev().collect::<Vec<_>>(),
+        "and by who takes them whole, oldest first"
+    );
 }

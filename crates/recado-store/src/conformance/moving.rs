@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use recado_core::{AuditKind, DeadLetterState, JobId, LeaseToken, Status};
+use recado_core::{AuditKind, DeadLetterState, JobId, LeaseToken, NewJob, Status, Transition};
 
 use super::Home;
-use super::given::{DAY, Desk, HOUR, Stage, T0, bury, deliver, id, job, jobs_of, route};
+use super::given::{DAY, Desk, HOUR, Stage, T0, bury, company, deliver, id, job, jobs_of, route};
 use super::snapshot::Snapshot;
 use crate::reference::ReferenceStore;
-use crate::{Adopted, Cancelled, Enqueued, Extended, Pick, Standing, Transfer};
+use crate::{
+    Adopted, Cancelled, DeadLetterFilter, Enqueued, Extended, PageRequest, Pick, Standing, Transfer,
+};
 
 pub fn elsewhere() -> Desk {
     Desk(Arc::new(ReferenceStore::default()))
@@ -158,6 +160,41 @@ pub async fn a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
     assert_eq!(desk.redrive("a", None, T0).await, crate::Redriven::Done);
     let lease = desk.claim(Pick::Ready(route("to-a")), 1, T0).await.leases.pop().unwrap();
     assert_eq!(lease.job.data, job("a").data);
+}
+
+pub async fn dead_letters_are_taken_in_at_their_places(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let origin = elsewhere();
+    // Of companies of their own, so that a store with partitions has them in several.
+    for name in ["a", "b", "c", "d"] {
+        origin.accept(vec![NewJob { company: company(&format!("c-{name}")), ..job(name) }]).await;
+    }
+    for name in ["c", "a", "d", "b"] {
+        let leases = origin.ready(4, T0).await;
+        for lease in &leases {
+            let dies = lease.job.id.as_str() == name;
+            let release = Transition::Release { at: T0, lost: None };
+            let transition = if dies { bury(lease, Some("550"), "no such mailbox", T0) } else { release };
+            origin.done(lease, transition, T0).await;
+        }
+    }
+    let mut given = given_by(&origin).await;
+    for transfer in &mut given {
+        let place = ["c", "a", "d", "b"].iter().position(|name| *name == transfer.job.id.as_str());
+        transfer.queue_place = place.map(|place| place as u64 + 1);
+    }
+    assert_eq!(desk.0.adopt(given).await.unwrap(), [Adopted::Done; 4]);
+    let listed = async |desk: &Desk| {
+        let page = PageRequest { before: None, limit: 10 };
+        let entries = desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+        entries.into_iter().map(|entry| entry.job_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&desk).await, ["b", "d", "a", "c"]);
+    assert_eq!(listed(&origin).await, ["b", "d", "a", "c"], "as they were");
+    let oldest = desk.0.oldest_dead_letters(2).await.unwrap();
+    assert_eq!(oldest.iter().map(|entry| entry.job_id.as_str()).collect::<Vec<_>>(), ["c", "a"]);
+    desk.bring("new", Stage::Dead).await;
+    assert_eq!(listed(&desk).await[0], "new", "what comes later is newer");
 }
 
 pub async fn adopted_jobs_ring_their_route(home: &mut dyn Home) {

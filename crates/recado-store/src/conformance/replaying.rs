@@ -134,7 +134,7 @@ pub async fn the_entry_stays_through_retries_and_leaves_only_on_delivery(home: &
     assert_eq!(desk.0.counts(T0).await.unwrap().dead_letters, 0);
 }
 
-pub async fn a_replay_that_fails_is_the_newest_entry_under_the_same_id(home: &mut dyn Home) {
+pub async fn a_replay_that_fails_is_the_same_entry_in_the_same_place(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.bring("a", Stage::Dead).await;
     desk.bring("b", Stage::Dead).await;
@@ -146,8 +146,8 @@ pub async fn a_replay_that_fails_is_the_newest_entry_under_the_same_id(home: &mu
     let page = PageRequest { before: None, limit: 10 };
     let entries = desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
     let names: Vec<_> = entries.iter().map(|entry| entry.job_id.as_str()).collect();
-    assert_eq!(names, ["a", "b"], "one entry a job, the newest first");
-    let entry = &entries[0];
+    assert_eq!(names, ["b", "a"], "one entry a job, by when it entered the queue");
+    let entry = &entries[1];
     assert_eq!((entry.state, entry.moved_at, entry.failed_attempts), (DeadLetterState::Dead, now, 2));
     assert_eq!(entry.last_failure_code.as_deref(), Some("551"));
     assert_eq!(entry.attempts.len(), 2, "the history of both lives");

@@ -8,7 +8,7 @@ use crate::inspect::Page;
 
 impl State {
     pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
-        let Transfer { job, body_hash, standing, dead_letter, audit, archived } = transfer;
+        let Transfer { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
         let seq = self.last_seq + 1;
         let mut known = Vec::new();
         if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
@@ -27,8 +27,7 @@ impl State {
         };
         self.records.push(Record { seq, job, body_hash, phase });
         if let Some(entry) = dead_letter {
-            self.next_dead += 1;
-            self.dead.push((self.next_dead, entry));
+            self.file(entry, queue_place);
         }
         for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             self.trail.append(Some(seq), event, nth < archived);
@@ -58,6 +57,7 @@ impl State {
                 }
             },
             dead_letter: entry.cloned(),
+            queue_place: None,
             audit: self.trail.of(record.seq),
             archived: 0,
         }

@@ -185,6 +185,7 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
         body_hash: BodyHash(nth as u128),
         standing,
         dead_letter,
+        queue_place: None,
         audit: Vec::new(),
         archived: 0,
     })

@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use recado_core::Timestamp;
-use recado_engine::{Clock, SHELVES, SystemClock, nodes};
+use recado_engine::{Clock, SHELVES, SystemClock};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, Target};
 
 use super::{Done, Stop};
-use crate::migrate::{Moved, Named, Step, move_all};
+use crate::migrate::{Moved, Named, Step, call_off, move_all};
 use crate::screen::{Field, Screen};
 
 #[derive(Debug, Subcommand)]
@@ -23,9 +22,11 @@ pub enum StoreCommand {
 EXAMPLES:
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379
   recado store migrate --from redis://127.0.0.1:6379 --to ./recado-data-new
+  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379 --abort
 
-Stop every server on both stores before. The source keeps what it has and is marked as moved, so that nobody serves
-it by mistake. A move that was cut off goes on when it is asked for again.
+Stop every server on both stores before. From the first step on neither store can be served, until the move is whole:
+then the target is, and the source keeps what it has. A move that was cut off goes on when it is asked for again. With
+--abort one that is not whole is called off: the source can be served again, and the target not until it is emptied.
 
 The audit trail's files stay where they are: keep the directory, or name it as [audit] dir of the new server. Records
 that are not in them yet move along.")]
@@ -46,6 +47,9 @@ pub struct MigrateArgs {
     /// Partitions of the Redis store.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     partitions: u16,
+    /// Call off the move between these two, if it is not whole, so that the source can be served again.
+    #[arg(long, conflicts_with = "json")]
+    abort: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -53,22 +57,29 @@ pub struct MigrateArgs {
 
 pub async fn run(command: StoreCommand, screen: &mut Screen) -> Done {
     let StoreCommand::Migrate(args) = command;
-    migrate(&args, screen).await
+    if args.abort { abort(&args, screen).await } else { migrate(&args, screen).await }
+}
+
+/// Needs the source alone: the target may be out of reach, and what it holds of the move is not served anyway.
+async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
+    refuse_nowhere(&args.from)?;
+    let from = open(&args.from, args).await?;
+    let called_off = call_off(&from, &name(&args.to)?, SystemClock.now()).await;
+    called_off.map_err(|error| Stop::Failed(error.to_string()))?;
+    from.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
+    let from = &from.name;
+    screen.line(&format!("The move is called off. Serve {from} again, and empty {}.", name(&args.to)?))?;
+    Ok(())
 }
 
 async fn migrate(args: &MigrateArgs, screen: &mut Screen) -> Done {
     if args.from == args.to {
         return Err(Stop::Usage("--from and --to name the same store".to_owned()));
     }
-    if !is_url(&args.from) && !PathBuf::from(&args.from).join("recado.db").exists() {
-        return Err(Stop::Failed(format!("there is no store in {}; name its data directory", args.from)));
-    }
+    refuse_nowhere(&args.from)?;
     let now = SystemClock.now();
     let from = open(&args.from, args).await?;
     let to = open(&args.to, args).await?;
-    for side in [&from, &to] {
-        nobody_runs_on(side, now).await?;
-    }
     let bar = bar(args.json);
     let moved = move_all(&from, &to, &SHELVES, now, |step| show(step, &bar)).await;
     bar.finish_and_clear();
@@ -88,36 +99,36 @@ fn is_url(place: &str) -> bool {
     place.contains("://")
 }
 
+fn refuse_nowhere(place: &str) -> Done {
+    if is_url(place) || PathBuf::from(place).join("recado.db").exists() {
+        return Ok(());
+    }
+    Err(Stop::Failed(format!("there is no store in {place}; name its data directory")))
+}
+
+/// What a store is called in marks and messages: a whole path, or a URL without its password.
+fn name(place: &str) -> Result<String, Stop> {
+    if is_url(place) {
+        return Ok(Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?.to_string());
+    }
+    let whole = std::path::absolute(place).map_err(|error| Stop::Usage(format!("{place}: {error}")))?;
+    Ok(whole.display().to_string())
+}
+
 async fn open(place: &str, args: &MigrateArgs) -> Result<Named, Stop> {
     let failed = |error: String| Stop::Failed(format!("cannot open {place}: {error}"));
     if !is_url(place) {
         let store =
             EmbeddedStore::open(&EmbeddedOptions::at(place)).map_err(|error| failed(error.to_string()))?;
-        return Ok(Named { store: Arc::new(store), name: place.to_owned() });
+        return Ok(Named { store: Arc::new(store), name: name(place)? });
     }
-    // The target's words leave the password out, and so must ours.
-    let name = Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?.to_string();
+    let name = name(place)?;
     let mut options = RedisOptions::new(place);
     options.prefix = args.prefix.as_str().into();
     options.partitions = args.partitions;
     let opened = RedisStore::open(&options).await;
     let store = opened.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))?;
     Ok(Named { store: Arc::new(store), name })
-}
-
-/// A store whose nodes still run would change under the move.
-async fn nobody_runs_on(side: &Named, now: Timestamp) -> Done {
-    let found = side.store.notes(nodes::SHELF, now).await;
-    let found = found.map_err(|error| Stop::Failed(format!("cannot read {}: {error}", side.name)))?;
-    let running: Vec<&str> = found.iter().map(|note| &*note.key).collect();
-    if running.is_empty() {
-        return Ok(());
-    }
-    Err(Stop::Failed(format!(
-        "{} is in use by {}; stop these servers, wait a minute if one was killed, and ask again",
-        side.name,
-        running.join(", ")
-    )))
 }
 
 fn bar(quiet: bool) -> ProgressBar {

@@ -1,9 +1,12 @@
 use std::time::Duration;
 
-use recado_core::{BodyHash, CompanyId, JobId, NewJob, Priority, RouteName, Status};
+use recado_core::{
+    Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
+    RouteName, Status,
+};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
-use recado_store::{Enqueued, JobFilter, PageRequest};
+use recado_store::{DeadLetterFilter, Enqueued, JobFilter, PageRequest};
 
 use super::*;
 
@@ -51,8 +54,8 @@ async fn filled(name: &str, jobs: usize) -> Named {
     full
 }
 
-async fn leases(store: &dyn Store, max: usize) -> usize {
-    let claim = Claim {
+fn claim(max: usize) -> Claim {
+    Claim {
         pick: Pick::Ready(RouteName::new("email").unwrap()),
         max,
         now: T0,
@@ -60,8 +63,16 @@ async fn leases(store: &dyn Store, max: usize) -> usize {
         worker: "w".into(),
         outlives_process: true,
         turns: Turns::default(),
-    };
-    store.claim(claim).await.unwrap().leases.len()
+    }
+}
+
+async fn leases(store: &dyn Store, max: usize) -> usize {
+    store.claim(claim(max)).await.unwrap().leases.len()
+}
+
+/// The move that keeps a store from being served.
+async fn held(side: &Named) -> Option<InMove> {
+    in_move(&*side.store, T0).await.unwrap()
 }
 
 async fn go(from: &Named, to: &Named) -> Result<Moved, MoveError> {
@@ -79,8 +90,8 @@ async fn everything_arrives_and_the_source_is_marked() {
     assert_eq!(steps.last(), Some(&Step::Checked { done: 2_500, of: 2_500 }));
     assert_eq!(total(&*to.store, T0).await.unwrap(), 2_500);
     assert_eq!(to.store.note(SHELF, "acme", T0).await.unwrap().unwrap().value.as_str(), r#"{"weight":3}"#);
-    assert_eq!(moved_to(&*from.store, T0).await.unwrap().as_deref(), Some("redis://there"));
-    assert_eq!(moved_to(&*to.store, T0).await.unwrap(), None, "and the target may be served");
+    assert_eq!(held(&from).await, Some(InMove::MovedTo("redis://there".to_owned())));
+    assert_eq!(held(&to).await, None, "and the target may be served");
     let again = to.store.enqueue(vec![job(7)]).await.unwrap();
     assert_eq!(again, [Enqueued::Duplicate { status: Status::Queued }], "ids stay taken");
 }
@@ -98,7 +109,7 @@ async fn a_store_that_is_in_use_is_no_target() {
     let (from, to) = (filled("a", 3).await, filled("b", 1).await);
     let refused = go(&from, &to).await;
     assert!(matches!(refused, Err(MoveError::TargetTaken { jobs: 1, .. })), "{refused:?}");
-    assert_eq!(moved_to(&*from.store, T0).await.unwrap(), None, "nothing was switched over");
+    assert_eq!(held(&from).await, None, "nothing was marked");
 }
 
 #[tokio::test]
@@ -111,9 +122,196 @@ async fn a_move_that_was_cut_off_is_taken_up_again() {
     let cut = go(&from, &named(faulty.clone(), "b")).await;
     assert!(matches!(cut, Err(MoveError::Target(_))), "{cut:?}");
     assert_eq!(faulty.fired(Verb::WriteNotes), 1);
-    assert_eq!(moved_to(&*from.store, T0).await.unwrap(), None);
+    assert_eq!(held(&from).await, Some(InMove::MovingTo("b".to_owned())));
     let moved = go(&from, &named(inner, "b")).await.unwrap();
     assert_eq!(moved.jobs.count, 2_500);
+}
+
+/// Jobs that wait, one that is leased, dead letters in another order than they came, a note, a running bulk act and a
+/// record.
+async fn busy(name: &str) -> Named {
+    let from = filled(name, 6).await;
+    for lease in from.store.claim(claim(3)).await.unwrap().leases.into_iter().rev() {
+        let failure = Failure {
+            class: Class::Permanent,
+            code: None,
+            reason: Reason::new("no such user").unwrap(),
+            rule: "smtp/5xx".into(),
+            blame: Blame::Message,
+            retry_after: None,
+            uncertain: false,
+            invalid_payload: false,
+            stack_trace: None,
+        };
+        let ttl = Duration::from_secs(86_400);
+        let burial = Burial { cause: Cause::Permanent, failure, attempt: None, held_up: false, at: T0, ttl };
+        let settlement = Settlement {
+            token: lease.token,
+            transition: Transition::Bury(burial),
+            audit: None,
+            now: T0,
+            follow_ups: Vec::new(),
+        };
+        assert_eq!(from.store.settle(vec![settlement]).await.unwrap(), [Settled::Done]);
+    }
+    assert_eq!(from.store.claim(claim(1)).await.unwrap().leases.len(), 1);
+    from.store.record(vec![paused(1)]).await.unwrap();
+    from
+}
+
+/// What a move is cut off by.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    at: End,
+    verb: Verb,
+    /// Writes of that end that go well before.
+    after: usize,
+}
+
+/// Moves with a fault; whether the fault came before the end.
+async fn cut_off(from: &Named, to: &Named, cut: Cut) -> bool {
+    let end = if cut.at == End::Source { from } else { to };
+    let faulty = Arc::new(FaultyStore::around(end.store.clone()));
+    faulty.fail(cut.verb, cut.after, 1, StoreError::Unavailable("cut off".to_owned()));
+    let weak = named(faulty.clone(), &end.name);
+    let moved = if cut.at == End::Source { go(&weak, to).await } else { go(from, &weak).await };
+    assert_eq!(moved.is_err(), faulty.fired(cut.verb) == 1, "{cut:?}: {moved:?}");
+    moved.is_err()
+}
+
+async fn ids(store: &dyn Store) -> Vec<String> {
+    let page = PageRequest { before: None, limit: 100 };
+    let jobs = store.jobs(JobFilter::default(), page, T0).await.unwrap().items;
+    jobs.into_iter().map(|view| view.job.id.to_string()).collect()
+}
+
+async fn dead(store: &dyn Store) -> Vec<String> {
+    let page = PageRequest { before: None, limit: 100 };
+    let entries = store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+    entries.into_iter().map(|entry| entry.job_id.to_string()).collect()
+}
+
+/// Goes through every cut point of a move: each write of each end, not done, and done with its answer lost.
+async fn at_every_cut(mut then: impl AsyncFnMut(Cut, Named, Named)) {
+    for at in [End::Source, End::Target] {
+        for verb in [Verb::Write, Verb::WriteAnswer] {
+            for after in 0.. {
+                let (from, to, cut) = (busy("a").await, empty("b"), Cut { at, verb, after });
+                if !cut_off(&from, &to, cut).await {
+                    assert!(after >= if at == End::Source { 4 } else { 5 }, "{cut:?} is the last");
+                    break;
+                }
+                then(cut, from, to).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_move_cut_off_anywhere_leaves_one_store_to_be_served_at_most_and_is_taken_up_again() {
+    let mut halves = 0;
+    at_every_cut(async |cut, from, to| {
+        let (source, target) = (held(&from).await, held(&to).await);
+        let has_arrived = ids(&*to.store).await.len();
+        match (&source, &target) {
+            (None, None) => assert_eq!(has_arrived, 0, "{cut:?}: only before anything has moved"),
+            (Some(InMove::MovedTo(_)), None) => assert_eq!(has_arrived, 6, "{cut:?}: only once it is whole"),
+            (Some(InMove::MovingTo(_)), None) => {
+                assert_eq!(has_arrived, 0, "{cut:?}: it was not begun there")
+            }
+            (Some(InMove::MovingTo(_) | InMove::MovedTo(_)), Some(InMove::FilledFrom(_))) => halves += 1,
+            other => panic!("{cut:?}: {other:?}"),
+        }
+        match go(&from, &to).await {
+            Ok(moved) => assert_eq!((moved.jobs.count, moved.notes.count), (6, 1), "{cut:?}"),
+            Err(MoveError::SourceMoved { .. }) => assert_eq!(target, None, "{cut:?}: it was whole"),
+            Err(error) => panic!("{cut:?}: {error}"),
+        }
+        assert_eq!(held(&from).await, Some(InMove::MovedTo("b".to_owned())), "{cut:?}");
+        assert_eq!(held(&to).await, None, "{cut:?}");
+        assert_eq!(ids(&*to.store).await, ids(&*from.store).await, "{cut:?}");
+        assert_eq!(dead(&*to.store).await, ["job-00000", "job-00001", "job-00002"], "{cut:?}: as they died");
+        let words = async |side: &Named| {
+            let mut words: Vec<_> =
+                on_record(&*side.store).await.iter().map(|event| format!("{event:?}")).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(words(&to).await, words(&from).await, "{cut:?}");
+        assert_eq!(leases(&*to.store, 10).await, 3, "{cut:?}: each is there once");
+    })
+    .await;
+    assert!(halves > 8, "{halves} of the cuts left both half way");
+}
+
+#[tokio::test]
+async fn a_move_cut_off_anywhere_is_called_off_by_name_unless_it_was_whole() {
+    at_every_cut(async |cut, from, to| {
+        let (source, target) = (held(&from).await, held(&to).await);
+        let other = call_off(&from, "c", T0).await;
+        assert!(matches!(
+            other,
+            Err(MoveError::SourceMoving { .. } | MoveError::SourceMoved { .. } | MoveError::NoMove)
+        ));
+        assert_eq!(held(&from).await, source, "{cut:?}: another one's name calls nothing off");
+        match call_off(&from, "b", T0).await {
+            Ok(()) => {}
+            Err(MoveError::NoMove) => return assert_eq!(source, None, "{cut:?}"),
+            Err(MoveError::SourceMoved { .. }) => return assert!(matches!(source, Some(InMove::MovedTo(_)))),
+            Err(error) => panic!("{cut:?}: {error}"),
+        }
+        assert_eq!((held(&from).await, held(&to).await), (None, target.clone()), "{cut:?}");
+        assert_eq!(ids(&*from.store).await.len(), 6, "{cut:?}: the source has everything");
+        let again = go(&from, &to).await;
+        match target {
+            Some(_) => {
+                assert!(matches!(again, Err(MoveError::TargetHalfFilled { .. })), "{cut:?}: {again:?}")
+            }
+            None => assert!(again.is_ok(), "{cut:?}: {again:?}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_source_that_is_being_moved_is_moved_nowhere_else() {
+    let (from, to) = (busy("a").await, empty("b"));
+    assert!(cut_off(&from, &to, Cut { at: End::Target, verb: Verb::Write, after: 1 }).await);
+    let elsewhere = go(&from, &empty("c")).await;
+    assert!(matches!(&elsewhere, Err(MoveError::SourceMoving { to }) if to == "b"), "{elsewhere:?}");
+    let other = go(&busy("d").await, &to).await;
+    assert!(matches!(&other, Err(MoveError::TargetHalfFilled { from }) if from == "a"), "{other:?}");
+    go(&from, &to).await.unwrap();
+    let other = go(&busy("d").await, &to).await;
+    assert!(matches!(&other, Err(MoveError::TargetWhole { from }) if from == "a"), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_store_with_a_running_node_is_moved_neither_away_nor_into() {
+    let node = |side: Named| async move {
+        let value = Some(Payload::trusted("{}"));
+        let write =
+            NoteWrite { shelf: nodes::SHELF, key: "host/1".into(), value, expect: None, expires_at: None };
+        side.store.write_notes(vec![write], T0).await.unwrap();
+        side
+    };
+    for (from, to) in [(node(busy("a").await).await, empty("b")), (busy("a").await, node(empty("b")).await)] {
+        let refused = go(&from, &to).await;
+        assert!(matches!(&refused, Err(MoveError::InUse { nodes, .. }) if nodes == "host/1"), "{refused:?}");
+        assert_eq!((held(&from).await, held(&to).await), (None, None));
+    }
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_left_half_way_is_not_served_and_not_filled_further() {
+    let (from, to) = (busy("a").await, empty("b"));
+    let value = Some(Payload::trusted(r#"{"store":"a","done":false}"#));
+    let shelf = Shelf::new("moves");
+    let write = NoteWrite { shelf, key: "from".into(), value, expect: None, expires_at: None };
+    to.store.write_notes(vec![write], T0).await.unwrap();
+    assert_eq!(held(&to).await, Some(InMove::FilledFrom("a".to_owned())));
+    let moved = go(&from, &to).await;
+    assert!(matches!(&moved, Err(MoveError::TargetHalfFilled { .. })), "{moved:?}");
 }
 
 #[tokio::test]
@@ -143,7 +341,7 @@ async fn a_target_that_somebody_writes_to_is_found_out() {
     })
     .await;
     assert!(matches!(&moved, Err(MoveError::Differs { what }) if what.contains("4 are there")), "{moved:?}");
-    assert_eq!(moved_to(&*from.store, T0).await.unwrap(), None);
+    assert_eq!(held(&to).await, Some(InMove::FilledFrom("a".to_owned())), "nothing was switched over");
 }
 
 fn paused(nth: usize) -> AuditEvent {
@@ -201,4 +399,41 @@ async fn records_that_arrived_before_a_move_was_cut_off_are_not_carried_twice() 
     assert_eq!(on_record(&*inner).await.len(), 2_500, "they had arrived");
     let moved = go(&from, &named(inner.clone(), "b")).await.unwrap();
     assert_eq!((moved.records.count, on_record(&*inner).await.len()), (2_500, 2_500));
+}
+
+#[tokio::test]
+async fn a_bulk_act_goes_on_behind_the_entry_that_it_had_come_to() {
+    let origin = busy("o").await;
+    for (number, passed) in [(1_000, Some(0)), (300, Some(1)), (250, Some(1)), (150, Some(2)), (100, None)] {
+        let (from, to) = (empty("a"), empty("b"));
+        let mut given = origin.store.transfers(None, 10).await.unwrap().items;
+        for transfer in given.iter_mut().filter(|transfer| transfer.dead_letter.is_some()) {
+            // Another order than theirs, under numbers with gaps.
+            let place =
+                ["job-00001", "job-00002", "job-00000"].iter().position(|id| *id == transfer.job.id.as_str());
+            transfer.queue_place = place.map(|place| 100 * (place as u64 + 1));
+        }
+        from.store.adopt(given).await.unwrap();
+        let order = dead(&*from.store).await;
+        assert_eq!(order, ["job-00000", "job-00002", "job-00001"]);
+        let value = serde_json::json!({"id": "rpl_1", "act": "replay", "state": "running", "filter": {}, "place": number,
+            "ratePerSecond": 50, "total": 3, "done": 0, "skipped": 0, "failed": 0, "failures": [], "startedAt": T0,
+            "heldUntil": T0});
+        let value = Some(Payload::trusted(value.to_string()));
+        let write =
+            NoteWrite { shelf: bulk::SHELF, key: "rpl_1".into(), value, expect: None, expires_at: None };
+        from.store.write_notes(vec![write], T0).await.unwrap();
+        move_all(&from, &to, &[bulk::SHELF], T0, |_| {}).await.unwrap();
+        assert_eq!(dead(&*to.store).await, order);
+        let note = to.store.note(bulk::SHELF, "rpl_1", T0).await.unwrap().unwrap();
+        let moved: serde_json::Value = note.value.parse().unwrap();
+        let Some(passed) = passed else {
+            assert_eq!(moved["walked"], true, "{moved}");
+            continue;
+        };
+        let page = PageRequest { before: moved["place"].as_u64(), limit: 10 };
+        let ahead = to.store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+        let ahead: Vec<String> = ahead.into_iter().map(|entry| entry.job_id.to_string()).collect();
+        assert_eq!((ahead.as_slice(), &moved["walked"]), (&order[passed..], &false.into()), "below {number}");
+    }
 }

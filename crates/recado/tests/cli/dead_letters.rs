@@ -163,6 +163,45 @@ fn g21_the_queue_is_exported_to_a_file_or_a_pipe() {
 }
 
 #[test]
+fn an_export_during_a_bulk_replay_has_every_entry_once_and_brings_all_back() {
+    const ENTRIES: usize = 150;
+    let place = Place::with(FAST);
+    let server = place.serve();
+    let job = |nth: usize| {
+        let data = json!({"script": ["550 no such user"]});
+        json!({"jobId": format!("e-{nth:03}"), "route": "sandbox", "companyId": "acme", "data": data})
+    };
+    let (_, taken) = server.ask("POST", "/v1/jobs/batch", &Value::Array((0..ENTRIES).map(job).collect()));
+    assert_eq!(taken["accepted"], ENTRIES);
+    let names: Vec<String> = (0..ENTRIES).map(|nth| format!("e-{nth:03}")).collect();
+    names.iter().for_each(|name| drop(server.job_once(name, "failed")));
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    let (_, begun) = server.ask("POST", "/v1/dlq/replay", &json!({"filter": {}, "ratePerSecond": 50}));
+    let bulk = format!("/v1/replays/{}", begun["id"].as_str().unwrap());
+    let mut between = 0;
+    loop {
+        let running = server.get(&bulk)["state"] == "running";
+        server.run(&place, &["dlq", "export", "--out", "dlq.ndjson"]).done();
+        let lines: Vec<Value> =
+            place.read("dlq.ndjson").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut ids: Vec<&str> = lines.iter().map(|line| line["jobId"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, names, "each entry once, {} of {ENTRIES}", ids.len());
+        let replayed = lines.iter().filter(|line| line["replays"] == 1).count();
+        between += usize::from(replayed > 0 && replayed < ENTRIES);
+        if !running {
+            break;
+        }
+    }
+    assert!(between > 0, "an export ran while entries were replayed and failed again");
+    names.iter().for_each(|name| drop(server.job_once(name, "failed")));
+    server.run(&place, &["dlq", "discard", "--all", "--reason", "exported", "--yes"]).done();
+    assert_eq!(server.get("/v1/dlq")["items"], json!([]));
+    let back = server.run(&place, &["dlq", "import", "dlq.ndjson"]).done();
+    assert_eq!(back, format!("{ENTRIES} came back\n"));
+}
+
+#[test]
 fn g7_an_entry_shows_its_correction_beside_the_original() {
     let place = Place::with(FAST);
     let server = place.serve();

@@ -1,9 +1,15 @@
 //! Everything from one store into another, and back.
 
-use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use super::given::Place;
+use serde_json::{Value, json};
+
 use super::given::redis_server::{DURABLE, Redis};
+use super::given::{FAST, Place, Server, eventually};
+use super::wire::Wire;
 
 #[test]
 fn everything_moves_to_redis_and_back_with_the_same_checksum() {
@@ -62,4 +68,225 @@ fn a_move_from_nowhere_or_into_a_store_in_use_says_what_to_do() {
     assert!(said.contains("holds 1 jobs and "), "{said}");
     let said = place.run(&["store", "migrate", "--from", "one", "--to", "one"]).failed_with(2);
     assert!(said.contains("the same store"), "{said}");
+}
+
+/// Cuts of one direction, spread over all that goes over the wire.
+const CUTS: u64 = 4;
+
+/// A store in `old` with jobs that wait, and one that is dead.
+fn fill(place: &Place) -> BTreeSet<String> {
+    let server = place.serve_with(&["--data-dir", "old"], &[]);
+    let job = |name: &str, script: &str, delay: u64| json!({"jobId": name, "route": "sandbox", "companyId": "acme", "data": {"script": [script]}, "delayMs": delay});
+    let names: Vec<String> = (0..40).map(|nth| format!("later-{nth}")).collect();
+    let jobs: Vec<Value> = names.iter().map(|name| job(name, "ok", 600_000)).collect();
+    assert_eq!(server.ask("POST", "/v1/jobs/batch", &Value::Array(jobs)).1["accepted"], 40);
+    server.enqueue(job("dead", "550 no such user", 0));
+    server.job_once("dead", "failed");
+    server.stop();
+    names.into_iter().chain(["dead".to_owned()]).collect()
+}
+
+fn copy(place: &Place, from: &str, to: &str) {
+    let copied = Command::new("cp").args(["-r", from, to]).current_dir(place.path()).status();
+    assert!(copied.expect("cp").success());
+}
+
+fn migrate(place: &Place, from: &str, to: &str) {
+    place.run(&["store", "migrate", "--from", from, "--to", to]).done();
+}
+
+/// Moves, and kills the process where the wire breaks. Whether it did.
+fn is_killed(place: &Place, wire: &Wire, from: &str, to: &str) -> bool {
+    let mut command = place.command(&["store", "migrate", "--from", from, "--to", to]);
+    let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    loop {
+        if moving.try_wait().expect("a child").is_some() {
+            return wire.is_broken();
+        }
+        if wire.is_broken() {
+            moving.kill().expect("SIGKILL");
+            moving.wait().expect("it ended");
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a server says that does not serve a store; nothing if it does.
+fn refusal(place: &Place, store: &[&str]) -> Option<String> {
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.args(store).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = command.spawn().expect("the binary runs");
+    // It ends or says that it is ready.
+    let out = BufReader::new(server.stdout.take().expect("a pipe"));
+    let is_ready = out.lines().map_while(Result::ok).any(|line| line.contains("Recado is ready"));
+    if is_ready {
+        server.kill().expect("SIGKILL");
+    }
+    let output = server.wait_with_output().expect("what it said");
+    (!is_ready).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn all_jobs(server: &Server) -> Vec<String> {
+    let items = server.get("/v1/jobs?limit=100")["items"].as_array().expect("a list").clone();
+    items.iter().map(|job| job["jobId"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn a_move_to_redis_that_is_killed_anywhere_serves_neither_store_until_it_is_taken_up_again() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (wire, jobs) = (Wire::to(redis.port()), fill(&place));
+    let total = (0..2).fold(0, |_, nth| {
+        // The second time the server knows the scripts, as it will from then on.
+        redis.say("FLUSHALL");
+        let copied = format!("whole-{nth}");
+        copy(&place, "old", &copied);
+        wire.break_after(u64::MAX);
+        migrate(&place, &copied, &wire.url());
+        wire.bytes_passed()
+    });
+    let to_redis = ["--store", &redis.url()];
+    let mut refused = 0;
+    for nth in 1..=CUTS {
+        redis.say("FLUSHALL");
+        let source = format!("old-{nth}");
+        copy(&place, "old", &source);
+        wire.break_after(total * nth / CUTS - 1);
+        assert!(is_killed(&place, &wire, &source, &wire.url()), "the wire broke at {nth} of {CUTS}");
+        let said = refusal(&place, &["--data-dir", &source]).expect("the source is not served");
+        assert!(said.contains("being moved to redis://") || said.contains("was moved to redis://"), "{said}");
+        if let Some(said) = refusal(&place, &to_redis) {
+            assert!(said.contains("being filled from") && said.contains(&source), "{said}");
+            refused += 1;
+        }
+        wire.break_after(u64::MAX);
+        migrate(&place, &source, &wire.url());
+        let said = refusal(&place, &["--data-dir", &source]).expect("the source is not served");
+        assert!(said.contains("was moved to redis://"), "{said}");
+        let server = place.serve_with(&to_redis, &[]);
+        let found = all_jobs(&server);
+        assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (jobs.len(), jobs.clone()));
+        server.stop();
+    }
+    assert!(refused >= CUTS - 1, "a half filled target was refused {refused} times of {CUTS}");
+}
+
+#[test]
+fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (wire, jobs) = (Wire::to(redis.port()), fill(&place));
+    let fill_redis = |nth: u64| {
+        redis.say("FLUSHALL");
+        let copied = format!("old-{nth}");
+        copy(&place, "old", &copied);
+        migrate(&place, &copied, &redis.url());
+    };
+    fill_redis(0);
+    migrate(&place, &wire.url(), "whole");
+    let total = wire.bytes_passed();
+    let from_redis = ["--store", &redis.url()];
+    for nth in 1..CUTS {
+        fill_redis(nth);
+        let target = format!("new-{nth}");
+        wire.break_after(total * nth / CUTS);
+        assert!(is_killed(&place, &wire, &wire.url(), &target), "the wire broke at {nth} of {CUTS}");
+        let said = refusal(&place, &from_redis).expect("the source is not served");
+        assert!(said.contains("is being moved to") && said.contains(&target), "{said}");
+        let said = refusal(&place, &["--data-dir", &target]).expect("the target is not served");
+        assert!(said.contains("being filled from redis://"), "{said}");
+        wire.break_after(u64::MAX);
+        if nth % 2 == 0 {
+            migrate(&place, &wire.url(), &target);
+            let server = place.serve_with(&["--data-dir", &target], &[]);
+            assert_eq!(all_jobs(&server).into_iter().collect::<BTreeSet<_>>(), jobs);
+            server.stop();
+            continue;
+        }
+        let url = wire.url();
+        let abort = |to: &str| place.run(&["store", "migrate", "--from", &url, "--to", to, "--abort"]);
+        assert!(
+            abort("elsewhere").failed_with(1).contains("is being moved to"),
+            "it is called off by its name alone"
+        );
+        assert!(abort(&target).done().contains("called off"));
+        let server = place.serve_with(&from_redis, &[]);
+        assert_eq!(all_jobs(&server).into_iter().collect::<BTreeSet<_>>(), jobs);
+        server.stop();
+        let said = refusal(&place, &["--data-dir", &target]).expect("what was half filled is never served");
+        assert!(said.contains("If that move was called off, empty this store"), "{said}");
+    }
+}
+
+#[test]
+fn a_bulk_replay_goes_on_in_another_store_and_passes_no_entry_by() {
+    const ENTRIES: usize = 60;
+    let (redis, place) = (Redis::with(&DURABLE), Place::with(FAST));
+    let server = place.serve_with(&["--data-dir", "old"], &[]);
+    let names: Vec<String> = (0..ENTRIES).map(|nth| format!("e-{nth:02}")).collect();
+    for (nth, name) in names.iter().enumerate() {
+        // Every other one waits first, so that they do not die in the order in which they came.
+        let script = if nth % 2 == 0 { vec!["421 wait", "550 no"] } else { vec!["550 no"] };
+        let script: Vec<&str> = script.into_iter().chain(["ok"]).collect();
+        let data = json!({"script": script});
+        server.enqueue(
+            json!({"jobId": name, "route": "sandbox", "companyId": format!("c-{nth}"), "data": data}),
+        );
+    }
+    names.iter().for_each(|name| drop(server.job_once(name, "failed")));
+    std::thread::sleep(Duration::from_millis(2));
+    let (status, begun) = server.ask("POST", "/v1/dlq/replay", &json!({"filter": {}, "ratePerSecond": 10}));
+    assert_eq!(status, 202, "{begun}");
+    let bulk = format!("/v1/replays/{}", begun["id"].as_str().expect("an id"));
+    let done = |server: &Server| server.get(&bulk)["done"].as_u64().expect("a number");
+    eventually(|| done(&server) >= 10);
+    server.stop();
+    migrate(&place, "old", &redis.url());
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    let so_far = done(&server);
+    assert!(so_far < ENTRIES as u64 - 20, "it was cut off in the middle: {so_far}");
+    eventually(|| done(&server) >= so_far + 10);
+    server.stop();
+    migrate(&place, &redis.url(), "new");
+    let server = place.serve_with(&["--data-dir", "new"], &[]);
+    assert!(done(&server) < ENTRIES as u64, "and again");
+    eventually(|| server.get(&bulk)["state"] != "running");
+    let ended = server.get(&bulk);
+    assert_eq!(
+        (&ended["state"], &ended["done"], &ended["skipped"]),
+        (&json!("done"), &json!(ENTRIES), &json!(0))
+    );
+    for name in &names {
+        let job = server.job_once(name, "sent");
+        let sent =
+            job["attempts"].as_array().expect("a list").iter().filter(|attempt| attempt["result"] == "sent");
+        assert_eq!(sent.count(), 1, "{job}");
+    }
+    server.stop();
+}
+
+#[test]
+fn the_order_of_dead_letters_is_the_same_in_every_store() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::with(FAST));
+    let server = place.serve_with(&["--data-dir", "old"], &[]);
+    for nth in 0..6 {
+        let delay = 600 - 100 * nth;
+        let data = json!({"script": ["550 no"]});
+        let job = json!({"jobId": format!("e-{nth}"), "route": "sandbox", "companyId": format!("c-{nth}"),
+            "data": data, "delayMs": delay});
+        server.enqueue(job);
+    }
+    (0..6).for_each(|nth| drop(server.job_once(&format!("e-{nth}"), "failed")));
+    let queue = |server: &Server| -> Vec<String> {
+        let items = server.get("/v1/dlq?limit=100")["items"].as_array().expect("a list").clone();
+        items.iter().map(|entry| entry["jobId"].as_str().expect("an id").to_owned()).collect()
+    };
+    let order = queue(&server);
+    let arrived: Vec<String> = (0..6).rev().map(|nth| format!("e-{nth}")).collect();
+    assert_ne!(order, arrived, "they died in another order than they came");
+    server.stop();
+    migrate(&place, "old", &redis.url());
+    migrate(&place, &redis.url(), "new");
+    let server = place.serve_with(&["--data-dir", "new"], &[]);
+    assert_eq!(queue(&server), order);
+    server.stop();
 }

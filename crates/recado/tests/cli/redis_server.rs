@@ -36,6 +36,10 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// As `kill -9`: what is not on disk is gone.
     pub fn kill(&mut self) {
         self.process.kill().expect("SIGKILL");
