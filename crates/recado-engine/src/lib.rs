@@ -88,7 +88,7 @@ mod values;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};
-pub use clock::{Chance, Clock, SystemClock};
+pub use clock::{Chance, Clock, SteadyClock, SystemClock};
 pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder, Limit, Paused};
