@@ -300,7 +300,7 @@ impl Engine {
             webhook,
             accounts,
             nodes: Nodes::new(about, clock.now()),
-            keeper: Keeper::new(trail_terms.clone(), clock.now()),
+            keeper: Keeper::new(trail_terms.clone()),
             clock,
             chance,
             beats: Arc::default(),

@@ -69,6 +69,7 @@ mod heartbeat;
 mod held_up;
 mod holds;
 mod janitor;
+mod leader;
 mod log;
 pub mod nodes;
 pub mod notices;

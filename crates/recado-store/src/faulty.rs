@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use tokio::sync::watch;
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
@@ -41,6 +42,8 @@ pub struct FaultyStore {
     shelves_read: Mutex<Vec<Shelf>>,
     /// Rung when notes are written, where several nodes share the store.
     notes_bell: Option<Arc<Wakes>>,
+    /// While true, work is done and no answer leaves, as behind a disk that stalls.
+    stalled: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,7 @@ impl FaultyStore {
             recorded: Mutex::default(),
             shelves_read: Mutex::default(),
             notes_bell: None,
+            stalled: watch::Sender::new(false),
         }
     }
 
@@ -89,6 +93,27 @@ impl FaultyStore {
         self.shelves_read.lock().iter().filter(|read| read.as_str() == shelf).count()
     }
 
+    /// From now on jobs are taken in, leased, extended and settled, and the answers wait.
+    pub fn stall(&self) {
+        self.stalled.send_replace(true);
+    }
+
+    /// The answers leave.
+    pub fn end_stall(&self) {
+        self.stalled.send_replace(false);
+    }
+
+    /// Calls whose answers wait.
+    pub fn waiting_answers(&self) -> usize {
+        self.stalled.receiver_count()
+    }
+
+    async fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        // The sender is here, so this ends only with the stall.
+        let _ = self.stalled.subscribe().wait_for(|stalled| !stalled).await;
+        answer
+    }
+
     fn trip(&self, verb: Verb) -> Result<(), StoreError> {
         let mut plan = self.plan.lock();
         let Some(fault) = plan.iter_mut().find(|fault| fault.verb == verb && fault.times > 0) else {
@@ -113,21 +138,21 @@ fn notes_room() -> RouteName {
 impl Store for FaultyStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.trip(Verb::Enqueue)?;
-        self.inner.enqueue(jobs).await
+        self.answer(self.inner.enqueue(jobs).await).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.trip(Verb::Claim)?;
-        self.inner.claim(claim).await
+        self.answer(self.inner.claim(claim).await).await
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
-        self.inner.extend(tokens, until).await
+        self.answer(self.inner.extend(tokens, until).await).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.trip(Verb::Settle)?;
-        self.inner.settle(settlements).await
+        self.answer(self.inner.settle(settlements).await).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {

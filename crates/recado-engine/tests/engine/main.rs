@@ -18,6 +18,7 @@ mod given;
 mod held_up;
 mod lanes;
 mod late;
+mod leases;
 mod lives;
 mod nodes;
 mod operators;

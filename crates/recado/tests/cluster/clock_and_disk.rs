@@ -119,7 +119,7 @@ fn a_scheduled_job_starts_by_the_wall_clock_whatever_the_clock_did() {
     let in_an_hour = |id: &str, route: &str| {
         let mut job = job(id, "acme", "deliver");
         job["route"] = json!(route);
-        job["delay"] = json!(HOUR_S * 1_000);
+        job["delayMs"] = json!(HOUR_S * 1_000);
         job
     };
     server.enqueue(in_an_hour("sent", "sink"));
