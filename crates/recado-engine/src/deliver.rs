@@ -48,6 +48,10 @@ const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers one leased job and settles the lease. Its place at the provider is free when it ends, however it does.
 pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: HeldLease) {
+    if !engine.still_holds(&lease).await {
+        tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
+        return;
+    }
     let started_at = engine.clock.now();
 
     // Resolve: who carries it, and is it still worth carrying?
@@ -63,11 +67,6 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     // to ask is about this job.
     if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
-    }
-
-    if !engine.still_holds(&lease).await {
-        tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
-        return;
     }
 
     let held_up = engine.held_up.had_held(&lease.job, started_at);

@@ -35,12 +35,9 @@ pub(crate) async fn run_overdue(engine: Arc<Inner>) {
     loop {
         let now = engine.clock.now();
         let swept = sweep(&engine, Pick::Overdue, now).await;
-        let next_at = match checked(&engine, swept) {
-            Ok(next_at) => next_at,
-            Err(StoreGone) => return,
-        };
+        let Some(Swept { next_at, all }) = checked(&engine, swept) else { return };
         let wait = next_at.map_or(SWEEP_AT_LEAST_EVERY, |at| until(at, now).min(SWEEP_AT_LEAST_EVERY));
-        if engine.stopping.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
             return;
         }
     }
@@ -48,19 +45,22 @@ pub(crate) async fn run_overdue(engine: Arc<Inner>) {
 
 pub(crate) async fn run_orphaned(engine: Arc<Inner>) {
     let mut lookout = Lookout::new(engine.clock.steady_now());
+    let wait = SWEEP_AT_LEAST_EVERY.min(engine.settings.lease / 4);
     loop {
         let swept = sweep_orphaned(&engine, &mut lookout).await;
-        if checked(&engine, swept).is_err() {
-            return;
-        }
-        let wait = tokio::time::sleep(SWEEP_AT_LEAST_EVERY.min(engine.settings.lease / 4));
-        if engine.stopping.run_until_cancelled(wait).await.is_none() {
+        let Some(Swept { all, .. }) = checked(&engine, swept) else { return };
+        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
             return;
         }
     }
 }
 
-async fn sweep_orphaned(engine: &Arc<Inner>, lookout: &mut Lookout) -> Result<Option<Timestamp>, StoreError> {
+/// `None` when the engine stops.
+async fn rested(engine: &Inner, wait: Duration) -> Option<()> {
+    engine.stopping.run_until_cancelled(tokio::time::sleep(wait)).await
+}
+
+async fn sweep_orphaned(engine: &Arc<Inner>, lookout: &mut Lookout) -> Result<Swept, StoreError> {
     let time = engine.takeover_time().await?;
     let ended_by = lookout.look(time, RESPITE.min(engine.settings.lease));
     sweep(engine, Pick::Orphaned, ended_by).await
@@ -98,45 +98,44 @@ impl Lookout {
     }
 }
 
-/// The store has failed for good.
-struct StoreGone;
+/// What one sweep came to.
+struct Swept {
+    /// When there will be more.
+    next_at: Option<Timestamp>,
+    /// It took all that there was.
+    all: bool,
+}
 
-fn checked(
-    engine: &Inner,
-    swept: Result<Option<Timestamp>, StoreError>,
-) -> Result<Option<Timestamp>, StoreGone> {
+/// `None` when the store has failed for good.
+fn checked(engine: &Inner, swept: Result<Swept, StoreError>) -> Option<Swept> {
     match swept {
-        Ok(next_at) => Ok(next_at),
+        Ok(swept) => Some(swept),
         Err(StoreError::Broken(error)) => {
             engine.store_broke(&error);
-            Err(StoreGone)
+            None
         }
         Err(error) => {
             tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
-            Ok(None)
+            Some(Swept { next_at: None, all: true })
         }
     }
 }
 
-/// Takes over what is picked at `now`; returns when there will be more.
-async fn sweep(engine: &Arc<Inner>, pick: Pick, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    loop {
-        let claim = Claim {
-            pick: pick.clone(),
-            max: SWEEP_JOBS_MAX,
-            now,
-            lease_until: engine.lease_until(),
-            worker: engine.settings.node.clone(),
-            outlives_process: false,
-            turns: Turns::default(),
-        };
-        let ClaimedHere { leases, next_at } = engine.claim_here(claim).await?;
-        let came = leases.len();
-        futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
-        if came < SWEEP_JOBS_MAX {
-            return Ok(next_at);
-        }
-    }
+/// Takes over what is picked at `now`, up to [`SWEEP_JOBS_MAX`].
+async fn sweep(engine: &Arc<Inner>, pick: Pick, now: Timestamp) -> Result<Swept, StoreError> {
+    let claim = Claim {
+        pick,
+        max: SWEEP_JOBS_MAX,
+        now,
+        lease_until: engine.lease_until(),
+        worker: engine.settings.node.clone(),
+        outlives_process: false,
+        turns: Turns::default(),
+    };
+    let ClaimedHere { leases, next_at } = engine.claim_here(claim).await?;
+    let all = leases.len() < SWEEP_JOBS_MAX;
+    futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
+    Ok(Swept { next_at, all })
 }
 
 async fn take_over(engine: &Inner, lease: HeldLease) {

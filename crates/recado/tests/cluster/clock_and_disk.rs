@@ -138,3 +138,40 @@ fn a_scheduled_job_starts_by_the_wall_clock_whatever_the_clock_did() {
     });
     assert_eq!(leased["leases"][0]["job"]["jobId"], "leased", "{leased}");
 }
+
+/// Everything on record is in the files.
+fn all_is_archived(server: &Server, at_least: usize) -> bool {
+    let found = server.get("/v1/audit?limit=1000");
+    let items = found["items"].as_array().expect("a list");
+    items.len() >= at_least && items.iter().all(|item| item["sequence"].is_u64())
+}
+
+#[test]
+fn a_clock_that_is_put_back_and_a_restart_freeze_neither_bulk_acts_nor_the_archiver() {
+    const ENTRIES: u64 = 20;
+    let scene = Scene::new("[routes.email]\ntransport = \"sandbox\"\n");
+    let server = scene.serve();
+    for at in 0..ENTRIES {
+        let data = json!({ "script": ["550 no such user", "ok"] });
+        let id = format!("dead-{at}");
+        server.enqueue(json!({ "jobId": id, "route": "email", "companyId": "acme", "data": data }));
+        server.job_once(&id, "failed");
+    }
+    let order = json!({ "filter": {}, "ratePerSecond": 10 });
+    let (status, bulk) = server.ask("POST", "/v1/dlq/replay", &order);
+    assert_eq!(status, 202, "{bulk}");
+    let path = format!("/v1/replays/{}", bulk["id"].as_str().expect("an id"));
+    eventually(|| server.get(&path)["done"].as_u64() >= Some(1));
+    // As `kill -9`.
+    drop(server);
+    scene.faults.set_clock(-HOUR_S);
+    let server = scene.serve();
+    let before = server.get(&path);
+    assert_eq!(before["state"], "running", "it was cut off: {before}");
+    eventually(|| server.get(&path)["state"] != "running");
+    let bulk = server.get(&path);
+    assert_eq!((&bulk["state"], &bulk["done"]), (&json!("done"), &json!(ENTRIES)), "{bulk}");
+    assert!(scene.faults.fired("step") > 0);
+    // Each failed and was replayed and delivered; the bulk act began and ended.
+    eventually(|| all_is_archived(&server, 3 * ENTRIES as usize + 2));
+}
