@@ -204,7 +204,9 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         replays: job.progress.replays,
         ended_at: found.ended_at,
         answer: found.answer,
-        held_by: found.held_by.map(|(worker_id, until)| HeldBy { worker_id, until }),
+        held_by: found
+            .held_by
+            .map(|(worker_id, until)| HeldBy { worker_id, until: api.engine().wall_time_of(until) }),
         archived: None,
         data: None,
     }

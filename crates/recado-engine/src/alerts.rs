@@ -1,9 +1,8 @@
 //! Rings: measures every few seconds, and tells of what began and what is over.
 //!
 //! The state is a note, so that a restart neither rings again nor forgets to say that it is over. Where several
-//! nodes share the store, one of them rings for all: it holds the note until a time that it keeps putting off, and
-//! only by compare-and-set, so that nobody rings who has lost it. The others show what the note says. Whoever takes
-//! it over goes on from there at its next round.
+//! nodes share the store, one of them rings for all: the note is its leader lease ([`crate::leader`]). The others show
+//! what the note says. Whoever takes it over goes on from there at its next round.
 //!
 //! A change is told first and noted after: when the process dies in between it is told again, as the same event,
 //! which the store knows already.
@@ -22,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aftermath;
 use crate::engine::{Engine, Inner};
+use crate::leader::LeaseWatch;
 
 pub const SHELF: Shelf = Shelf::new("alerts");
 const KEY: &str = "rung";
@@ -67,8 +67,9 @@ impl Ringing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rung {
+    /// The node that rings.
     node: Box<str>,
-    /// Until then nobody else rings.
+    /// Read by earlier versions alone, which do not ring before this time.
     until: Timestamp,
     state: AlertsState,
 }
@@ -82,13 +83,13 @@ struct Held {
 
 pub(crate) async fn run(engine: Arc<Inner>) {
     let every = engine.ringing.terms.every;
-    let mut held = None;
+    let (mut held, mut watch) = (None, LeaseWatch::default());
     loop {
         tokio::select! {
             () = engine.stopping.cancelled() => return,
             () = tokio::time::sleep(every) => {}
         }
-        match round(&engine, &mut held).await {
+        match round(&engine, &mut held, &mut watch).await {
             Ok(()) => {}
             Err(StoreError::Broken(error)) => return engine.store_broke(&error),
             Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
@@ -97,10 +98,10 @@ pub(crate) async fn run(engine: Arc<Inner>) {
 }
 
 /// One measurement, if it is this node's turn.
-async fn round(engine: &Inner, held: &mut Option<Held>) -> Result<(), StoreError> {
+async fn round(engine: &Inner, held: &mut Option<Held>, watch: &mut LeaseWatch) -> Result<(), StoreError> {
     let shared = engine.store.is_shared();
     if shared || held.is_none() {
-        match take(engine, held.as_ref().map(|held| held.version), shared).await? {
+        match take(engine, held.as_ref().map(|held| held.version), watch).await? {
             Taken::Mine(mine) => *held = Some(mine),
             Taken::JustNow(mine) => {
                 *held = Some(mine);
@@ -130,7 +131,7 @@ enum Taken {
     Theirs,
 }
 
-async fn take(engine: &Inner, version: Option<u64>, shared: bool) -> Result<Taken, StoreError> {
+async fn take(engine: &Inner, version: Option<u64>, watch: &mut LeaseWatch) -> Result<Taken, StoreError> {
     let now = engine.clock.now();
     let note = engine.store.note(SHELF, KEY, now).await?;
     let found: Option<Rung> = note.as_ref().and_then(|note| note.value.parse().ok());
@@ -142,13 +143,12 @@ async fn take(engine: &Inner, version: Option<u64>, shared: bool) -> Result<Take
     }
     let state = found.as_ref().map(|rung| rung.state.clone()).unwrap_or_default();
     engine.ringing.restore(state.clone());
-    let own = &engine.settings.node;
-    let theirs = found.as_ref().is_some_and(|rung| rung.node != *own && rung.until > now);
-    if shared && theirs {
+    let holder = found.as_ref().map(|rung| &*rung.node);
+    if !watch.may_take(engine, holder, at, lease(engine)) {
         return Ok(Taken::Theirs);
     }
-    let rung = Rung { node: own.clone(), until: until(engine, now), state };
-    if !shared {
+    let rung = Rung { node: engine.settings.node.clone(), until: now.plus(lease(engine)), state };
+    if !engine.store.is_shared() {
         // Nobody competes, so nothing is written before there is something to note.
         return Ok(Taken::Mine(Held { version: at, rung }));
     }
@@ -156,8 +156,9 @@ async fn take(engine: &Inner, version: Option<u64>, shared: bool) -> Result<Take
     Ok(written.map_or(Taken::Theirs, |version| Taken::JustNow(Held { version, rung })))
 }
 
-fn until(engine: &Inner, now: Timestamp) -> Timestamp {
-    now.plus(engine.ringing.terms.every * MISSED_MAX)
+/// How long a node that rings may be silent.
+fn lease(engine: &Inner) -> Duration {
+    engine.ringing.terms.every * MISSED_MAX
 }
 
 /// Keeps the state, and the right to ring.
@@ -169,11 +170,10 @@ async fn keep(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let Some(Held { version, rung }) = held else { return Ok(()) };
-    let until = until(engine, now);
-    if rung.state == state && !(shared && rung.until < until) {
+    if rung.state == state && !shared {
         return Ok(());
     }
-    let rung = Rung { until, state, node: rung.node.clone() };
+    let rung = Rung { until: now.plus(lease(engine)), state, node: rung.node.clone() };
     let written = write_note(engine, &rung, *version, now).await?;
     *held = written.map(|version| Held { version, rung });
     Ok(())

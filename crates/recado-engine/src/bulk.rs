@@ -1,8 +1,8 @@
 //! Many dead letters replayed or discarded at once: counted first, paced, a canary first if asked, seen on the
 //! way, stopped at any time.
 //!
-//! A bulk act is a note. Whoever starts one writes it; whichever process finds it free takes it, writes down
-//! how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
+//! A bulk act is a note, and the note is the leader lease of the process that works on it ([`crate::leader`]). Whoever
+//! starts one writes it; whichever process finds it free takes it, writes down how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
 //! the same path as a new one, and of several nodes one works on it.
 //!
 //! Its figures add up at all times: done, skipped, failed and left are the total. Entries are written down as in hand
@@ -183,7 +183,10 @@ pub struct Bulk {
     /// Every entry has been looked at.
     #[serde(default)]
     walked: bool,
-    /// Whoever works on it keeps it until then, and says so again before.
+    /// The node that works on it: its leader lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<Box<str>>,
+    /// Read by earlier versions alone, which do not work on it before this time.
     held_until: Timestamp,
 }
 
@@ -204,10 +207,6 @@ impl Bulk {
             Some(words) => format!("{words} (bulk act {id})"),
             None => format!("bulk act {id}"),
         }
-    }
-
-    fn is_free(&self, now: Timestamp) -> bool {
-        self.state == BulkState::Running && self.held_until <= now
     }
 
     fn end(&mut self, state: BulkState, because: Option<String>, now: Timestamp) {
@@ -357,6 +356,7 @@ impl Engine {
             place: None,
             in_hand: Vec::new(),
             walked: false,
+            holder: None,
             held_until: now,
         };
         let words = bulk.words.as_deref().map(|words| format!(": {words}")).unwrap_or_default();

@@ -10,17 +10,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{CompanyId, Lease, Timestamp};
+use recado_core::{CompanyId, Timestamp};
 use recado_observe::Hold;
-use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
+use recado_store::{Claim, Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::admission::{Places, Way};
-use crate::clock::until;
+use crate::clock::sleep_until;
 use crate::deliver::{deliver, release};
 use crate::engine::Inner;
 use crate::figures::{HeldSince, hold_of};
+use crate::heartbeat::{ClaimedHere, HeldLease};
 use crate::providers::{Provider, Quotas, Slots};
 use crate::route::{Leg, Route};
 use crate::values::Spend;
@@ -52,7 +53,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
                 tokio::select! {
                     () = engine.stopping.cancelled() => return,
                     () = any(changes) => {}
-                    () = sleep_until(free_at, &engine) => {}
+                    () = sleep_until(&*engine.clock, free_at) => {}
                 }
                 continue;
             }
@@ -96,13 +97,13 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             () = said => {}
             () = waker.rung() => {}
             () = freed => {}
-            () = sleep_until(next, &engine) => {}
+            () = sleep_until(&*engine.clock, next) => {}
         }
     }
 }
 
 /// Who got all that this claim might take of them, and may have more.
-fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[Lease]) -> Vec<CompanyId> {
+fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[HeldLease]) -> Vec<CompanyId> {
     let mut left = quota.clone();
     for lease in leases {
         if let Some(left) = left.get_mut(&lease.job.company) {
@@ -161,14 +162,13 @@ pub(crate) fn turns(
     (turns, free_at)
 }
 
-async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<Claimed, StoreError> {
-    let now = engine.clock.now();
+async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<ClaimedHere, StoreError> {
     engine
-        .claim(Claim {
+        .claim_here(Claim {
             pick: Pick::Ready(route.name.clone()),
             max,
-            now,
-            lease_until: now.plus(engine.settings.lease),
+            now: engine.clock.now(),
+            lease_until: engine.lease_until(),
             worker: engine.settings.node.clone(),
             outlives_process: false,
             turns,
@@ -177,7 +177,7 @@ async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Resul
 }
 
 /// Starts what was claimed, as far as rates and slots go; whether that was all of it.
-async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: Vec<Lease>) -> bool {
+async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: Vec<HeldLease>) -> bool {
     let (mut starting, mut back) = (Vec::with_capacity(leases.len()), Vec::new());
     for lease in leases {
         let first_try = lease.job.progress.attempts_spent == 0;
@@ -207,21 +207,20 @@ async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: V
     all_sent
 }
 
-fn start(engine: &Arc<Inner>, leg: &Leg, lease: Lease, way: Way) {
-    engine.beats.started(lease.token);
+fn start(engine: &Arc<Inner>, leg: &Leg, lease: HeldLease, way: Way) {
+    let running = engine.beats.delivery();
     let (engine, leg, deliveries) = (engine.clone(), leg.clone(), engine.deliveries.clone());
     deliveries.spawn(async move {
-        let token = lease.token;
         tokio::select! {
             () = deliver(&engine, &leg, way, lease) => {}
             () = engine.stopped.cancelled() => {}
         }
-        engine.beats.ended(token);
+        drop(running);
     });
 }
 
 /// Gives jobs back that may not go out after all. Nothing was sent, and they spend no attempt.
-pub(crate) fn put_back(engine: &Arc<Inner>, leases: Vec<Lease>) {
+pub(crate) fn put_back(engine: &Arc<Inner>, leases: Vec<HeldLease>) {
     for lease in leases {
         let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
         deliveries.spawn(async move {
@@ -244,11 +243,4 @@ pub(crate) fn listen<'a>(bells: impl Iterator<Item = &'a Notify>) -> Vec<Pin<Box
 
 pub(crate) async fn any(listening: Vec<Pin<Box<Notified<'_>>>>) {
     futures_util::future::select_all(listening).await;
-}
-
-pub(crate) async fn sleep_until(at: Option<Timestamp>, engine: &Inner) {
-    match at {
-        Some(at) => tokio::time::sleep(until(at, engine.clock.now())).await,
-        None => std::future::pending().await,
-    }
 }

@@ -4,10 +4,33 @@ use std::fmt;
 use std::time::Duration;
 
 use recado_core::{Draw, Timestamp};
+use tokio::time::Instant;
 
 /// What time it is. Waiting is tokio's, so that paused time drives both.
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
+
+    /// The time that leases are measured by. It runs like `now` and never steps, so that setting the wall clock neither
+    /// shortens nor lengthens a lease. Nodes that share a store must agree on it.
+    fn steady_now(&self) -> Timestamp {
+        self.now()
+    }
+}
+
+/// A sleep to a moment of the wall clock looks at that clock this often: the clock may be set, and the machine may have
+/// been suspended, meanwhile.
+const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Sleeps until the wall clock shows `at`, whatever is done to it meanwhile; for ever without a time.
+pub(crate) async fn sleep_until(clock: &dyn Clock, at: Option<Timestamp>) {
+    let Some(at) = at else { return std::future::pending().await };
+    loop {
+        let left = until(at, clock.now());
+        tokio::time::sleep(left.min(CLOCK_LOOK_EVERY)).await;
+        if left <= CLOCK_LOOK_EVERY {
+            return;
+        }
+    }
 }
 
 /// How long from `now` until `at`, for tokio's timers.
@@ -24,6 +47,29 @@ impl Clock for SystemClock {
         let since_epoch =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The system's wall clock, and a steady time that began with it when this was made.
+#[derive(Debug, Clone, Copy)]
+pub struct SteadyClock {
+    started_at: Timestamp,
+    started: Instant,
+}
+
+impl SteadyClock {
+    pub fn start() -> Self {
+        SteadyClock { started_at: SystemClock.now(), started: Instant::now() }
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn steady_now(&self) -> Timestamp {
+        self.started_at.plus(self.started.elapsed())
     }
 }
 

@@ -7,14 +7,16 @@
 
 use std::sync::Arc;
 
-use recado_core::{Lease, Timestamp, decide};
+use recado_core::{Timestamp, decide};
 use recado_store::{Claim, Pick, StoreError, Turns};
 
-use crate::claimer::{CLAIM_RETRY, any, listen, sleep_until};
+use crate::claimer::{CLAIM_RETRY, any, listen};
+use crate::clock::sleep_until;
 use crate::deliver::settle_with;
 use crate::engine::Inner;
 use crate::fallback::Act;
 use crate::figures::WaitBy;
+use crate::heartbeat::HeldLease;
 use crate::log;
 use crate::route::Route;
 
@@ -47,7 +49,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             () = engine.stopping.cancelled() => return,
             () = waker.rung() => {}
             () = any(changes) => {}
-            () = sleep_until(next_at, &engine) => {}
+            () = sleep_until(&*engine.clock, next_at) => {}
         }
     }
 }
@@ -61,12 +63,12 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
         pick: Pick::Ready(route.name.clone()),
         max: ACT_JOBS_MAX,
         now,
-        lease_until: now.plus(engine.settings.lease),
+        lease_until: engine.lease_until(),
         worker: engine.settings.node.clone(),
         outlives_process: false,
         turns,
     };
-    let claimed = engine.claim(claim).await?;
+    let claimed = engine.claim_here(claim).await?;
     let came = claimed.leases.len();
     let why = engine.route_hold(route).map_or_else(|| "circuit breaker OPEN".to_owned(), |hold| hold.why);
     let act = |lease| act_on(engine, route, lease, &why);
@@ -77,7 +79,7 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
     Ok(if came == ACT_JOBS_MAX { Some(now) } else { claimed.next_at })
 }
 
-async fn act_on(engine: &Inner, route: &Route, lease: Lease, why: &str) {
+async fn act_on(engine: &Inner, route: &Route, lease: HeldLease, why: &str) {
     let now = engine.clock.now();
     let (transition, audit) = match route.fallback.act {
         _ if lease.job.expires_at <= now => decide::expired(&lease.job, Some(why), &route.terms, now),

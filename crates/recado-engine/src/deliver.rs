@@ -11,6 +11,9 @@
 //!   once more with the same idempotency key; that is the one duplicate that can happen.
 //! - after `settle`: nothing; the outcome is durable. Only the log line may be missing.
 //!
+//! A lease that has ended before `send`, because the process or its store stood still, is extended first; where that is
+//! refused, another holder has the job, and nothing is sent.
+//!
 //! A transport that panics costs its job one attempt. A transport that hangs is cut off at the route's
 //! timeout. A settle that the store cannot take right now is tried again until it can or until the
 //! process is told to stop; a settle whose lease was lost to somebody else changes nothing.
@@ -33,6 +36,7 @@ use crate::aftermath::Aftermath;
 use crate::calls;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
+use crate::heartbeat::HeldLease;
 use crate::log;
 use crate::route::Leg;
 
@@ -44,7 +48,11 @@ const SETTLE_RETRY_MIN: Duration = Duration::from_millis(20);
 const SETTLE_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Delivers one leased job and settles the lease. Its place at the provider is free when it ends, however it does.
-pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lease) {
+pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: HeldLease) {
+    if !engine.still_holds(&lease).await {
+        tracing::warn!(jobId = %lease.job.id, attempt = lease.attempt, "the lease was lost before the job was sent; its new holder decides");
+        return;
+    }
     let started_at = engine.clock.now();
 
     // Resolve: who carries it, and is it still worth carrying?

@@ -8,7 +8,7 @@ use std::time::Duration;
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_observe::Ledger;
-use recado_store::{Note, Pick, Retention, Shelf, Store, StoreError};
+use recado_store::{Note, Retention, Shelf, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
@@ -112,7 +112,7 @@ pub(crate) struct Inner {
     pub callback_route: Option<RouteName>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
-    pub beats: Beats,
+    pub beats: Arc<Beats>,
     pub reads: Reads,
     pub nodes: Nodes,
     pub dead_letters: DeadLetterTerms,
@@ -310,10 +310,10 @@ impl Engine {
             webhook,
             accounts,
             nodes: Nodes::new(about, clock.now()),
-            keeper: Keeper::new(trail_terms.clone(), clock.now()),
+            keeper: Keeper::new(trail_terms.clone()),
             clock,
             chance,
-            beats: Beats::default(),
+            beats: Arc::default(),
             reads: Reads::default(),
             dead_letters,
             bulks: Bulks::default(),
@@ -345,8 +345,8 @@ impl Engine {
         if let Some(bell) = inner.store.notes_changed() {
             inner.duties.spawn(refresh::run(inner.clone(), bell));
         }
-        inner.duties.spawn(sweeper::run(inner.clone(), Pick::Orphaned));
-        inner.duties.spawn(sweeper::run(inner.clone(), Pick::Overdue));
+        inner.duties.spawn(sweeper::run_orphaned(inner.clone()));
+        inner.duties.spawn(sweeper::run_overdue(inner.clone()));
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
         inner.heartbeat.spawn(heartbeat::run(inner.clone()));
         inner.heartbeat.spawn(nodes::run(inner.clone()));

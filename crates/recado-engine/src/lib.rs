@@ -69,6 +69,7 @@ mod heartbeat;
 mod held_up;
 mod holds;
 mod janitor;
+mod leader;
 mod log;
 pub mod nodes;
 pub mod notices;
@@ -89,7 +90,7 @@ mod values;
 pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};
-pub use clock::{Chance, Clock, SystemClock};
+pub use clock::{Chance, Clock, SteadyClock, SystemClock};
 pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings};
 pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder, Limit, Paused};

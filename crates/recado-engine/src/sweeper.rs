@@ -1,17 +1,21 @@
 //! Takes over what nobody looks after: leases that ran out, and jobs whose time ran out while they waited.
 //!
-//! Both are claimed like any other job, under a fresh token, so a holder that wakes up late is fenced off.
+//! Both are claimed like any other job, under a fresh token, so a holder that wakes up late is fenced off. What this
+//! process holds itself is not taken over ([`crate::heartbeat`]). After a standstill of this process or of its store
+//! workers outside it could not extend their leases: they have a respite to do so first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Lease, Timestamp, decide};
-use recado_store::{Claim, Claimed, Pick, StoreError, Turns};
+use recado_core::{Timestamp, decide};
+use recado_store::{Claim, Pick, StoreError, Turns};
+use tokio::time::Instant;
 
 use crate::clock::until;
 use crate::deliver::settle_with;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
+use crate::heartbeat::{ClaimedHere, HeldLease};
 use crate::holds::Hold;
 use crate::log;
 
@@ -21,47 +25,120 @@ const SWEEP_JOBS_MAX: usize = 500;
 /// New leases may end before the last known one, so nobody sleeps longer than this.
 const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(engine: Arc<Inner>, pick: Pick) {
+/// A sweeper that has not looked for this long stood still, or its store did.
+const LOOK_BREAK: Duration = Duration::from_secs(2);
+
+/// After a break, holders outside this process have this long to extend their leases before any is taken over.
+const RESPITE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run_overdue(engine: Arc<Inner>) {
     loop {
-        let next_at = match sweep(&engine, &pick).await {
-            Ok(next_at) => next_at,
-            Err(StoreError::Broken(error)) => return engine.store_broke(&error),
-            Err(error) => {
-                tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
-                None
-            }
-        };
         let now = engine.clock.now();
+        let swept = sweep(&engine, Pick::Overdue, now).await;
+        let Some(Swept { next_at, all }) = checked(&engine, swept) else { return };
         let wait = next_at.map_or(SWEEP_AT_LEAST_EVERY, |at| until(at, now).min(SWEEP_AT_LEAST_EVERY));
-        tokio::select! {
-            () = engine.stopping.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
+            return;
         }
     }
 }
 
-async fn sweep(engine: &Arc<Inner>, pick: &Pick) -> Result<Option<Timestamp>, StoreError> {
+pub(crate) async fn run_orphaned(engine: Arc<Inner>) {
+    let mut lookout = Lookout::new(engine.clock.steady_now());
+    let wait = SWEEP_AT_LEAST_EVERY.min(engine.settings.lease / 4);
     loop {
-        let now = engine.clock.now();
-        let claim = Claim {
-            pick: pick.clone(),
-            max: SWEEP_JOBS_MAX,
-            now,
-            lease_until: now.plus(engine.settings.lease),
-            worker: engine.settings.node.clone(),
-            outlives_process: false,
-            turns: Turns::default(),
-        };
-        let Claimed { leases, next_at } = engine.claim(claim).await?;
-        let came = leases.len();
-        futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
-        if came < SWEEP_JOBS_MAX {
-            return Ok(next_at);
+        let swept = sweep_orphaned(&engine, &mut lookout).await;
+        let Some(Swept { all, .. }) = checked(&engine, swept) else { return };
+        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
+            return;
         }
     }
 }
 
-async fn take_over(engine: &Inner, lease: Lease) {
+/// `None` when the engine stops.
+async fn rested(engine: &Inner, wait: Duration) -> Option<()> {
+    engine.stopping.run_until_cancelled(tokio::time::sleep(wait)).await
+}
+
+async fn sweep_orphaned(engine: &Arc<Inner>, lookout: &mut Lookout) -> Result<Swept, StoreError> {
+    let time = engine.takeover_time().await?;
+    let ended_by = lookout.look(time, RESPITE.min(engine.settings.lease));
+    sweep(engine, Pick::Orphaned, ended_by).await
+}
+
+/// Remembers since when the sweeper has looked at the leases without a break.
+#[derive(Debug)]
+struct Lookout {
+    /// The time of the last look before the break.
+    before: Timestamp,
+    /// The first look after it.
+    since: Option<Instant>,
+    last: Instant,
+    last_time: Timestamp,
+}
+
+impl Lookout {
+    /// Whatever had ended by the start may be taken over at once.
+    fn new(now: Timestamp) -> Self {
+        Lookout { before: now, since: None, last: Instant::now(), last_time: now }
+    }
+
+    /// Looks at `time`; returns the time by which a lease must have ended to be taken over.
+    fn look(&mut self, time: Timestamp, respite: Duration) -> Timestamp {
+        if self.last.elapsed() > LOOK_BREAK {
+            self.before = self.last_time;
+            self.since = Some(Instant::now());
+        }
+        self.last = Instant::now();
+        self.last_time = time;
+        match self.since {
+            Some(since) if since.elapsed() < respite => self.before.min(time),
+            _ => time,
+        }
+    }
+}
+
+/// What one sweep came to.
+struct Swept {
+    /// When there will be more.
+    next_at: Option<Timestamp>,
+    /// It took all that there was.
+    all: bool,
+}
+
+/// `None` when the store has failed for good.
+fn checked(engine: &Inner, swept: Result<Swept, StoreError>) -> Option<Swept> {
+    match swept {
+        Ok(swept) => Some(swept),
+        Err(StoreError::Broken(error)) => {
+            engine.store_broke(&error);
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot look for abandoned jobs; trying again");
+            Some(Swept { next_at: None, all: true })
+        }
+    }
+}
+
+/// Takes over what is picked at `now`, up to [`SWEEP_JOBS_MAX`].
+async fn sweep(engine: &Arc<Inner>, pick: Pick, now: Timestamp) -> Result<Swept, StoreError> {
+    let claim = Claim {
+        pick,
+        max: SWEEP_JOBS_MAX,
+        now,
+        lease_until: engine.lease_until(),
+        worker: engine.settings.node.clone(),
+        outlives_process: false,
+        turns: Turns::default(),
+    };
+    let ClaimedHere { leases, next_at } = engine.claim_here(claim).await?;
+    let all = leases.len() < SWEEP_JOBS_MAX;
+    futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
+    Ok(Swept { next_at, all })
+}
+
+async fn take_over(engine: &Inner, lease: HeldLease) {
     let now = engine.clock.now();
     let terms = engine.terms_of(&lease.job.route);
     let (transition, audit) = match &lease.lost {
@@ -77,4 +154,32 @@ async fn take_over(engine: &Inner, lease: Lease) {
     };
     log::attempt(engine, &lease, &terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_standstill_only_what_had_ended_before_it_is_taken_over_until_the_respite_is_over() {
+        let mut lookout = Lookout::new(T0);
+        let mut time = T0;
+        for _ in 0..5 {
+            tokio::time::sleep(SECOND).await;
+            time = time.plus(SECOND);
+            assert_eq!(lookout.look(time, RESPITE), time, "it looks without a break");
+        }
+        let before = time;
+        tokio::time::sleep(20 * SECOND).await;
+        time = time.plus(20 * SECOND);
+        for _ in 0..5 {
+            assert_eq!(lookout.look(time, RESPITE), before);
+            tokio::time::sleep(SECOND).await;
+            time = time.plus(SECOND);
+        }
+        assert_eq!(lookout.look(time, RESPITE), time);
+    }
 }

@@ -28,10 +28,12 @@ use recado_audit::Trail;
 use recado_core::Timestamp;
 use recado_store::{Shelf, Store, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use self::hold::Hold;
 use crate::engine::Inner;
 use crate::gauges::told;
+use crate::leader::LeaseWatch;
 
 pub use erase::{Erased, Erasing, ErasureOrder};
 pub use search::{Found, Page, Place, Seal};
@@ -89,13 +91,51 @@ pub(crate) struct Keeper {
     /// One at a time: whoever archives, erases, or wants to know how far both sides are.
     desk: Mutex<Desk>,
     reach: parking_lot::Mutex<Reach>,
+    lease: parking_lot::Mutex<ArchiverLease>,
+    lateness: parking_lot::Mutex<Lateness>,
+}
+
+/// What this process knows of the lease of whoever archives.
+#[derive(Debug, Default)]
+struct ArchiverLease {
+    watch: LeaseWatch,
+    /// When this process wrote the note last.
+    renewed: Option<Instant>,
+}
+
+/// How late the files are, measured by the monotonic clock since they were last seen to become whole up to some time.
+#[derive(Debug)]
+struct Lateness {
+    /// Absent while nothing is known of them since the start.
+    whole_until: Option<Timestamp>,
+    /// How late they were when that was seen.
+    late: Duration,
+    seen: Instant,
+}
+
+impl Lateness {
+    fn new() -> Self {
+        Lateness { whole_until: None, late: Duration::ZERO, seen: Instant::now() }
+    }
+
+    /// Takes in how far the files are, if that is known; returns how late they are.
+    fn measure(&mut self, whole_until: Option<Timestamp>, now: Timestamp) -> Duration {
+        if let Some(whole_until) = whole_until {
+            // An earlier time than before is the clock's doing: they get later all the same.
+            if self.whole_until.is_none_or(|before| whole_until > before) {
+                (self.late, self.seen) = (now.since(whole_until), Instant::now());
+            }
+            self.whole_until = Some(whole_until);
+        }
+        self.late + self.seen.elapsed()
+    }
 }
 
 /// How far the files are, as this process knows it.
 #[derive(Clone, Copy, Debug)]
 enum Reach {
-    /// Since then nobody could be asked who writes them.
-    Unknown { since: Timestamp },
+    /// Since the start the store could not be asked who writes them.
+    Unknown,
     /// This node writes them, and all that happened before this is in them.
     Here { whole_until: Timestamp },
     /// Another node writes them.
@@ -103,9 +143,10 @@ enum Reach {
 }
 
 impl Keeper {
-    pub fn new(terms: Option<TrailTerms>, now: Timestamp) -> Self {
-        let reach = parking_lot::Mutex::new(Reach::Unknown { since: now });
-        Keeper { terms, desk: Mutex::default(), reach }
+    pub fn new(terms: Option<TrailTerms>) -> Self {
+        let reach = parking_lot::Mutex::new(Reach::Unknown);
+        let lateness = parking_lot::Mutex::new(Lateness::new());
+        Keeper { terms, desk: Mutex::default(), reach, lease: parking_lot::Mutex::default(), lateness }
     }
 
     pub fn terms(&self) -> Option<&TrailTerms> {
@@ -118,6 +159,10 @@ impl Keeper {
 
     fn reaches(&self, reach: Reach) {
         *self.reach.lock() = reach;
+    }
+
+    fn lease(&self) -> parking_lot::MutexGuard<'_, ArchiverLease> {
+        self.lease.lock()
     }
 
     async fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -136,11 +181,11 @@ impl Inner {
         };
         let whole_until = match self.keeper.reach() {
             // The note is written only now and then; or this node lost its place, and does not know yet.
-            Reach::Here { whole_until } => noted.map_or(whole_until, |noted| noted.max(whole_until)),
-            Reach::Unknown { since } => noted.unwrap_or(since),
-            Reach::Elsewhere => noted?,
+            Reach::Here { whole_until } => noted.max(Some(whole_until)),
+            Reach::Unknown => noted,
+            Reach::Elsewhere => Some(noted?),
         };
-        Some(now.since(whole_until))
+        Some(self.keeper.lateness.lock().measure(whole_until, now))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::admission::Places;
 use crate::aftermath::Aftermath;
 use crate::claimer::{CLAIM_RETRY, put_back, turns};
-use crate::clock::until;
+use crate::clock::sleep_until;
 use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
 use crate::figures::WaitBy;
@@ -96,21 +96,15 @@ impl Engine {
             said.as_mut().enable();
             let (leases, next_at) = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
-                return Ok(leases);
+                return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
-            let due = async {
-                match next_at {
-                    Some(at) => tokio::time::sleep(until(at, inner.clock.now())).await,
-                    None => std::future::pending().await,
-                }
-            };
             let rung =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
             tokio::select! {
                 () = inner.stopping.cancelled() => {}
                 _ = rung => {}
                 () = &mut said => {}
-                () = due => {}
+                () = sleep_until(&*inner.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
@@ -170,12 +164,12 @@ impl Engine {
                 pick: Pick::Ready(route.clone()),
                 max: places.as_ref().map_or(wanted, Places::count),
                 now,
-                lease_until: now.plus(request.lease),
+                lease_until: inner.clock.steady_now().plus(request.lease),
                 worker: request.worker_id.clone(),
                 outlives_process: true,
                 turns,
             };
-            let claimed = match inner.claim(claim).await {
+            let claimed = match inner.claim_for_outside(claim, request.lease).await {
                 Ok(claimed) => claimed,
                 // What is leased already is worth more than the error.
                 Err(_) if !leases.is_empty() => break,
@@ -185,7 +179,7 @@ impl Engine {
             let (due, expired): (Vec<_>, Vec<_>) =
                 claimed.leases.into_iter().partition(|lease| lease.job.expires_at > now);
             for lease in expired {
-                self.give_up_expired(lease, now).await?;
+                self.give_up_expired(lease, now).await;
             }
             let taken = self.take_for_worker(provider, due).await;
             if let Some(places) = &mut places {
@@ -210,15 +204,31 @@ impl Engine {
         let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
         let mut go = taken.into_iter();
         let (taken, back) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
-        put_back(&self.inner, back);
+        self.put_back(back);
         taken
+    }
+
+    /// Gives jobs back that no worker gets after all.
+    fn put_back(&self, leases: Vec<Lease>) {
+        put_back(&self.inner, leases.into_iter().map(|lease| self.inner.beats.hold(lease)).collect());
+    }
+
+    fn shown(&self, lease: Lease) -> Lease {
+        Lease { expires_at: self.wall_time_of(lease.expires_at), ..lease }
+    }
+
+    /// A lease's end by the wall clock, as people and workers read it.
+    pub fn wall_time_of(&self, end: Timestamp) -> Timestamp {
+        self.now().plus(end.since(self.inner.clock.steady_now()))
     }
 
     fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
         self.inner.providers.get(&self.routes().get(route.as_str())?.provider)
     }
 
-    async fn give_up_expired(&self, lease: Lease, now: Timestamp) -> Result<(), EngineError> {
+    /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the sweeper settles
+    /// it: the other leases of the request are still the worker's.
+    async fn give_up_expired(&self, lease: Lease, now: Timestamp) {
         let terms = self.inner.terms_of(&lease.job.route);
         let (transition, audit) = decide::expired(&lease.job, None, &terms, now);
         log::attempt(&self.inner, &lease, &terms.policy, &transition);
@@ -231,10 +241,16 @@ impl Engine {
             now,
             follow_ups,
         };
-        if self.inner.settle(vec![settlement]).await?.first() == Some(&Settled::Done) {
-            aftermath.happened(&self.inner, &lease.job, &transition, now).await;
+        match self.inner.settle(vec![settlement]).await {
+            Ok(settled) if settled.first() == Some(&Settled::Done) => {
+                aftermath.happened(&self.inner, &lease.job, &transition, now).await;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(jobId = %lease.job.id, %error, "cannot settle a job whose time is over yet; it goes back");
+                self.put_back(vec![lease]);
+            }
         }
-        Ok(())
     }
 
     /// Settles what workers report, each on its own, in order.
@@ -297,10 +313,10 @@ impl Engine {
 
     /// Moves a worker's lease; `None` when it is no longer the worker's.
     pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
-        let end = self.now().plus(lease);
+        let end = self.inner.clock.steady_now().plus(lease);
         let extended = self.inner.store.extend(vec![token], end).await?;
         Ok(match extended.first() {
-            Some(Extended::Until(at)) => Some(*at),
+            Some(Extended::Until(at)) => Some(self.wall_time_of(*at)),
             Some(Extended::Stale) | None => None,
         })
     }

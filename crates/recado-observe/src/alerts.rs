@@ -202,7 +202,8 @@ fn advance(
             if value.is_some_and(|value| value > rule.threshold * rule.resolve_share) {
                 return (Some(State::Firing { alert: measured, calm_since: None }), None);
             }
-            let since = calm_since.unwrap_or(now);
+            // A clock that was set back must not hold it up.
+            let since = calm_since.unwrap_or(now).min(now);
             let needed = if value.is_some() { rule.clear } else { rule.clear.max(rule.window) };
             if now.since(since) >= needed {
                 return (None, Some(resolved(measured, now)));
@@ -214,7 +215,7 @@ fn advance(
         earlier => {
             let Some(value) = value.filter(|value| *value > rule.threshold) else { return (None, None) };
             let since = match earlier {
-                Some(State::Pending { since }) => since,
+                Some(State::Pending { since }) => since.min(now),
                 _ => now,
             };
             if now.since(since) < rule.pending {

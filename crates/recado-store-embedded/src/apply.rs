@@ -265,7 +265,7 @@ impl Apply<'_> {
                         self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])? as u64;
                 }
                 self.index.retire(held.slot);
-                self.index.note_ended(settlement.now.as_millis(), seq);
+                self.index.ended.insert((settlement.now.as_millis(), seq));
             }
             Transition::RetryAt { at, ref attempt } => {
                 self.wait_again(seq, &held, progress, at, Some(attempt), record)?
@@ -371,7 +371,7 @@ impl Apply<'_> {
         self.file
             .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
             .execute(params![seq, status.as_str(), now.as_millis()])?;
-        self.index.note_ended(now.as_millis(), seq);
+        self.index.ended.insert((now.as_millis(), seq));
         Ok(())
     }
 
@@ -530,7 +530,7 @@ impl Apply<'_> {
 
         let max_count = usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX);
         let mut forget = self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING jobId")?;
-        while let Some(&(ended_at, seq)) = self.index.ended.front() {
+        while let Some(&(ended_at, seq)) = self.index.ended.oldest() {
             let too_old = Timestamp::from_millis(ended_at).plus(retention.ended_max_age) <= now;
             if !too_old && self.index.ended.len() <= max_count {
                 break;
@@ -539,7 +539,7 @@ impl Apply<'_> {
                 pruned.more = true;
                 break;
             }
-            self.index.ended.pop_front();
+            self.index.ended.remove(&(ended_at, seq));
             self.index.owners.forget(seq);
             let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
             if let Some(id) = id {

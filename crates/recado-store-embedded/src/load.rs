@@ -10,9 +10,27 @@ use crate::trail;
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
 
+/// A worker's lease lasts at least this long after a start, or its own length if that is shorter: a clock that was set
+/// while the last process ran or was down must not end it.
+const WORKER_LEASE_AT_START_MS: i64 = 5 * 60 * 1_000;
+
 /// Call once at start: what the last process held is held by nobody.
 pub fn orphan_leases(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("UPDATE leases SET expiresAt = ?1 WHERE outlivesProcess = 0", params![ORPHANED_AT])?;
+    Ok(())
+}
+
+/// Call once at start: the last process measured workers' leases by a clock of its own. Each ends at the latest its
+/// length from now on, and is not over because the wall clock was set forward.
+pub fn carry_over_leases(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let length = "(expiresAt - claimedAt)";
+    connection.execute(
+        &format!(
+            "UPDATE leases SET expiresAt = max(min(expiresAt, ?1 + {length}), ?1 + min({length}, ?2)) \
+             WHERE outlivesProcess = 1"
+        ),
+        params![now.as_millis(), WORKER_LEASE_AT_START_MS],
+    )?;
     Ok(())
 }
 
@@ -54,8 +72,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
             }
         }
     }
-    ended.sort_unstable();
-    index.ended = ended.into();
+    index.ended = ended.into_iter().collect();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
     index.next_record = trail::next_number(connection)?;
     load_leases(connection, &mut index)?;

@@ -29,9 +29,7 @@ impl Apply<'_> {
                 .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))?;
             self.index.forget_row(id);
             self.index.owners.forget(seq);
-            if let Ok(at) = self.index.ended.binary_search(&(ended_at, seq)) {
-                self.index.ended.remove(at);
-            }
+            self.index.ended.remove(&(ended_at, seq));
         }
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
@@ -58,7 +56,7 @@ impl Apply<'_> {
             Standing::Dead => self.index.remember_row(id, seq),
             Standing::Ended { at, .. } => {
                 self.index.remember_row(id, seq);
-                self.index.note_ended(at.as_millis(), seq);
+                self.index.ended.insert((at.as_millis(), seq));
             }
         }
         self.index.owners.note(seq, company, lane);

@@ -20,7 +20,7 @@ use crate::disk::{self, LockError, RoomGuard};
 use crate::forcer::{Forcer, Watched};
 use crate::index::Index;
 use crate::inspect::{Among, Readers};
-use crate::load::{load, orphan_leases};
+use crate::load::{carry_over_leases, load, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::trail::Settling;
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
@@ -36,11 +36,14 @@ pub struct EmbeddedOptions {
     pub reserve_bytes: u64,
     /// New jobs are refused when the store's files are larger than this.
     pub max_bytes: Option<u64>,
+    /// The time that leases are measured by, at the opening. Workers' leases of the last process are set by it; without
+    /// it they stay as they are.
+    pub now: Option<Timestamp>,
 }
 
 impl EmbeddedOptions {
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        EmbeddedOptions { dir: dir.into(), reserve_bytes: 64 << 20, max_bytes: None }
+        EmbeddedOptions { dir: dir.into(), reserve_bytes: 64 << 20, max_bytes: None, now: None }
     }
 }
 
@@ -78,6 +81,9 @@ impl EmbeddedStore {
         let file = open_file(&path)?;
         let read = |error| OpenError::Read { path: path.clone(), error };
         orphan_leases(&file).map_err(read)?;
+        if let Some(now) = options.now {
+            carry_over_leases(&file, now).map_err(read)?;
+        }
         let index = Arc::new(Mutex::new(load(&file).map_err(read)?));
         let wakes = Arc::new(Wakes::default());
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);

@@ -125,6 +125,7 @@ suite! { $ conformance_tests in checks {
         a_token_leads_to_its_lease_while_it_is_current
         an_extended_lease_ends_later
         a_lease_inside_the_process_is_extended_for_all_to_see
+        a_lease_ends_by_its_own_time_whatever_the_wall_clock_said_at_its_claim
         extending_answers_in_order_and_refuses_what_is_not_current
         a_lease_that_ran_out_is_taken_over_with_its_history
         the_old_holder_is_fenced_off_after_a_takeover

@@ -61,7 +61,11 @@ pub enum Pick {
 pub struct Claim {
     pub pick: Pick,
     pub max: usize,
+    /// The wall clock's time, which due times and ends of life are compared with. With [`Pick::Orphaned`] it is the time
+    /// that ends of leases are measured by.
     pub now: Timestamp,
+    /// Measured by a time that runs like the wall clock's and never steps. Stores compare it with the `now` of
+    /// [`Pick::Orphaned`] alone.
     pub lease_until: Timestamp,
     /// Who holds the lease, for the record.
     pub worker: Box<str>,
@@ -261,7 +265,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Leases up to `max` jobs. Whoever crashes afterwards leaves orphans, never losses.
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError>;
 
-    /// Moves a lease's end.
+    /// Moves a lease's end, which is measured like [`Claim::lease_until`].
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError>;
 
     /// Ends leases, each atomically, in order.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use tokio::sync::watch;
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
@@ -45,6 +46,8 @@ pub struct FaultyStore {
     shelves_read: Mutex<Vec<Shelf>>,
     /// Rung when notes are written, where several nodes share the store.
     notes_bell: Option<Arc<Wakes>>,
+    /// While true, work is done and no answer leaves, as behind a disk that stalls.
+    stalled: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,7 @@ impl FaultyStore {
             recorded: Mutex::default(),
             shelves_read: Mutex::default(),
             notes_bell: None,
+            stalled: watch::Sender::new(false),
         }
     }
 
@@ -93,6 +97,27 @@ impl FaultyStore {
         self.shelves_read.lock().iter().filter(|read| read.as_str() == shelf).count()
     }
 
+    /// From now on jobs are taken in, leased, extended and settled, and the answers wait.
+    pub fn stall(&self) {
+        self.stalled.send_replace(true);
+    }
+
+    /// The answers leave.
+    pub fn end_stall(&self) {
+        self.stalled.send_replace(false);
+    }
+
+    /// Calls whose answers wait.
+    pub fn waiting_answers(&self) -> usize {
+        self.stalled.receiver_count()
+    }
+
+    async fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        // The sender is here, so this ends only with the stall.
+        let _ = self.stalled.subscribe().wait_for(|stalled| !stalled).await;
+        answer
+    }
+
     fn trip(&self, verb: Verb) -> Result<(), StoreError> {
         let mut plan = self.plan.lock();
         let Some(fault) = plan.iter_mut().find(|fault| fault.verb == verb && fault.times > 0) else {
@@ -118,7 +143,7 @@ impl Store for FaultyStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.trip(Verb::Enqueue)?;
         self.trip(Verb::Write)?;
-        let answer = self.inner.enqueue(jobs).await?;
+        let answer = self.answer(self.inner.enqueue(jobs).await).await?;
         self.trip(Verb::WriteAnswer)?;
         Ok(answer)
     }
@@ -126,14 +151,14 @@ impl Store for FaultyStore {
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.trip(Verb::Claim)?;
         self.trip(Verb::Write)?;
-        let answer = self.inner.claim(claim).await?;
+        let answer = self.answer(self.inner.claim(claim).await).await?;
         self.trip(Verb::WriteAnswer)?;
         Ok(answer)
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
         self.trip(Verb::Write)?;
-        let answer = self.inner.extend(tokens, until).await?;
+        let answer = self.answer(self.inner.extend(tokens, until).await).await?;
         self.trip(Verb::WriteAnswer)?;
         Ok(answer)
     }
@@ -141,7 +166,7 @@ impl Store for FaultyStore {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.trip(Verb::Settle)?;
         self.trip(Verb::Write)?;
-        let answer = self.inner.settle(settlements).await?;
+        let answer = self.answer(self.inner.settle(settlements).await).await?;
         self.trip(Verb::WriteAnswer)?;
         Ok(answer)
     }

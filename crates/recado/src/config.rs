@@ -311,6 +311,7 @@ impl Config {
             dir: self.store.data_dir.clone(),
             reserve_bytes: self.store.reserve_bytes,
             max_bytes: self.store.max_size_bytes,
+            now: None,
         }
     }
 }

@@ -12,9 +12,9 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_core::Timestamp;
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::nodes::{self, About};
-use recado_engine::{Chance, Clock, Engine, Parts, SystemClock};
+use recado_engine::{Chance, Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
-use recado_store_embedded::EmbeddedStore;
+use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, ServerClock, Target};
 use tokio::net::TcpListener;
@@ -224,7 +224,10 @@ pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), S
             let clock = RedisClock(store.link().clock());
             Ok((Arc::new(store), Arc::new(clock)))
         }
-        None => Ok((Arc::new(open_embedded(config).await?), Arc::new(SystemClock))),
+        None => {
+            let clock = SteadyClock::start();
+            Ok((Arc::new(open_embedded(config, clock.steady_now()).await?), Arc::new(clock)))
+        }
     }
 }
 
@@ -242,8 +245,8 @@ impl Clock for RedisClock {
     }
 }
 
-async fn open_embedded(config: &Config) -> Result<EmbeddedStore, String> {
-    let options = config.embedded();
+async fn open_embedded(config: &Config, now: Timestamp) -> Result<EmbeddedStore, String> {
+    let options = EmbeddedOptions { now: Some(now), ..config.embedded() };
     // Reading a large store back takes a while, and signals should not wait for it.
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options)).await;
     let opened = opened.map_err(|error| format!("cannot open the store: {error}"))?;

@@ -12,6 +12,9 @@ mod cluster {
     #[expect(dead_code, reason = "the tests of the command line need more of it")]
     mod given;
 
+    #[path = "../faults/mod.rs"]
+    mod faults;
+
     mod far_end;
     mod ledger;
     mod nodes;
@@ -19,6 +22,7 @@ mod cluster {
 
     mod agreed;
     mod chaos;
+    mod clock_and_disk;
     mod handover;
     mod visible;
 }

@@ -3,16 +3,18 @@
 //! choose → write down → deal → count. If the process dies before the note is written, nothing was touched; if it dies
 //! after, the next one deals with the same entries, and finds on their trails which of them were done.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use recado_core::{DeadLetter, JobId, Status};
 use recado_store::{Discarded, PageRequest, StoreError};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::{Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, SHELF, is_dead};
 use crate::engine::{Engine, EngineError};
+use crate::leader::LeaseWatch;
 use crate::operate::Replay;
 
 /// Between two looks for bulk acts that nobody works on.
@@ -38,12 +40,20 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Finds bulk acts that nobody works on, and works on them.
 pub(crate) async fn run(engine: Engine) {
     let mut runners = JoinSet::new();
+    // Those that this process works on, and those that another one may.
+    let mut ours = HashMap::<Box<str>, AbortHandle>::new();
+    let mut watches = HashMap::new();
     loop {
         let rung = engine.inner.bulks.rung.notified();
         let mut rung = std::pin::pin!(rung);
         rung.as_mut().enable();
-        match take_free(&engine).await {
-            Ok(taken) => taken.into_iter().for_each(|runner| drop(runners.spawn(runner.run()))),
+        ours.retain(|_, runner| !runner.is_finished());
+        match take_free(&engine, &ours, &mut watches).await {
+            Ok(taken) => {
+                for runner in taken {
+                    ours.insert(runner.bulk.id.clone(), runners.spawn(runner.run()));
+                }
+            }
             Err(StoreError::Broken(error)) => return engine.inner.store_broke(&error),
             Err(error) => tracing::warn!(%error, "cannot look for bulk acts; trying again"),
         }
@@ -57,11 +67,25 @@ pub(crate) async fn run(engine: Engine) {
     while runners.join_next().await.is_some() {}
 }
 
-async fn take_free(engine: &Engine) -> Result<Vec<Runner>, StoreError> {
+async fn take_free(
+    engine: &Engine,
+    ours: &HashMap<Box<str>, AbortHandle>,
+    watches: &mut HashMap<Box<str>, LeaseWatch>,
+) -> Result<Vec<Runner>, StoreError> {
     let now = engine.now();
     let mut taken = Vec::new();
-    for note in engine.store().notes(SHELF, now).await? {
-        let Some(mut bulk) = Bulk::read(&note).filter(|bulk| bulk.is_free(now)) else { continue };
+    let notes = engine.store().notes(SHELF, now).await?;
+    watches.retain(|id, _| notes.iter().any(|note| note.key == *id));
+    for note in notes {
+        let Some(mut bulk) = Bulk::read(&note).filter(|bulk| bulk.state == BulkState::Running) else {
+            continue;
+        };
+        let watch = watches.entry(bulk.id.clone()).or_default();
+        let holder = bulk.holder.as_deref();
+        if ours.contains_key(&bulk.id) || !watch.may_take(&engine.inner, holder, note.version, HELD_FOR) {
+            continue;
+        }
+        bulk.holder = Some(engine.settings().node.clone());
         bulk.held_until = now.plus(HELD_FOR);
         if let Some(version) = engine.inner.keep_bulk(&bulk, note.version, now).await? {
             taken.push(Runner { engine: engine.clone(), bulk, version, kept_at: Instant::now() });
@@ -358,7 +382,7 @@ impl Runner {
     /// Lets go of it, so that the next process goes on at once.
     async fn give_back(&mut self) -> Result<Step, StoreError> {
         let now = self.engine.now();
-        self.bulk.held_until = now;
+        (self.bulk.holder, self.bulk.held_until) = (None, now);
         self.engine.inner.keep_bulk(&self.bulk, self.version, now).await?;
         Ok(Step::Over)
     }

@@ -1,8 +1,8 @@
 //! Which node archives, and how far it is: one note, written only on top of the version that was read.
 //!
-//! The note is a lease. Whoever archives writes it again with every mark, so a node that was slow and lost its place
-//! finds out before it marks anything. A node that dies is replaced when its time is over; one that stops gives its
-//! place up at once. Where nobody else shares the store, whatever the last process left there is taken over at once.
+//! The note is a leader lease ([`crate::leader`]). Whoever archives writes it again with every mark, so a node that was
+//! slow and lost its place finds out before it marks anything. A node that dies is replaced when it has been silent for a
+//! while; one that stops gives its place up at once.
 //!
 //! It also says until when the files are whole. Whoever takes over goes on from there, so that neither a restart nor a
 //! change of nodes makes files look good that nobody can write; and the node that rings reads it there.
@@ -13,6 +13,7 @@ use std::time::Duration;
 use recado_core::{Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Store, StoreError};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::{Reach, SHELF};
 use crate::engine::Inner;
@@ -26,7 +27,9 @@ const HELD_FOR: Duration = Duration::from_secs(15);
 pub(super) struct Hold {
     /// What the store is called in the trail. Another store's numbers begin anew, so it has another name.
     pub store: Box<str>,
+    /// The node that archives; empty when none does.
     pub node: Box<str>,
+    /// Read by earlier versions alone, which do not archive before this time.
     pub until: Timestamp,
     /// By part: the last number that is archived.
     pub archived: BTreeMap<u16, u64>,
@@ -78,18 +81,19 @@ impl Hold {
         };
         let shared = engine.store.is_shared();
         let ours = hold.node == engine.settings.node;
-        if !ours && shared && hold.until > now {
+        if !engine.keeper.lease().watch.may_take(engine, Some(&hold.node), hold.version, HELD_FOR) {
             return Ok(Err(hold));
         }
         let whole_until = match engine.keeper.reach() {
             Reach::Here { whole_until } => whole_until,
-            Reach::Unknown { .. } | Reach::Elsewhere => hold.whole_until.unwrap_or(now),
+            Reach::Unknown | Reach::Elsewhere => hold.whole_until.unwrap_or(now),
         };
         // A clock that was set back must not make them whole for hours to come.
         let whole_until = whole_until.min(now);
         hold.whole_until = Some(whole_until);
         // Where nobody else could take it, there is nothing to renew.
-        let lasts = !shared || hold.until.since(now) > HELD_FOR / 2;
+        let renewed = engine.keeper.lease().renewed;
+        let lasts = !shared || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
         if !(ours && hold.version > 0 && lasts) {
             hold.node = engine.settings.node.clone();
             if !hold.write(engine, HELD_FOR).await? {
@@ -108,6 +112,7 @@ impl Hold {
 
     /// Lets another node take over at once.
     pub async fn give_up(mut self, engine: &Inner) -> Result<(), StoreError> {
+        self.node = Box::default();
         self.write(engine, Duration::ZERO).await.map(drop)
     }
 
@@ -127,6 +132,7 @@ impl Hold {
         match engine.store.write_notes(vec![write], now).await?.first() {
             Some(Noted::Done { version }) => {
                 self.version = *version;
+                engine.keeper.lease().renewed = Some(Instant::now());
                 Ok(true)
             }
             _ => Ok(false),

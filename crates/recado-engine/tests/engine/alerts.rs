@@ -135,6 +135,13 @@ async fn g8_a_restart_neither_rings_again_nor_forgets_that_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn g8_of_several_nodes_one_rings_and_another_takes_over_when_it_is_gone() {
+    for set_by_s in [0, -3_600] {
+        one_rings_and_another_takes_over(set_by_s).await;
+    }
+}
+
+/// The clock is set when the first one is gone.
+async fn one_rings_and_another_takes_over(set_by_s: i64) {
     let given = Given::new();
     let bell = Arc::new(Wakes::default());
     let shared = || Arc::new(FaultyStore::shared(given.store.clone(), &bell));
@@ -149,6 +156,7 @@ async fn g8_of_several_nodes_one_rings_and_another_takes_over_when_it_is_gone() 
     assert_eq!((first.firing().len(), second.firing().len()), (1, 1), "the other knows of it");
 
     first.stop().await.unwrap();
+    given.clock.set_by(set_by_s);
     for id in ["a", "b"] {
         second.discard(&JobId::new(id).unwrap(), "no use", None).await.unwrap();
     }

@@ -36,6 +36,10 @@ impl Clock for TestClock {
         let now = EPOCH.plus(self.started.elapsed()).as_millis();
         Timestamp::from_millis(now + self.set_by_ms.load(Ordering::SeqCst))
     }
+
+    fn steady_now(&self) -> Timestamp {
+        EPOCH.plus(self.started.elapsed())
+    }
 }
 
 /// Plays a script, one entry an attempt, the last one for all that follow; notes when it was called.
@@ -151,6 +155,12 @@ impl Given {
             self.clock.clone(),
             Chance::seeded(7),
         ))
+    }
+
+    /// An engine on another view of the store.
+    pub fn engine_on(&self, store: Arc<dyn Store>, routes: impl IntoIterator<Item = Route>) -> Engine {
+        let routes = Routes::new(routes);
+        Engine::start(Parts::new(store, routes, settings(), self.clock.clone(), Chance::seeded(7)))
     }
 
     /// An engine over the same jobs whose store can be made to fail.

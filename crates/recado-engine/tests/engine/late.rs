@@ -102,6 +102,27 @@ async fn files_that_were_whole_at_a_stop_are_as_late_as_that_stop_is_ago() {
     assert!((99.0..150.0).contains(&late), "{late}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_makes_no_files_look_good_that_cannot_be_written() {
+    let (given, dir) = (Given::new(), TempDir::new().unwrap());
+    let files = in_the_way(&dir);
+    let engine = archiving(&given, &["ok"], &files);
+    pass(100).await;
+    late_s(&engine).await;
+    given.clock.set_by(-3_600);
+    pass(100).await;
+    let late = late_s(&engine).await;
+    assert!((199.0..205.0).contains(&late), "{late}");
+    engine.stop().await.unwrap();
+    given.clock.set_by(-3_600);
+    let engine = archiving(&given, &["ok"], &files);
+    pass(400).await;
+    let late = late_s(&engine).await;
+    assert!(late >= 399.0, "{late}");
+    assert_eq!(rings(&engine), ["audit_late".into()]);
+    assert!(files.is_file(), "the fault is still there");
+}
+
 /// A node that archives, for it comes first, and leaves the ringing to others.
 fn archivist(given: &Given, bell: &Arc<Wakes>, dir: &Path) -> Engine {
     let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));

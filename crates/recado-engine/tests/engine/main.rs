@@ -19,6 +19,7 @@ mod given;
 mod held_up;
 mod lanes;
 mod late;
+mod leases;
 mod lives;
 mod nodes;
 mod operators;

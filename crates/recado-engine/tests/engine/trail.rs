@@ -329,6 +329,13 @@ async fn of_several_nodes_one_archives_and_another_takes_over_when_it_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_vanishes_is_replaced_and_finds_out_before_it_marks_anything() {
+    for set_by_s in [0, -3_600] {
+        a_node_is_replaced(set_by_s).await;
+    }
+}
+
+/// The clock is set when it vanishes.
+async fn a_node_is_replaced(set_by_s: i64) {
     let (given, bell) = (Given::new(), Arc::default());
     let (here, there) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (_first, cut_off) = node(&given, &bell, "node-1", here.path());
@@ -339,6 +346,7 @@ async fn a_node_that_vanishes_is_replaced_and_finds_out_before_it_marks_anything
     let gone = || StoreError::Unavailable("cut off".to_owned());
     cut_off.fail(Verb::ReadNotes, 0, 20, gone());
     cut_off.fail(Verb::WriteNotes, 0, 20, gone());
+    given.clock.set_by(set_by_s);
     paused(&second, 4).await;
     pass(5).await;
     assert_eq!(count(there.path()), 0, "its time is not over yet");

@@ -10,6 +10,7 @@ mod format;
 mod full_disk;
 mod given;
 mod group_commit;
+mod leases;
 mod lock;
 mod room;
 mod runbook;

@@ -72,6 +72,27 @@ pub async fn a_lease_inside_the_process_is_extended_for_all_to_see(home: &mut dy
     assert_eq!(orphans(&desk, T0.plus(SECOND * 2)).await.len(), 0, "its lease was extended");
 }
 
+pub async fn a_lease_ends_by_its_own_time_whatever_the_wall_clock_said_at_its_claim(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a"), job("b")]).await;
+    // The wall clock is set forward by an hour and then back, while leases are measured as before.
+    for (wall, lease_until) in [(T0.plus(HOUR), T0.plus(SECOND * 15)), (T0, T0.plus(SECOND * 16))] {
+        let claim = Claim {
+            pick: Pick::Ready(route("email")),
+            max: 1,
+            now: wall,
+            lease_until,
+            worker: "node".into(),
+            outlives_process: false,
+            turns: Turns::default(),
+        };
+        assert_eq!(desk.0.claim(claim).await.unwrap().leases.len(), 1);
+    }
+    assert_eq!(orphans(&desk, T0.plus(SECOND * 14)).await.len(), 0);
+    assert_eq!(orphans(&desk, T0.plus(SECOND * 15)).await.len(), 1);
+    assert_eq!(orphans(&desk, T0.plus(SECOND * 16)).await.len(), 1);
+}
+
 pub async fn extending_answers_in_order_and_refuses_what_is_not_current(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(vec![job("a"), job("b"), job("c")]).await;
