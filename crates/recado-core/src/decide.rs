@@ -38,6 +38,7 @@ pub fn after_attempt(
     draw: Draw,
 ) -> (Transition, AuditEvent) {
     let mut attempt = Attempt::ended(lease.attempt, started_at, now, AttemptResult::Sent);
+    attempt.replays = lease.job.progress.replays;
     match verdict {
         Verdict::Delivered { answer } => {
             let audit = AuditEvent::about(&lease.job, AuditKind::Delivered, now).attempt(attempt.number);
@@ -218,6 +219,29 @@ pub fn put_off(
     (Transition::Postpone { until }, audit)
 }
 
+/// A job whose provider may have taken it, and is no longer on the job's route.
+pub fn pinned_provider_gone(
+    job: &Job,
+    provider: &str,
+    terms: &Terms,
+    now: Timestamp,
+) -> (Transition, AuditEvent) {
+    let reason = Reason::or(
+        "",
+        format_args!(
+            "provider {provider} may have taken it, and is no longer on route {}; find out there whether it has it, \
+             then replay or discard it",
+            job.route
+        ),
+    );
+    let failure = ours(Class::Permanent, "PROVIDER_GONE", reason, "recado/provider-gone");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason(format!("Provider {provider}, which may have taken it, is no longer on its route"));
+    (bury(Cause::Permanent, failure, None, terms, now), audit)
+}
+
 fn closed_off(why: &str) -> Failure {
     let reason = Reason::or("", format_args!("nobody was asked: {why}"));
     Failure { blame: Blame::Provider, ..ours(Class::Transient, "CIRCUIT_OPEN", reason, "recado/held-back") }
@@ -244,6 +268,9 @@ pub fn after_crash(
     let mut attempt =
         blamed(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
+    attempt.replays = job.progress.replays;
+    // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
+    attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
         let reason = Reason::or(

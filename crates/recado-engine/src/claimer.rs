@@ -65,7 +65,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         let quota = shares.quota.clone();
         engine.held_up.companies(&route.name, &quota, engine.clock.now());
         // A stop must not tear a claim apart: its answer carries leases.
-        let claimed = match claim(&engine, &route, granted, shares).await {
+        let claimed = match claim(&engine, &route, leg, granted, shares).await {
             Ok(claimed) => claimed,
             Err(StoreError::Broken(error)) => return engine.store_broke(&error),
             Err(error) => {
@@ -161,7 +161,13 @@ pub(crate) fn turns(
     (turns, free_at)
 }
 
-async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<Claimed, StoreError> {
+async fn claim(
+    engine: &Inner,
+    route: &Route,
+    leg: &Leg,
+    max: usize,
+    turns: Turns,
+) -> Result<Claimed, StoreError> {
     let now = engine.clock.now();
     engine
         .claim(Claim {
@@ -170,6 +176,7 @@ async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Resul
             now,
             lease_until: now.plus(engine.settings.lease),
             worker: engine.settings.node.clone(),
+            provider: Some(leg.provider.name.clone()),
             outlives_process: false,
             turns,
         })

@@ -63,6 +63,7 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
         now,
         lease_until: now.plus(engine.settings.lease),
         worker: engine.settings.node.clone(),
+        provider: None,
         outlives_process: false,
         turns,
     };

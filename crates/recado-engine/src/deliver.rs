@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide;
-use recado_core::{AttemptResult, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
+use recado_core::{Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 use tokio::time::Instant;
@@ -33,6 +33,7 @@ use crate::calls;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
 use crate::log;
+use crate::pins::{self, Pinned};
 use crate::route::Leg;
 
 /// How long a job that stands back waits at least.
@@ -57,7 +58,19 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
 
     // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
     // to ask is about this job.
-    if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
+    let (leg, way) = match pins::relation(&lease.job, route, &leg.provider.name) {
+        Pinned::Here => (leg.clone(), way),
+        Pinned::Gone(provider) => return pins::bury(engine, &lease, &provider).await,
+        Pinned::Elsewhere(provider) => match pins::admit(engine, route, provider, &lease.job).await {
+            Some(pinned) => pinned,
+            None => {
+                let until = engine.pinned_until(provider, started_at, engine.chance.draw());
+                return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy)
+                    .await;
+            }
+        },
+    };
+    if let Some(until) = stand_back(engine, &leg, &lease.job, started_at) {
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
     }
 
@@ -92,16 +105,10 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     settle_with(engine, &lease, transition, Some(audit), wait_by).await;
 }
 
-/// Until when this job waits although its lane may go on, if it does.
-///
-/// Retries stand back while a provider is in trouble, so that they do not drown first tries. And a job whose
-/// last answer was lost goes back to the provider that may have it, not to another one.
-fn postponed(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
-    let last = job.attempts.last()?;
-    let elsewhere = leg.is_one_of_several
-        && matches!(last.result, AttemptResult::Uncertain | AttemptResult::Lost)
-        && last.provider.as_deref().is_some_and(|provider| *provider != *leg.provider.name);
-    let held = elsewhere || (job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now));
+/// Until when a retry stands back although its lane may go on, if it does: while a provider is in trouble, retries must
+/// not drown first tries.
+fn stand_back(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
+    let held = job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now);
     held.then(|| now.plus(STAND_BACK.mul_f64(engine.chance.draw().between(1.0, 2.0))))
 }
 

@@ -162,10 +162,9 @@ impl Inner {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
         let others = route.others.iter().map(|(name, transport)| (&**name, transport));
         let ways = [(&*route.provider, first)].into_iter().chain(others);
-        let is_one_of_several = !route.others.is_empty();
         let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
             let provider = self.providers.get(name)?.clone();
-            Some(Leg { provider, transport: transport.clone(), is_one_of_several })
+            Some(Leg { provider, transport: transport.clone() })
         };
         ways.filter_map(leg).collect()
     }

@@ -74,6 +74,7 @@ pub mod nodes;
 pub mod notices;
 pub mod operate;
 mod past_the_store;
+mod pins;
 mod protect;
 pub mod providers;
 mod refresh;

@@ -22,6 +22,7 @@ mod lives;
 mod nodes;
 mod operators;
 mod outage;
+mod pins;
 mod replays;
 mod ringing;
 mod shaky;

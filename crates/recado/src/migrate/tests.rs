@@ -51,6 +51,7 @@ async fn leases(store: &dyn Store, max: usize) -> usize {
         now: T0,
         lease_until: T0.plus(Duration::from_secs(60)),
         worker: "w".into(),
+        provider: None,
         outlives_process: true,
         turns: Turns::default(),
     };
