@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use recado_core::decide;
+use recado_core::decide::{self, Terms};
 use recado_core::{Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
@@ -86,6 +86,9 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
     let began = Instant::now();
     let outcome = send(&leg.transport, delivery).await;
     let took = began.elapsed();
+    if let Some(fault) = outcome.shortage() {
+        return put_off(engine, &lease, &route.terms, fault).await;
+    }
 
     let verdict = route.classifier.verdict(outcome);
 
@@ -110,6 +113,15 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Lea
 fn stand_back(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
     let held = job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now);
     held.then(|| now.plus(STAND_BACK.mul_f64(engine.chance.draw().between(1.0, 2.0))))
+}
+
+/// Puts a job off that met a shortage of our own. Nothing was handed over, and the provider is told of nothing.
+async fn put_off(engine: &Inner, lease: &Lease, terms: &Terms, fault: &Fault) {
+    let now = engine.clock.now();
+    engine.shortages.note(&lease.job, fault, now);
+    let (transition, audit) =
+        decide::after_shortage(&lease.job, &fault.text, terms, now, engine.chance.draw());
+    settle_with(engine, lease, transition, audit, WaitBy::Policy).await;
 }
 
 /// Hands the job over, within the route's timeout, whatever the transport does.

@@ -33,6 +33,7 @@ use crate::notices::Notices;
 use crate::providers::{Provider, ProviderTerms};
 use crate::refresh::Teller;
 use crate::route::{Carrier, Leg, Route, Routes};
+use crate::shortage::Shortages;
 use crate::tenants::Tenants;
 use crate::traces::Tracer;
 use crate::trail::{self, Keeper, TrailError, TrailTerms};
@@ -113,6 +114,7 @@ pub(crate) struct Inner {
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
     pub held_up: HeldUp,
+    pub shortages: Shortages,
     pub ringing: Ringing,
     pub keeper: Keeper,
     /// Takes spans; absent where no traces are recorded.
@@ -309,6 +311,7 @@ impl Engine {
             ledger,
             standing: Standing::default(),
             held_up: HeldUp::default(),
+            shortages: Shortages::default(),
             ringing: Ringing::new(alerts),
             tracer,
             deliveries: TaskTracker::new(),

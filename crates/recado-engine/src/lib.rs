@@ -81,6 +81,7 @@ mod refresh;
 mod retries;
 pub mod route;
 mod shelves;
+mod shortage;
 mod sweeper;
 pub mod tenants;
 pub mod traces;

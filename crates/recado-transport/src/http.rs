@@ -25,7 +25,7 @@ mod failure;
 mod request;
 
 pub(crate) use client::refusal;
-pub use client::{Answer, Bounds, HttpClient};
+pub use client::{Answer, Bounds, HttpClient, lookup_timeout};
 pub use config::{ConfigError, HttpConfig};
 pub use failure::Raised;
 pub use request::{IDEMPOTENCY_KEY, Request};

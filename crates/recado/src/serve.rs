@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
-use crate::{migrate, traces};
+use crate::{descriptors, migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get this long.
 const API_STOP_GRACE: Duration = Duration::from_secs(5);
@@ -69,6 +69,7 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
 /// Puts a server together; it serves from now on, and whoever holds it decides when it ends.
 pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
+    let descriptors = descriptors::raise_limit();
     let (store, clock) = open(config).await?;
     if let Some(to) = migrate::moved_to(&*store, clock.now()).await.map_err(unreadable)? {
         return Err(format!(
@@ -109,7 +110,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
         closing: closing.clone(),
     };
     let router = recado_api::router(ApiState::new(engine.clone(), options));
-    let limits = ServeLimits { stop_grace: API_STOP_GRACE, ..ServeLimits::default() };
+    let limits = ServeLimits { stop_grace: API_STOP_GRACE, ..descriptors::limits_of_api(descriptors) };
     announce(config, &address.to_string(), &engine);
 
     let shutdown = closing.clone().cancelled_owned();

@@ -26,6 +26,7 @@ mod pins;
 mod replays;
 mod ringing;
 mod shaky;
+mod shortage;
 mod stops;
 mod together;
 mod trail;
