@@ -37,7 +37,7 @@ fn idle_sockets_take_no_descriptor_from_deliveries_and_keep_no_caller_out() {
         let job = server.job_once(&format!("job-{n}"), "sent");
         assert_eq!(tries(&job), ["sent"], "{job:#}");
     }
-    assert_eq!(server.get("/v1/providers/main")["breaker"]["state"], "CLOSED");
+    assert_eq!(server.get("/v1/providers/main")["state"], "CLOSED");
     assert_eq!(idle.len(), DESCRIPTORS as usize + 64, "the sockets were open all the time");
 }
 
@@ -48,7 +48,7 @@ fn a_delivery_without_a_descriptor_spends_no_attempt_and_moves_no_breaker() {
     let far_end = FarEnd::start(|_| answer(200, json!({})).after(Duration::from_secs(1)));
     let config = format!(
         "[providers.main]\nurl = \"{}\"\nconcurrency = 200\nbreaker = {{ failures = 1, reset = \"1h\" }}\n\
-         [routes.main]\nconcurrency = 200\npolicy = {{ attempts = 1, base = \"20ms\" }}\n",
+         [routes.main]\nconcurrency = 200\npolicy = {{ max_attempts = 1, base = \"20ms\" }}\n",
         far_end.url()
     );
     let place = Place::with(&config);
@@ -66,7 +66,7 @@ fn a_delivery_without_a_descriptor_spends_no_attempt_and_moves_no_breaker() {
         let job = server.job_once(&format!("job-{n}"), "sent");
         assert_eq!(tries(&job), ["sent"], "{job:#}");
     }
-    assert_eq!(server.get("/v1/providers/main")["breaker"]["state"], "CLOSED");
+    assert_eq!(server.get("/v1/providers/main")["state"], "CLOSED");
     let metrics = fetch(server.address, "/metrics");
     let shortages = metrics.lines().find_map(|line| line.strip_prefix("recado_local_shortages_total "));
     assert_ne!(
