@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::connections::Proof;
 use crate::serve::ServeLimits;
 
 /// Bytes that are read or written ahead per connection.
@@ -93,11 +94,15 @@ pub(crate) async fn attend(
     router: Router,
     limits: &ServeLimits,
     closing: CancellationToken,
+    proof: &Proof,
 ) {
     let clock = Arc::new(Clock::new());
     let io = Watched { io: TokioIo::new(stream), clock: clock.clone() };
-    let handle = |request: hyper::Request<Incoming>| {
+    let handle = |mut request: hyper::Request<Incoming>| {
         clock.enter(Phase::Busy);
+        if !proof.is_shown() {
+            request.extensions_mut().insert(proof.clone());
+        }
         let answering = router.clone().call(request.map(Body::new));
         let clock = clock.clone();
         async move {

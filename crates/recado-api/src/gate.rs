@@ -21,6 +21,7 @@ use subtle::ConstantTimeEq;
 use tower::{Layer, Service};
 
 use crate::answer::Refused;
+use crate::connections::Proof;
 
 /// The secret that callers show. Its `Debug` keeps it.
 #[derive(Clone)]
@@ -125,6 +126,16 @@ impl Gate {
         }
     }
 
+    /// Notes with the connection that its caller was let in. Where there is a token, only those who show it were:
+    /// anybody may ask for probes and pages.
+    fn prove(&self, request: &Request) {
+        if let Some(proof) = request.extensions().get::<Proof>()
+            && self.token.as_ref().is_none_or(|token| token.is_shown_in(request.headers()))
+        {
+            proof.show();
+        }
+    }
+
     fn check_names(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         if !self.hosts.allow(host_of(host)) {
@@ -174,7 +185,10 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         match self.gate.check(&request) {
-            Ok(()) => Either::Right(self.inner.call(request)),
+            Ok(()) => {
+                self.gate.prove(&request);
+                Either::Right(self.inner.call(request))
+            }
             Err(refused) => Either::Left(ready(Ok(refused.into_response()))),
         }
     }

@@ -174,10 +174,11 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
-        (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
-        (true, _) => WaitingFor::Delay { until: job.due_at },
-        (false, _) => why_due_and_waiting(api, job.route.as_str(), job.company.as_str()),
+    let waiting_for = waits.then(|| match (api.engine().hold_by_pin(&job), job.due_at > now, found.status) {
+        (Some(held), ..) => waiting_for(held),
+        (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
+        (None, true, _) => WaitingFor::Delay { until: job.due_at },
+        (None, false, _) => why_due_and_waiting(api, job.route.as_str(), job.company.as_str()),
     });
     let status = match &waiting_for {
         Some(WaitingFor::Breaker { .. } | WaitingFor::Limit { .. } | WaitingFor::Pause { .. }) => {

@@ -30,6 +30,7 @@ mod body;
 mod bulk;
 mod calls;
 mod connection;
+mod connections;
 mod csv;
 mod cursor;
 mod dashboard;

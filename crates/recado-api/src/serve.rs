@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connection::attend;
+use crate::connections::Connections;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -31,6 +33,12 @@ const REFUSAL_LINGER: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct ServeLimits {
     pub connections_max: usize,
+    /// Of one address.
+    pub address_connections_max: usize,
+    /// Of callers that have not been let in yet.
+    pub unproven_connections_max: usize,
+    /// Of such callers, of one address.
+    pub unproven_address_connections_max: usize,
     /// Request line and headers together.
     pub header_max_bytes: usize,
     /// From a header's first byte to its last; for the first one, from when the connection was made.
@@ -41,10 +49,30 @@ pub struct ServeLimits {
     pub stop_grace: Duration,
 }
 
+impl ServeLimits {
+    /// Connections at most, where nothing else bounds them.
+    pub const CONNECTIONS_MAX: usize = 10_000;
+
+    /// The shares that one address and callers not let in yet have of so many connections.
+    pub fn for_connections(max: usize) -> Self {
+        ServeLimits {
+            connections_max: max,
+            address_connections_max: (max / 4 * 3).max(1),
+            unproven_connections_max: (max / 2).max(1),
+            unproven_address_connections_max: (max / 4).max(1),
+            ..ServeLimits::default()
+        }
+    }
+}
+
 impl Default for ServeLimits {
     fn default() -> Self {
+        let max = ServeLimits::CONNECTIONS_MAX;
         ServeLimits {
-            connections_max: 10_000,
+            connections_max: max,
+            address_connections_max: max / 4 * 3,
+            unproven_connections_max: max / 2,
+            unproven_address_connections_max: max / 4,
             header_max_bytes: 32 << 10,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
@@ -66,16 +94,16 @@ pub async fn serve(
     let limits = Arc::new(limits);
     let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
     let connections = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let all = Connections::new(limits.clone());
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut shutdown = pin!(shutdown);
     loop {
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             biased;
             () = &mut shutdown => break,
             accepted = accept(&listener) => accepted,
         };
-        let Ok(place) = room.clone().try_acquire_owned() else {
+        let Some(place) = all.enter(address.ip()) else {
             if let Ok(refusal) = refusals.clone().try_acquire_owned() {
                 connections.spawn(async move {
                     let _ = tokio::time::timeout(REFUSAL_LINGER, refuse(stream)).await;
@@ -88,11 +116,13 @@ pub async fn serve(
         let (closing, cut) = (closing.clone(), cut.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = attend(stream, router, &limits, closing) => {}
+                () = attend(stream, router, &limits, closing, &place.proof) => {}
+                () = place.evicted.cancelled() => {}
                 () = cut.cancelled() => {}
             }
             drop(place);
         });
+        all.settle().await;
     }
     drop(listener);
     closing.cancel();
@@ -107,15 +137,15 @@ pub async fn serve(
     }
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 // Answers are small and whole: waiting to fill a packet only makes them late.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "cannot turn TCP_NODELAY on");
                 }
-                return stream;
+                return (stream, address);
             }
             Err(error) if is_the_peers_fault(&error) => {}
             Err(error) => {

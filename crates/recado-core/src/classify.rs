@@ -181,6 +181,7 @@ impl Classifier {
         let (class, rule, blame, wait) = match fault.kind {
             FaultKind::InvalidPayload => (Class::Permanent, "recado/invalid-payload", Blame::Message, None),
             FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message, None),
+            FaultKind::Shortage => (Class::Transient, "recado/shortage", Blame::Message, None),
             FaultKind::Answer | FaultKind::Network(_) => {
                 match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
                     Some(rule) => (rule.class, &*rule.name, rule.blame, rule.wait),
@@ -220,6 +221,7 @@ fn code_of(fault: &Fault) -> Option<Box<str>> {
             FaultKind::Network(NetworkKind::Dropped) => "CONNECTION_LOST",
             FaultKind::Network(NetworkKind::Protocol) => "PROTOCOL_ERROR",
             FaultKind::Panic => "PANIC",
+            FaultKind::Shortage => "LOCAL_SHORTAGE",
             FaultKind::InvalidPayload => "INVALID_PAYLOAD",
             FaultKind::Answer => return None,
         };
@@ -236,6 +238,9 @@ fn reason_of(fault: &Fault) -> Reason {
             Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str()))
         }
         (None, FaultKind::Panic) => Reason::or(&fault.text, format_args!("the transport panicked")),
+        (None, FaultKind::Shortage) => {
+            Reason::or(&fault.text, format_args!("this process is short of something"))
+        }
         (None, FaultKind::InvalidPayload) => {
             Reason::or(&fault.text, format_args!("the payload cannot be read"))
         }

@@ -38,6 +38,7 @@ pub fn after_attempt(
     draw: Draw,
 ) -> (Transition, AuditEvent) {
     let mut attempt = Attempt::ended(lease.attempt, started_at, now, AttemptResult::Sent);
+    attempt.replays = lease.job.progress.replays;
     match verdict {
         Verdict::Delivered { answer } => {
             let audit = AuditEvent::about(&lease.job, AuditKind::Delivered, now).attempt(attempt.number);
@@ -218,6 +219,62 @@ pub fn put_off(
     (Transition::Postpone { until }, audit)
 }
 
+/// A job whose provider may have taken it, and is no longer on the job's route.
+pub fn pinned_provider_gone(
+    job: &Job,
+    provider: &str,
+    terms: &Terms,
+    now: Timestamp,
+) -> (Transition, AuditEvent) {
+    let reason = Reason::or(
+        "",
+        format_args!(
+            "provider {provider} may have taken it, and is no longer on route {}; find out there whether it has it, \
+             then replay or discard it",
+            job.route
+        ),
+    );
+    let failure = ours(Class::Permanent, "PROVIDER_GONE", reason, "recado/provider-gone");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason(format!("Provider {provider}, which may have taken it, is no longer on its route"));
+    (bury(Cause::Permanent, failure, None, terms, now), audit)
+}
+
+/// Shortest and longest wait after a shortage of our own; each is stretched by up to its double.
+const SHORTAGE_WAIT_MIN: Duration = Duration::from_secs(1);
+const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A job that could not be handed over because this process was short of something. Spends no attempt.
+pub fn after_shortage(
+    job: &Job,
+    why: &str,
+    terms: &Terms,
+    now: Timestamp,
+    draw: Draw,
+) -> (Transition, Option<AuditEvent>) {
+    let doublings = job.progress.deferrals.min(16);
+    let wait = SHORTAGE_WAIT_MIN.saturating_mul(1 << doublings).min(SHORTAGE_WAIT_MAX);
+    let until = now.plus(wait.mul_f64(draw.between(1.0, 2.0)));
+    if until < job.expires_at {
+        return (Transition::Postpone { until }, None);
+    }
+    let words = format!(
+        "nobody was asked, for this process was short of something: {why}; the next try would start at {until}, \
+         after the job expires at {}",
+        job.expires_at
+    );
+    let reason = Reason::or(&words, format_args!(""));
+    let failure = ours(Class::Transient, "LOCAL_SHORTAGE", reason, "recado/shortage");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason("The job's time ran out while this process was short of something".to_owned());
+    let burial = burial(Cause::Expired, failure, None, terms, now);
+    (Transition::Bury(Burial { held_up: true, ..burial }), Some(audit))
+}
+
 fn closed_off(why: &str) -> Failure {
     let reason = Reason::or("", format_args!("nobody was asked: {why}"));
     Failure { blame: Blame::Provider, ..ours(Class::Transient, "CIRCUIT_OPEN", reason, "recado/held-back") }
@@ -244,6 +301,9 @@ pub fn after_crash(
     let mut attempt =
         blamed(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
+    attempt.replays = job.progress.replays;
+    // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
+    attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
         let reason = Reason::or(

@@ -144,6 +144,37 @@ pub struct Attempt {
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
+    /// How often the job had been replayed when it was made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replays: u32,
+    /// Facts of attempts that the history no longer has; only the oldest attempt that is kept carries them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Box<Earlier>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// Facts of forgotten attempts that later ones depend on. [`remember`] keeps it up.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Earlier {
+    /// The latest result of each recipient; `sent` once it was sent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<RecipientResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+}
+
+/// Binds a job to the provider that may have taken it: no other one may be asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// Absent where the attempt does not say which provider it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Box<str>>,
 }
 
 /// What one recipient of a message said to one attempt.
@@ -180,26 +211,69 @@ impl Attempt {
             provider: None,
             held_up: false,
             recipients: Vec::new(),
+            replays: 0,
+            earlier: None,
         }
+    }
+
+    /// Results of recipients that it knows of, its own first.
+    fn recipient_results(&self) -> impl Iterator<Item = &RecipientResult> {
+        let earlier = self.earlier.iter().flat_map(|earlier| &earlier.recipients);
+        self.recipients.iter().chain(earlier)
+    }
+
+    /// The pin that it or an attempt forgotten before it set.
+    fn pin(&self) -> Option<Pin> {
+        let earlier = self.earlier.as_ref().and_then(|earlier| earlier.pin.clone());
+        let own = matches!(self.result, AttemptResult::Uncertain | AttemptResult::Lost)
+            .then(|| Pin { provider: self.provider.clone() });
+        earlier.filter(|pin| pin.provider.is_some() || own.is_none()).or(own)
+    }
+
+    /// Takes over what later attempts have to know of one that is forgotten.
+    fn take_over(&mut self, forgotten: Attempt) {
+        let is_of_same_replay = forgotten.replays == self.replays;
+        let pin = forgotten.pin().filter(|_| is_of_same_replay);
+        let mut recipients: Vec<RecipientResult> = Vec::new();
+        for one in forgotten.recipient_results() {
+            match recipients.iter_mut().find(|known| known.recipient == one.recipient) {
+                Some(known) if one.result == AttemptResult::Sent => *known = one.clone(),
+                Some(_) => {}
+                None => recipients.push(one.clone()),
+            }
+        }
+        // A replay gives everybody a fresh chance, but for those who have it.
+        recipients.retain(|one| is_of_same_replay || one.result == AttemptResult::Sent);
+        let earlier = Earlier { recipients, pin };
+        self.earlier = (earlier != Earlier::default()).then(|| Box::new(earlier));
     }
 }
 
 impl Job {
     /// Whether an earlier attempt already reached this recipient, so that no other may.
     pub fn has_reached(&self, recipient: &str) -> bool {
-        let results = self.attempts.iter().flat_map(|attempt| &attempt.recipients);
-        results.into_iter().any(|one| &*one.recipient == recipient && one.result == AttemptResult::Sent)
+        let mut results = self.attempts.iter().flat_map(Attempt::recipient_results);
+        results.any(|one| &*one.recipient == recipient && one.result == AttemptResult::Sent)
     }
 
     /// Why this recipient is not worth another try, if an earlier attempt found so. A replay gives
     /// everybody a fresh chance.
     pub fn refused_for_good(&self, recipient: &str) -> Option<&RecipientResult> {
-        let spent = usize::try_from(self.progress.attempts_spent).unwrap_or(usize::MAX);
-        let counted = self.attempts.iter().rev().filter(|attempt| attempt.result != AttemptResult::Lost);
-        counted
-            .take(spent)
-            .flat_map(|attempt| &attempt.recipients)
+        self.attempts_since_replay()
+            .flat_map(Attempt::recipient_results)
             .find(|one| &*one.recipient == recipient && one.error_classification == Some(Class::Permanent))
+    }
+
+    /// The provider that may have taken the job since it was last replayed: of the earliest such attempt that names
+    /// one.
+    pub fn pin(&self) -> Option<Pin> {
+        let later_first = self.attempts_since_replay().filter_map(Attempt::pin);
+        later_first.reduce(|later, earlier| if earlier.provider.is_some() { earlier } else { later })
+    }
+
+    /// Attempts since the job was accepted or last replayed, the latest first.
+    fn attempts_since_replay(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().rev().take_while(|attempt| attempt.replays == self.progress.replays)
     }
 }
 
@@ -298,10 +372,12 @@ impl fmt::Display for Status {
     }
 }
 
-/// Appends to a history that never outgrows [`ATTEMPTS_KEPT_MAX`].
+/// Appends to a history that never outgrows [`ATTEMPTS_KEPT_MAX`]. Facts of those that it forgets go to the oldest
+/// that stays.
 pub fn remember(history: &mut Vec<Attempt>, attempt: Attempt) {
-    if history.len() >= ATTEMPTS_KEPT_MAX {
-        history.drain(..=history.len() - ATTEMPTS_KEPT_MAX);
-    }
     history.push(attempt);
+    while history.len() > ATTEMPTS_KEPT_MAX {
+        let forgotten = history.remove(0);
+        history[0].take_over(forgotten);
+    }
 }

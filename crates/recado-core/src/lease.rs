@@ -51,4 +51,6 @@ pub struct LostLease {
     pub attempt: u32,
     pub claimed_at: Timestamp,
     pub worker: Box<str>,
+    /// The provider that it was claimed for, where the claim named one.
+    pub provider: Option<Box<str>>,
 }

@@ -36,7 +36,7 @@ pub use audit::{AuditEvent, AuditKind};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
 pub use event::{Event, EventData, EventKind};
-pub use job::{Attempt, AttemptResult, Job, NewJob, Priority, Progress, RecipientResult, Status};
+pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
 pub use name::{CompanyId, JobId, RouteName};
 pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, Partly, Refused};

@@ -17,6 +17,16 @@ pub enum Outcome {
     Failed(Fault),
 }
 
+impl Outcome {
+    /// The fault, where it is a shortage of our own.
+    pub fn shortage(&self) -> Option<&Fault> {
+        match self {
+            Outcome::Failed(fault) if fault.kind == FaultKind::Shortage => Some(fault),
+            _ => None,
+        }
+    }
+}
+
 /// Who of several recipients took a message, and who did not.
 #[derive(Clone, Debug, Default)]
 pub struct Partly {
@@ -58,6 +68,9 @@ pub enum FaultKind {
     Panic,
     /// The payload cannot be turned into a request.
     InvalidPayload,
+    /// This process lacked something that it needs before it can ask: descriptors, memory, ports, names, its store.
+    /// Nothing was handed over.
+    Shortage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +125,10 @@ impl Fault {
 
     pub fn panic(text: &str) -> Self {
         Fault { kind: FaultKind::Panic, text: text.into(), ..Fault::default() }
+    }
+
+    pub fn shortage(text: &str) -> Self {
+        Fault { kind: FaultKind::Shortage, text: text.into(), ..Fault::default() }
     }
 
     pub fn invalid_payload(text: &str) -> Self {

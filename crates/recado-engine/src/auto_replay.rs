@@ -4,15 +4,17 @@
 //! who know that their failures pass. A dead letter that fails again waits for the whole cooldown once more,
 //! because its time there begins anew. While the route's providers are closed off or paused nothing is replayed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Cause, DeadLetterState, RouteName};
+use recado_core::{Cause, DeadLetterState, Job, RouteName};
 use recado_store::{DeadLetterFilter, PageRequest, StoreError};
 
 use crate::archive::OURSELVES;
 use crate::engine::{Engine, EngineError};
 use crate::holds::Holder;
 use crate::operate::Replay;
+use crate::route::Route;
 
 /// When a route's dead letters are replayed by themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<
             }
             let Some(view) = engine.store().job(&entry.job_id, engine.now()).await? else { continue };
             let replays = view.job.progress.replays;
-            if replays >= terms.max {
+            if replays >= terms.max || is_pinned(engine, &view.job) {
                 continue;
             }
             if engine.is_stopping() || is_closed_off(engine, route) {
@@ -94,6 +96,13 @@ async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<
             return Ok(replayed);
         }
     }
+}
+
+/// Returns true when one of the route's providers may have taken the job: a replay frees it for the others, and that
+/// is for a person to decide.
+fn is_pinned(engine: &Engine, job: &Job) -> bool {
+    let has_others = |route: &Arc<Route>| !route.others.is_empty();
+    engine.routes().get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
 }
 
 fn is_closed_off(engine: &Engine, route: &RouteName) -> bool {

@@ -66,7 +66,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         let quota = shares.quota.clone();
         engine.held_up.companies(&route.name, &quota, engine.clock.now());
         // A stop must not tear a claim apart: its answer carries leases.
-        let claimed = match claim(&engine, &route, granted, shares).await {
+        let claimed = match claim(&engine, &route, leg, granted, shares).await {
             Ok(claimed) => claimed,
             Err(StoreError::Broken(error)) => return engine.store_broke(&error),
             Err(error) => {
@@ -162,7 +162,13 @@ pub(crate) fn turns(
     (turns, free_at)
 }
 
-async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Result<ClaimedHere, StoreError> {
+async fn claim(
+    engine: &Inner,
+    route: &Route,
+    leg: &Leg,
+    max: usize,
+    turns: Turns,
+) -> Result<ClaimedHere, StoreError> {
     engine
         .claim_here(Claim {
             pick: Pick::Ready(route.name.clone()),
@@ -170,6 +176,7 @@ async fn claim(engine: &Inner, route: &Route, max: usize, turns: Turns) -> Resul
             now: engine.clock.now(),
             lease_until: engine.lease_until(),
             worker: engine.settings.node.clone(),
+            provider: Some(leg.provider.name.clone()),
             outlives_process: false,
             turns,
         })

@@ -65,6 +65,7 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
         now,
         lease_until: engine.lease_until(),
         worker: engine.settings.node.clone(),
+        provider: None,
         outlives_process: false,
         turns,
     };

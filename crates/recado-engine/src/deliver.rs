@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use recado_core::decide;
-use recado_core::{AttemptResult, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
+use recado_core::decide::{self, Terms};
+use recado_core::{Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 use tokio::time::Instant;
@@ -38,6 +38,7 @@ use crate::engine::Inner;
 use crate::figures::WaitBy;
 use crate::heartbeat::HeldLease;
 use crate::log;
+use crate::pins::{self, Pinned};
 use crate::route::Leg;
 
 /// How long a job that stands back waits at least.
@@ -66,7 +67,19 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
 
     // Admit: breaker, pause and slots held the lane back before it claimed, and the rates are spent. What is left
     // to ask is about this job.
-    if let Some(until) = postponed(engine, leg, &lease.job, started_at) {
+    let (leg, way) = match pins::relation(&lease.job, route, &leg.provider.name) {
+        Pinned::Here => (leg.clone(), way),
+        Pinned::Gone(provider) => return pins::bury(engine, &lease, &provider).await,
+        Pinned::Elsewhere(provider) => match pins::admit(engine, route, provider, &lease.job).await {
+            Some(pinned) => pinned,
+            None => {
+                let until = engine.pinned_until(provider, started_at, engine.chance.draw());
+                return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy)
+                    .await;
+            }
+        },
+    };
+    if let Some(until) = stand_back(engine, &leg, &lease.job, started_at) {
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
     }
 
@@ -82,6 +95,9 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let began = Instant::now();
     let outcome = send(&leg.transport, delivery).await;
     let took = began.elapsed();
+    if let Some(fault) = outcome.shortage() {
+        return put_off(engine, &lease, &route.terms, fault).await;
+    }
 
     let verdict = route.classifier.verdict(outcome);
 
@@ -101,17 +117,20 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     settle_with(engine, &lease, transition, Some(audit), wait_by).await;
 }
 
-/// Until when this job waits although its lane may go on, if it does.
-///
-/// Retries stand back while a provider is in trouble, so that they do not drown first tries. And a job whose
-/// last answer was lost goes back to the provider that may have it, not to another one.
-fn postponed(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
-    let last = job.attempts.last()?;
-    let elsewhere = leg.is_one_of_several
-        && matches!(last.result, AttemptResult::Uncertain | AttemptResult::Lost)
-        && last.provider.as_deref().is_some_and(|provider| *provider != *leg.provider.name);
-    let held = elsewhere || (job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now));
+/// Until when a retry stands back although its lane may go on, if it does: while a provider is in trouble, retries must
+/// not drown first tries.
+fn stand_back(engine: &Inner, leg: &Leg, job: &Job, now: Timestamp) -> Option<Timestamp> {
+    let held = job.progress.attempts_spent > 0 && !leg.provider.admits_retry(now);
     held.then(|| now.plus(STAND_BACK.mul_f64(engine.chance.draw().between(1.0, 2.0))))
+}
+
+/// Puts a job off that met a shortage of our own. Nothing was handed over, and the provider is told of nothing.
+async fn put_off(engine: &Inner, lease: &Lease, terms: &Terms, fault: &Fault) {
+    let now = engine.clock.now();
+    engine.shortages.note(&lease.job, fault, now);
+    let (transition, audit) =
+        decide::after_shortage(&lease.job, &fault.text, terms, now, engine.chance.draw());
+    settle_with(engine, lease, transition, audit, WaitBy::Policy).await;
 }
 
 /// Hands the job over, within the route's timeout, whatever the transport does.

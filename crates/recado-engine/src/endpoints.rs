@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Payload, Timestamp};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
@@ -253,9 +253,10 @@ impl Book {
     }
 
     /// As the store has it this moment.
-    async fn ask_for(&self, id: &str) -> Option<Endpoint> {
-        let note = self.shared.get()?.note(SHELF, id, self.clock.now()).await.ok()??;
-        note.value.parse().ok()
+    async fn ask_for(&self, id: &str) -> Result<Option<Endpoint>, StoreError> {
+        let Some(store) = self.shared.get() else { return Ok(None) };
+        let note = store.note(SHELF, id, self.clock.now()).await?;
+        Ok(note.and_then(|note| note.value.parse().ok()))
     }
 
     /// An endpoint that the configuration names, for notices alone.
@@ -437,18 +438,20 @@ async fn write(
 
 #[async_trait]
 impl Endpoints for Book {
-    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
+    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Result<Option<Target>, Fault> {
         if company.as_str() == NOTICES_COMPANY {
-            return self.fixed.read().get(endpoint_id).cloned();
+            return Ok(self.fixed.read().get(endpoint_id).cloned());
         }
         let now = self.clock.now();
         let of_company = |one: &Endpoint| one.company_id == *company;
         let copy = self.get(endpoint_id).filter(|one| of_company(one)).and_then(|one| one.target(now));
         if copy.as_ref().is_some_and(|target| target.enabled) {
-            return copy;
+            return Ok(copy);
         }
         // A copy is a moment old: another node may just have made it or switched it on.
-        let asked = self.ask_for(endpoint_id).await.filter(of_company);
-        asked.and_then(|one| one.target(now)).or(copy)
+        let asked = self.ask_for(endpoint_id).await.map_err(|error| {
+            Fault::shortage(&format!("the store does not tell where the endpoint is: {error}"))
+        })?;
+        Ok(asked.filter(of_company).and_then(|one| one.target(now)).or(copy))
     }
 }

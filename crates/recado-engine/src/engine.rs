@@ -36,6 +36,7 @@ use crate::providers::{Provider, ProviderTerms};
 use crate::reads::Reads;
 use crate::refresh::Teller;
 use crate::route::{Carrier, Leg, Route, Routes};
+use crate::shortage::Shortages;
 use crate::tenants::Tenants;
 use crate::traces::Tracer;
 use crate::trail::{self, Keeper, TrailError, TrailTerms};
@@ -121,6 +122,7 @@ pub(crate) struct Inner {
     pub ledger: Arc<Ledger>,
     pub standing: Standing,
     pub held_up: HeldUp,
+    pub shortages: Shortages,
     pub ringing: Ringing,
     pub keeper: Keeper,
     /// Takes spans; absent where no traces are recorded.
@@ -172,10 +174,9 @@ impl Inner {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
         let others = route.others.iter().map(|(name, transport)| (&**name, transport));
         let ways = [(&*route.provider, first)].into_iter().chain(others);
-        let is_one_of_several = !route.others.is_empty();
         let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
             let provider = self.providers.get(name)?.clone();
-            Some(Leg { provider, transport: transport.clone(), is_one_of_several })
+            Some(Leg { provider, transport: transport.clone() })
         };
         ways.filter_map(leg).collect()
     }
@@ -321,6 +322,7 @@ impl Engine {
             ledger,
             standing: Standing::default(),
             held_up: HeldUp::default(),
+            shortages: Shortages::default(),
             ringing: Ringing::new(alerts),
             tracer,
             deliveries: TaskTracker::new(),

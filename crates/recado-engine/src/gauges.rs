@@ -65,6 +65,7 @@ impl Inner {
             version: env!("CARGO_PKG_VERSION"),
             started_at: Some(self.nodes.started_at()),
             resident_bytes: resident_bytes(),
+            shortages: self.shortages.count(),
             queue: self.depths(&tenants),
             oldest_due: self.oldest_due(now).await,
             dead_letters: told(self.dead_letters_now(now).await),

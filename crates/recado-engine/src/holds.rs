@@ -1,6 +1,6 @@
 //! Why is this waiting? One answer for a job, a route or a provider: breaker, limit or pause, and until when.
 
-use recado_core::{CompanyId, RouteName, Timestamp};
+use recado_core::{CompanyId, Job, RouteName, Timestamp};
 
 use crate::engine::{Engine, Inner};
 use crate::providers::{Held, Provider, ProviderView};
@@ -50,7 +50,7 @@ pub enum Paused {
 }
 
 impl Hold {
-    fn new(why: &Held, until: Option<Timestamp>) -> Self {
+    pub(crate) fn new(why: &Held, until: Option<Timestamp>) -> Self {
         let (by, said) = match why {
             Held::Breaker { reason, .. } => (Holder::Breaker, reason.clone()),
             Held::Paused(pause) => (Holder::Pause(Paused::Provider, pause.clone()), pause.reason.clone()),
@@ -167,6 +167,11 @@ impl Engine {
     /// What holds this company's jobs of this route back although they are due, if anything does.
     pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         self.inner.hold(route, company)
+    }
+
+    /// What holds a job back that only one of its route's providers may be asked about.
+    pub fn hold_by_pin(&self, job: &Job) -> Option<Hold> {
+        self.inner.hold_by_pin(job, self.now())
     }
 
     /// What holds a whole route back, if anything does.

@@ -6,6 +6,7 @@
 //! was lost and it has the notice after all, both have one id.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use recado_core::{Class, Draw, Job, NewJob, Verdict, decide};
 use recado_transport::{Delivery, Transport, Wanted};
@@ -14,6 +15,9 @@ use crate::clock::Clock;
 use crate::deliver;
 use crate::engine::Inner;
 use crate::route::{Carrier, Route};
+
+/// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn send(engine: &Inner, notice: NewJob) {
     let Some(route) = engine.routes.get(notice.route.as_str()).cloned() else { return };
@@ -31,10 +35,19 @@ pub(crate) fn send(engine: &Inner, notice: NewJob) {
 async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clock: &dyn Clock, draw: Draw) {
     let policy = &route.terms.policy;
     let mut waited = None;
-    for attempt in 1..=policy.max_attempts {
+    let mut attempt = 0;
+    while clock.now() < job.expires_at {
+        attempt += 1;
         let (now, timeout) = (clock.now(), route.timeout);
         let delivery = Delivery { job, attempt, now, timeout, answer: Wanted::Receipt };
-        let failure = match route.classifier.verdict(deliver::send(transport, delivery).await) {
+        let outcome = deliver::send(transport, delivery).await;
+        if let Some(fault) = outcome.shortage() {
+            tracing::error!(jobId = %job.id, why = &*fault.text, "A notice waits: this process is short of something");
+            attempt -= 1;
+            tokio::time::sleep(SHORTAGE_WAIT).await;
+            continue;
+        }
+        let failure = match route.classifier.verdict(outcome) {
             Verdict::Delivered { .. } | Verdict::Partly { .. } => {
                 return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice delivered past the store");
             }

@@ -69,8 +69,6 @@ impl Route {
 pub struct Leg {
     pub provider: Arc<Provider>,
     pub transport: Arc<dyn Transport>,
-    /// The route has others.
-    pub is_one_of_several: bool,
 }
 
 /// All routes of a process, by name.

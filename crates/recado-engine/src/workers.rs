@@ -20,6 +20,7 @@ use crate::deliver::release;
 use crate::engine::{Engine, EngineError};
 use crate::figures::WaitBy;
 use crate::log;
+use crate::pins;
 use crate::providers::{Provider, Slots, Told};
 use crate::route::Carrier;
 
@@ -166,6 +167,7 @@ impl Engine {
                 now,
                 lease_until: inner.clock.steady_now().plus(request.lease),
                 worker: request.worker_id.clone(),
+                provider: provider.map(|provider| provider.name.clone()),
                 outlives_process: true,
                 turns,
             };
@@ -181,6 +183,7 @@ impl Engine {
             for lease in expired {
                 self.give_up_expired(lease, now).await;
             }
+            let due = pins::without_gone(inner, route, due);
             let taken = self.take_for_worker(provider, due).await;
             if let Some(places) = &mut places {
                 places.leave(taken.len());

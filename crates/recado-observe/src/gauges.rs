@@ -16,6 +16,8 @@ pub struct Gauges {
     pub started_at: Option<Timestamp>,
     /// Memory of the process.
     pub resident_bytes: Option<u64>,
+    /// Deliveries that were put off because the process was short of something, since it started.
+    pub shortages: u64,
     pub queue: Vec<Depth>,
     /// By route: for how long the oldest job has been due that nobody has taken. Zero where none waits.
     pub oldest_due: Option<Vec<(Box<str>, Duration)>>,

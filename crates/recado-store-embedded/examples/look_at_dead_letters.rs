@@ -76,6 +76,7 @@ async fn bury(store: &EmbeddedStore, numbers: std::ops::Range<usize>) -> Done {
         now: T0,
         lease_until: T0.plus(DAY),
         worker: "example".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };

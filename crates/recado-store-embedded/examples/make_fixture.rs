@@ -2,7 +2,7 @@
 //! is supported:
 //!
 //! ```text
-//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v4.db
+//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v5.db
 //! ```
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
@@ -114,6 +114,7 @@ impl Maker {
             now: T0,
             lease_until: T0.plus(HOUR),
             worker: "worker-1".into(),
+            provider: Some("provider-1".into()),
             outlives_process,
             turns: Turns::default(),
         };
@@ -186,5 +187,7 @@ fn attempt(lease: &Lease, result: AttemptResult) -> Done<Attempt> {
         provider: None,
         held_up: false,
         recipients: Vec::new(),
+        replays: 0,
+        earlier: None,
     })
 }

@@ -179,8 +179,9 @@ impl Apply<'_> {
         job.route = self.index.route(slot);
         job.company = self.index.company(slot);
         let attempt = lost.as_ref().map_or(job.progress.attempts_started + 1, |lost| lost.attempt);
+        let provider = claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone());
         self.file
-            .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
             .execute(params![
                 seq,
                 fence.cast_signed(),
@@ -189,6 +190,7 @@ impl Apply<'_> {
                 claim.lease_until.as_millis(),
                 &*claim.worker,
                 claim.outlives_process,
+                provider.as_deref(),
             ])?;
         self.index.hold(Held {
             slot,
@@ -197,6 +199,7 @@ impl Apply<'_> {
             claimed_at: claim.now.as_millis(),
             expires_at: claim.lease_until.as_millis(),
             worker: claim.worker.clone(),
+            provider,
             progress: job.progress,
             attempts,
         });
@@ -565,6 +568,7 @@ fn lost(held: &Held) -> LostLease {
         attempt: held.attempt,
         claimed_at: Timestamp::from_millis(held.claimed_at),
         worker: held.worker.clone(),
+        provider: held.provider.clone(),
     }
 }
 

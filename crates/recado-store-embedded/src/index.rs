@@ -105,6 +105,7 @@ pub struct Held {
     pub claimed_at: i64,
     pub expires_at: i64,
     pub worker: Box<str>,
+    pub provider: Option<Box<str>>,
     pub progress: Progress,
     /// The history so far, as JSON; absent when there is none.
     pub attempts: Option<Box<str>>,

@@ -82,7 +82,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
 fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut leases = connection.prepare(
         "SELECT leases.seq, jobs.jobId, fence, attempt, claimedAt, leases.expiresAt, worker, \
-         attemptsStarted, attemptsSpent, crashes, deferrals, replays, attempts \
+         attemptsStarted, attemptsSpent, crashes, deferrals, replays, attempts, provider \
          FROM leases JOIN jobs ON jobs.seq = leases.seq WHERE jobs.status = 'waiting'",
     )?;
     let mut found = leases.query([])?;
@@ -98,6 +98,7 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
             claimed_at: rows::time(row, 4).map(Timestamp::as_millis)?,
             expires_at: row.get(5)?,
             worker: row.get(6)?,
+            provider: row.get(13)?,
             progress,
             attempts: row.get(12)?,
         });

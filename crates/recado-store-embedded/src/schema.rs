@@ -5,13 +5,13 @@ use rusqlite::Connection;
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
-pub const FORMAT_VERSION: i32 = 4;
+pub const FORMAT_VERSION: i32 = 5;
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
 /// What makes a file of each version one of the next; the first starts from nothing.
-const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
 /// the file are in the memory index, which is what keeps them unique.
@@ -113,6 +113,11 @@ UPDATE jobs SET records = (SELECT group_concat(audit.id) FROM audit WHERE audit.
 DROP INDEX audit_by_job;
 ALTER TABLE audit DROP COLUMN seq;
 ALTER TABLE audit RENAME COLUMN record TO records; -- a line each, numbered from id on
+";
+
+/// Which provider a lease was claimed for: an attempt that is lost with its process says so.
+const VERSION_5: &str = "
+ALTER TABLE leases ADD COLUMN provider TEXT;
 ";
 
 /// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few

@@ -213,10 +213,12 @@ end
 -- Puts down who holds them, and answers with what their holder needs.
 local function lease(picked)
   local held, waited, jobs, taken_over = {}, {}, {}, {}
-  local lease, entries = lease_from(fence, now, worker), new_entries(picked)
+  local fresh, entries = lease_from(fence, now, worker), new_entries(picked)
   for nth, seq in ipairs(picked) do
     local entry = entries[seq]
-    held[2 * nth - 1], held[2 * nth] = seq, lease
+    -- A claim that names no provider keeps the one of the lease that it takes over.
+    local provider = lost[seq] and string.byte(worker, -1) == 0 and string.match(lost[seq][2], '%z([^%z]*)$')
+    held[2 * nth - 1], held[2 * nth] = seq, provider and lease_from(fence, now, worker .. provider) or fresh
     local head, data, is_new
     if entry then
       head, data, is_new = entry[2], entry[4], true

@@ -212,8 +212,8 @@ end
 -- How long a claim is remembered after its last lease ended.
 local REMEMBERED_MS = 10000
 
--- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', since when, and by whom.
--- It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
+-- A lease is kept as: the fence of its claim in sixteen digits, '1' once it was extended or '0', since when, and by whom:
+-- the worker, a zero byte, and the provider that is asked. It ends with its claim, which `leases` has by its fence. One that was extended is there by its job's number.
 local FENCE_BYTES = 16
 
 local function lease_from(fence, now, worker)

@@ -202,6 +202,7 @@ impl RedisStore {
             Pick::Overdue => ("overdue", ""),
             Pick::Orphaned => ("orphaned", ""),
         };
+        let holder = Holder::text(&claim.worker, claim.provider.as_deref());
         let mut args = vec![
             fence_arg(fence),
             Arg::Int(tries),
@@ -209,7 +210,7 @@ impl RedisStore {
             Arg::Int(i64::try_from(max).unwrap_or(i64::MAX)),
             Arg::Int(claim.now.as_millis()),
             Arg::Int(claim.lease_until.as_millis()),
-            Arg::from(&*claim.worker),
+            Arg::from(&*holder),
             Arg::from(route),
         ];
         terms(claim, &mut args);
@@ -241,7 +242,8 @@ impl RedisStore {
         let lost = match taken_over {
             Some(before) => {
                 let [since, by] = before.parts()?;
-                Some(LostLease { attempt, claimed_at: since.time()?, worker: by.text()?.into() })
+                let Holder { worker, provider } = Holder::of(&by.text()?);
+                Some(LostLease { attempt, claimed_at: since.time()?, worker, provider })
             }
             None => None,
         };
@@ -277,6 +279,27 @@ impl RedisStore {
             }
         }
         Ok(answers)
+    }
+}
+
+/// Who holds a lease, as the scripts keep it: the worker, a zero byte, and the provider that the lease was claimed for.
+/// Leases that older versions wrote have the worker alone.
+pub(crate) struct Holder {
+    pub worker: Box<str>,
+    pub provider: Option<Box<str>>,
+}
+
+impl Holder {
+    fn text(worker: &str, provider: Option<&str>) -> String {
+        format!("{worker}\0{}", provider.unwrap_or_default())
+    }
+
+    pub(crate) fn of(text: &str) -> Holder {
+        let (worker, provider) = text.rsplit_once('\0').unwrap_or((text, ""));
+        Holder {
+            worker: worker.into(),
+            provider: Some(provider.into()).filter(|name: &Box<str>| !name.is_empty()),
+        }
     }
 }
 

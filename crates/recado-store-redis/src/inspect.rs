@@ -5,6 +5,7 @@ use recado_store::{JobFilter, JobView, Page, PageRequest, StoreError};
 
 use crate::answer::{Answer, unexpected};
 use crate::audit::audit_event;
+use crate::claim::Holder;
 use crate::link::Arg;
 use crate::merge::{Merge, runs};
 use crate::parts::BEYOND_ALL;
@@ -48,7 +49,7 @@ impl Found {
                 fence: read_fence(&fence.text()?).ok_or_else(unexpected)?,
                 claimed_at: part()?.time()?,
                 expires_at: part()?.time()?,
-                worker: part()?.text()?.into(),
+                worker: Holder::of(&part()?.text()?).worker,
             }),
         };
         Ok(Some(Found { partition, seq, head, data, held }))

@@ -128,6 +128,7 @@ suite! { $ conformance_tests in checks {
         a_lease_ends_by_its_own_time_whatever_the_wall_clock_said_at_its_claim
         extending_answers_in_order_and_refuses_what_is_not_current
         a_lease_that_ran_out_is_taken_over_with_its_history
+        a_lease_that_ran_out_tells_its_provider_however_often_it_is_taken_over
         the_old_holder_is_fenced_off_after_a_takeover
         a_late_holder_may_still_settle_while_nobody_took_over
         leases_that_ran_out_are_taken_over_oldest_end_first

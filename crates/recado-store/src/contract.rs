@@ -69,6 +69,8 @@ pub struct Claim {
     pub lease_until: Timestamp,
     /// Who holds the lease, for the record.
     pub worker: Box<str>,
+    /// The provider that is to be asked. A lease that runs out tells it, and so does the lease that took it over.
+    pub provider: Option<Box<str>>,
     /// The lease outlives this process: somebody outside it holds the token.
     pub outlives_process: bool,
     /// How tenants share what is ready. The other picks know no turns.

@@ -78,6 +78,7 @@ struct Held {
     claimed_at: Timestamp,
     expires_at: Timestamp,
     worker: Box<str>,
+    provider: Option<Box<str>>,
     /// Read by [`oracle`] alone: nothing here outlives the process.
     #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the property test restarts"))]
     outlives_process: bool,
@@ -165,6 +166,7 @@ impl State {
                 attempt: held.attempt,
                 claimed_at: held.claimed_at,
                 worker: held.worker.clone(),
+                provider: held.provider.clone(),
             }),
             _ => None,
         };
@@ -175,6 +177,7 @@ impl State {
             claimed_at: claim.now,
             expires_at: claim.lease_until,
             worker: claim.worker.clone(),
+            provider: claim.provider.clone().or_else(|| lost.as_ref()?.provider.clone()),
             outlives_process: claim.outlives_process,
         });
         Lease {

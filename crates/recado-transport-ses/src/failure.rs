@@ -15,6 +15,7 @@ use hyper_util::client::legacy;
 use recado_core::reason::clip;
 use recado_core::{Fault, NetworkKind, Timestamp};
 use recado_transport::http::FAULT_TEXT_MAX_BYTES;
+use recado_transport::shortage;
 
 use crate::answer::Head;
 
@@ -48,6 +49,9 @@ pub(crate) fn not_ses() -> Fault {
 
 /// Nothing went out, for want of credentials.
 pub(crate) fn unsigned(error: &SdkError<SendEmailError>) -> Fault {
+    if let Some(shortage) = causes(error).find_map(|cause| shortage::of_io(cause.downcast_ref()?)) {
+        return shortage;
+    }
     let (code, advice) = match find(error) {
         Some(CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_)) => (
             "CredentialsNotFound",
@@ -64,6 +68,9 @@ pub(crate) fn unsigned(error: &SdkError<SendEmailError>) -> Fault {
 
 /// No answer came.
 pub(crate) fn unanswered(error: &SdkError<SendEmailError>, secured: bool) -> Fault {
+    if let Some(shortage) = causes(error).find_map(|cause| shortage::of_io(cause.downcast_ref()?)) {
+        return shortage;
+    }
     let connecting = find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect);
     let handed_over = !connecting && !was_never_sent(error);
     let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error, secured) };

@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use recado_core::{Fault, NetworkKind};
+use recado_transport::shortage;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
@@ -94,8 +95,10 @@ impl Opener {
         };
         let addresses: Vec<_> = match timeout_at(end, lookup_host(host)).await {
             Ok(Ok(addresses)) => addresses.collect(),
-            Ok(Err(error)) => return Err(unknown(&error.to_string())),
-            Err(_) => return Err(unknown("no answer in time")),
+            Ok(Err(error)) => {
+                return Err(shortage::of_io(&error).unwrap_or_else(|| unknown(&error.to_string())));
+            }
+            Err(_) => return Err(shortage::no_answer_to_lookup()),
         };
         let mut failure = unknown("it has no address");
         for (index, address) in addresses.iter().enumerate() {
@@ -109,7 +112,7 @@ impl Opener {
             };
             match by(end, connecting).await {
                 Ok(socket) => return Ok(socket),
-                Err(lost) => failure = lost.at(Step::Connecting),
+                Err(lost) => failure = lost.shortage().unwrap_or_else(|| lost.at(Step::Connecting)),
             }
         }
         Err(failure)

@@ -72,6 +72,14 @@ pub(crate) enum Lost {
 }
 
 impl Lost {
+    /// The shortage of our own that it was, if it was one.
+    pub(crate) fn shortage(&self) -> Option<Fault> {
+        match self {
+            Lost::Broken(error) => recado_transport::shortage::of_io(error),
+            _ => None,
+        }
+    }
+
     pub(crate) fn at(self, step: Step) -> Fault {
         let handed_over = step == Step::FinalDot;
         let kind = match &self {

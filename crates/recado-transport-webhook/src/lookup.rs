@@ -8,9 +8,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_transport::http::Raised;
+use recado_transport::shortage;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::guard::Guard;
@@ -40,11 +42,14 @@ pub(crate) struct GuardedLookup {
     pub lookup: Arc<dyn Lookup>,
     /// Whether the connection will be TLS.
     pub secure: bool,
+    /// How long it may take.
+    pub timeout: Duration,
 }
 
 impl GuardedLookup {
     async fn permitted(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
-        let mut found = self.lookup.addresses(name).await?;
+        let looking = tokio::time::timeout(self.timeout, self.lookup.addresses(name));
+        let mut found = looking.await.map_err(|_| Raised(shortage::no_answer_to_lookup()))??;
         let mut refusal = None;
         found.retain(|address| {
             let judged = self.guard.check_address(address.ip(), Some(name), self.secure);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
-use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request};
+use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request, lookup_timeout};
 use recado_transport::{DataFault, Delivery, Transport, Wanted, data};
 use reqwest::header::HeaderValue;
 use serde_json::json;
@@ -48,8 +48,9 @@ pub struct Target {
 /// Who knows the endpoints. Asked at every attempt, so a change holds from the next one on.
 #[async_trait]
 pub trait Endpoints: Send + Sync + fmt::Debug {
-    /// The company's endpoint of that id. Another company's is none: it must not even be told apart.
-    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target>;
+    /// The company's endpoint of that id. Another company's is none: it must not even be told apart. A fault is a
+    /// shortage of our own: nothing is known of the endpoint.
+    async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Result<Option<Target>, Fault>;
 }
 
 #[derive(Clone, Debug)]
@@ -112,7 +113,9 @@ impl Webhook {
     ) -> Result<Self, reqwest::Error> {
         let guard = Arc::new(config.guard);
         let client = |secure| {
-            let lookup = GuardedLookup { guard: Arc::clone(&guard), lookup: Arc::clone(&lookup), secure };
+            let timeout = lookup_timeout(config.connect_timeout);
+            let (guard, lookup) = (Arc::clone(&guard), Arc::clone(&lookup));
+            let lookup = GuardedLookup { guard, lookup, secure, timeout };
             let builder = HttpClient::builder(config.connect_timeout)
                 .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
                 .dns_resolver(lookup);
@@ -164,7 +167,7 @@ impl Webhook {
     async fn endpoint(&self, company: &CompanyId, id: &str) -> Result<Target, Fault> {
         let unknown = "the company has no endpoint of this id; create it, and replay the job with its id";
         let disabled = "the endpoint is switched off; mend the receiver, switch it on and replay the job";
-        match self.endpoints.target(company, id).await {
+        match self.endpoints.target(company, id).await? {
             None => Err(Fault::answer(ENDPOINT_UNKNOWN, unknown)),
             Some(target) if !target.enabled => Err(Fault::answer(ENDPOINT_DISABLED, disabled)),
             Some(target) => Ok(target),

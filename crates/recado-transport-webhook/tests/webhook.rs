@@ -34,8 +34,8 @@ mod webhook {
 
     #[async_trait::async_trait]
     impl Endpoints for Book {
-        async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Option<Target> {
-            self.0.get(endpoint_id).filter(|_| company.as_str() == "acme").cloned()
+        async fn target(&self, company: &CompanyId, endpoint_id: &str) -> Result<Option<Target>, Fault> {
+            Ok(self.0.get(endpoint_id).filter(|_| company.as_str() == "acme").cloned())
         }
     }
 

@@ -7,6 +7,7 @@ pub mod data;
 pub mod http;
 pub mod sandbox;
 mod secrets;
+pub mod shortage;
 pub mod whatsapp;
 
 use std::fmt;

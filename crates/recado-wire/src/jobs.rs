@@ -246,6 +246,9 @@ pub struct Attempt {
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<Recipient>,
+    /// The latest result of each recipient in attempts that are no longer listed. Only the oldest one listed has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_recipients: Vec<Recipient>,
 }
 
 /// One recipient of a message, in one attempt.
@@ -294,6 +297,10 @@ impl From<&recado_core::Attempt> for Attempt {
             next_retry_delay_ms: attempt.next_retry_delay_ms,
             provider: attempt.provider.clone(),
             recipients: attempt.recipients.iter().map(Recipient::from).collect(),
+            earlier_recipients: (attempt.earlier.iter())
+                .flat_map(|earlier| &earlier.recipients)
+                .map(Recipient::from)
+                .collect(),
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod descriptors;
 pub mod logging;
 pub mod migrate;
 pub mod screen;

@@ -249,6 +249,7 @@ async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError
             now: Timestamp::MAX,
             lease_until: Timestamp::MAX,
             worker: "store migrate".into(),
+            provider: None,
             outlives_process: true,
             turns: Turns::default(),
         };
@@ -258,7 +259,9 @@ async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError
         }
         let settlements = leases.iter().map(|lease| {
             let claimed_at = lease.lost.as_ref().map_or(now, |lost| lost.claimed_at);
-            let lost = Attempt::ended(lease.attempt, claimed_at, now, AttemptResult::Lost);
+            let mut lost = Attempt::ended(lease.attempt, claimed_at, now, AttemptResult::Lost);
+            lost.provider = lease.lost.as_ref().and_then(|lost| lost.provider.clone());
+            lost.replays = lease.job.progress.replays;
             let audit = AuditEvent::about(&lease.job, AuditKind::LeaseLost, now)
                 .attempt(lease.attempt)
                 .reason("Moved to another store while it was being delivered".to_owned());

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Log};
 use crate::logging::{self, Logging};
-use crate::{migrate, traces};
+use crate::{descriptors, migrate, traces};
 
 /// Requests are short: those at hand when a stop begins get half of the grace, and never longer than this.
 const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
@@ -75,6 +75,7 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
 /// Puts a server together; it serves from now on, and whoever holds it decides when it ends.
 pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
+    let descriptors = descriptors::raise_limit();
     let (store, clock) = open(config).await?;
     let settings = config.settings(node());
     let about = About { host: host().into(), listen: Some(address.to_string().into()) };
@@ -113,7 +114,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     };
     let router = recado_api::router(ApiState::new(engine.clone(), options));
     let stop_grace = (engine.settings().stop_grace / 2).clamp(LAST_STEP_MAX, API_STOP_GRACE_MAX);
-    let limits = ServeLimits { stop_grace, ..ServeLimits::default() };
+    let limits = ServeLimits { stop_grace, ..descriptors::limits_of_api(descriptors) };
     announce(config, &address.to_string(), &engine);
 
     let shutdown = closing.clone().cancelled_owned();

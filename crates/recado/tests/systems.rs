@@ -26,6 +26,7 @@ mod systems {
     mod operating;
     mod retry_after;
     mod secrecy;
+    mod shortage;
     mod social;
     mod tiss;
     mod traces;

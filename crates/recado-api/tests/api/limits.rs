@@ -199,3 +199,30 @@ async fn beyond_the_limit_of_connections_there_is_a_word_and_then_room_again() {
         tokio::time::sleep(ms(10)).await;
     }
 }
+
+#[tokio::test]
+async fn silent_sockets_keep_no_caller_with_a_token_out_who_comes_from_the_same_address() {
+    let serve = ServeLimits::for_connections(64);
+    let server = Server::start(Setup { serve, token: Some("secret"), ..Setup::default() }).await;
+    let request = b"GET /v1/routes HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\n\r\n";
+    let asked = async |stream: &mut tokio::net::TcpStream| {
+        stream.write_all(request).await.unwrap();
+        let mut answer = [0; 4_096];
+        let read = stream.read(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer[..read]).into_owned()
+    };
+    let mut kept = server.connect().await;
+    assert!(asked(&mut kept).await.starts_with("HTTP/1.1 200 "));
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        for _ in 0..40 {
+            silent.push(server.connect().await);
+        }
+        let mut fresh = server.connect().await;
+        let answer = asked(&mut fresh).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    assert!(asked(&mut kept).await.starts_with("HTTP/1.1 200 "), "who was let in stays");
+    let oldest = &mut silent[0];
+    assert_eq!(oldest.read(&mut [0; 16]).await.unwrap_or(0), 0, "the oldest silent one made room");
+}

@@ -93,7 +93,7 @@ fn t14_every_way_to_be_buried_says_what_failed_how_often_and_why_it_is_given_up(
         job.progress.crashes = 9;
         job
     };
-    let lost = LostLease { attempt: 3, claimed_at: NOW, worker: "node-b".into() };
+    let lost = LostLease { attempt: 3, claimed_at: NOW, worker: "node-b".into(), provider: None };
     let five: Terms = attempts(5);
     let burials = [
         ("permanent", after(tried(2), judged("smtp", smtp("550", "no")), &five).1),

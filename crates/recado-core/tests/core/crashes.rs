@@ -8,7 +8,7 @@ use recado_core::{
 use crate::given::{NOW, attempts, buried, job, secs};
 
 fn lost() -> LostLease {
-    LostLease { attempt: 2, claimed_at: NOW, worker: "node-b".into() }
+    LostLease { attempt: 2, claimed_at: NOW, worker: "node-b".into(), provider: None }
 }
 
 fn crashed(times_before: u32, crashes_max: u32, draw: f64) -> Transition {

@@ -14,6 +14,7 @@ mod errors;
 mod events;
 mod given;
 mod limits;
+mod pins;
 mod policy_properties;
 mod progress;
 mod recipients;

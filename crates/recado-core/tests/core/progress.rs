@@ -39,7 +39,7 @@ fn a_deferral_spends_no_attempt() {
 fn a_crash_is_counted_but_spends_no_attempt() {
     let mut crashed = job();
     crashed.progress = BEFORE;
-    let lost = LostLease { attempt: 8, claimed_at: NOW, worker: "node-b".into() };
+    let lost = LostLease { attempt: 8, claimed_at: NOW, worker: "node-b".into(), provider: None };
     let (transition, _) = decide::after_crash(&crashed, &lost, &attempts(5), NOW, middle());
     assert_eq!(transition.step(BEFORE), Progress { attempts_started: 8, crashes: 2, ..BEFORE });
 }

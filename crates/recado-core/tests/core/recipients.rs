@@ -1,8 +1,8 @@
 //! Messages to several recipients: each has a result of its own.
 
-use recado_core::job::remember;
+use recado_core::job::{ATTEMPTS_KEPT_MAX, remember};
 use recado_core::{
-    AttemptResult, Cause, Class, Fault, Job, NetworkKind, Outcome, Partly, Refused, Transition,
+    AttemptResult, Cause, Class, Fault, Job, NetworkKind, Outcome, Partly, Progress, Refused, Transition,
 };
 
 use crate::given::{after, attempts, buried, job, set, smtp};
@@ -63,6 +63,32 @@ fn who_was_reached_is_never_written_to_again_and_who_refused_for_good_not_either
     job.progress.replays = 1;
     assert!(job.refused_for_good("c@x").is_none());
     assert!(job.has_reached("a@x"));
+}
+
+#[test]
+fn results_of_recipients_outlive_the_kept_history() {
+    let outcome =
+        partly(&["a@x"], vec![refused("c@x", smtp("550", "5.1.1 no")), refused("b@x", smtp("450", "busy"))]);
+    let mut job = stepped(job(), &tried(job(), outcome));
+    let again = || partly(&[], vec![refused("b@x", smtp("450", "busy"))]);
+    for _ in 0..2 * ATTEMPTS_KEPT_MAX {
+        let transition = after(job.clone(), set("smtp").verdict(again()), &attempts(u32::MAX)).0;
+        job = stepped(job, &transition);
+    }
+    assert_eq!(job.attempts.len(), ATTEMPTS_KEPT_MAX);
+    assert!(job.attempts[0].number > 2, "the first attempt is still kept: nothing was tested");
+    assert!(job.has_reached("a@x") && !job.has_reached("b@x") && !job.has_reached("c@x"));
+    assert_eq!(job.refused_for_good("c@x").unwrap().error_code.as_deref(), Some("550"));
+    assert!(job.refused_for_good("b@x").is_none());
+
+    // A replay gives everybody a fresh chance, but for those who have it; also after as many attempts once more.
+    job.progress = Progress { attempts_spent: 0, replays: 1, ..job.progress };
+    assert!(job.has_reached("a@x") && job.refused_for_good("c@x").is_none());
+    for _ in 0..2 * ATTEMPTS_KEPT_MAX {
+        let transition = after(job.clone(), set("smtp").verdict(again()), &attempts(u32::MAX)).0;
+        job = stepped(job, &transition);
+    }
+    assert!(job.has_reached("a@x") && job.refused_for_good("c@x").is_none());
 }
 
 #[test]

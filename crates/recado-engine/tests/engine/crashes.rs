@@ -11,6 +11,11 @@ use crate::given::{Given, Scripted, route, submission, submit};
 
 /// Takes the next job of `mail` as a process that is about to die would.
 async fn take_and_vanish(given: &Given) {
+    take_for_and_vanish(given, None).await;
+}
+
+/// The same by a process that was about to ask this provider.
+pub async fn take_for_and_vanish(given: &Given, provider: Option<&str>) {
     let now = given.clock.now();
     let claim = Claim {
         pick: Pick::Ready(RouteName::new("mail").unwrap()),
@@ -18,6 +23,7 @@ async fn take_and_vanish(given: &Given) {
         now,
         lease_until: now.plus(Duration::from_secs(15)),
         worker: "doomed".into(),
+        provider: provider.map(Into::into),
         outlives_process: false,
         turns: Turns::default(),
     };

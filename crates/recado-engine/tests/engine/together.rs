@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
-use recado_core::{CompanyId, EventKind, Fault, Payload, Status};
+use recado_core::{CompanyId, EventKind, Fault, FaultKind, Payload, Status};
 use recado_engine::endpoints::SHELF as ENDPOINTS;
 use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::TermsChange;
@@ -295,15 +295,23 @@ async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_
     let (given, bell) = (Given::new(), Arc::new(Wakes::default()));
     let flaky = Arc::new(Flaky::default());
     endpoint_made_elsewhere(&given, "ep_off", false).await;
-    let (engine, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
+    let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let (acme, globex) = (CompanyId::new("acme").unwrap(), CompanyId::new("globex").unwrap());
-    let target = async |company, id| Endpoints::target(engine.endpoints(), company, id).await;
+    let target = async |company, id| Endpoints::target(engine.endpoints(), company, id).await.unwrap();
     assert!(target(&acme, "ep_new").await.is_none() && !target(&acme, "ep_off").await.unwrap().enabled);
     endpoint_made_elsewhere(&given, "ep_new", true).await;
     endpoint_made_elsewhere(&given, "ep_off", true).await;
     assert!(engine.endpoints().get("ep_new").is_none(), "its copies are of before: nothing was tested");
     assert!(target(&acme, "ep_new").await.unwrap().enabled && target(&acme, "ep_off").await.unwrap().enabled);
     assert!(target(&globex, "ep_new").await.is_none(), "it is another company's");
+    store.fail(Verb::ReadNotes, 0, 1, StoreError::Unavailable("away".to_owned()));
+    let asked = Endpoints::target(engine.endpoints(), &acme, "ep_other").await;
+    assert_eq!(
+        asked.unwrap_err().kind,
+        FaultKind::Shortage,
+        "a store that does not answer knows of no endpoint"
+    );
+    assert_eq!(store.fired(Verb::ReadNotes), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,8 @@ fn process(page: &mut Page, gauges: &Gauges) {
         page.family("process_resident_memory_bytes", Kind::Gauge, "Memory of the process.")
             .sample(&[], bytes);
     }
+    let help = "Deliveries put off because this process was short of descriptors, ports, memory or names.";
+    page.family("recado_local_shortages_total", Kind::Counter, help).sample(&[], gauges.shortages);
 }
 
 fn jobs(page: &mut Page, book: &Book, routes: &Routes) {

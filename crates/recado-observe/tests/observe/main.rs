@@ -87,6 +87,7 @@ pub fn gauges() -> Gauges {
         version: "1.2.3",
         started_at: Some(at(0)),
         resident_bytes: Some(12_345_678),
+        shortages: 0,
         queue: vec![Depth { route: "email".into(), status: Status::Queued, jobs: 7 }],
         oldest_due: Some(vec![("email".into(), Duration::ZERO)]),
         dead_letters: Some(DeadLetters {

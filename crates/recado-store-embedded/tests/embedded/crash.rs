@@ -103,6 +103,7 @@ async fn assert_kept(home: &Directory, said: &[String]) {
         now: T0,
         lease_until: T0.plus(HOUR),
         worker,
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };

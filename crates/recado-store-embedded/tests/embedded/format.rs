@@ -155,6 +155,7 @@ supported! {
     format_2: 2
     format_3: 3
     format_4: 4
+    format_5: 5
 }
 
 async fn view(store: &EmbeddedStore, name: &str) -> JobView {
@@ -252,12 +253,16 @@ async fn is_where_work_goes_on(version: i32) {
         now,
         lease_until: T0.plus(DAY),
         worker: "after".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };
     let orphans = store.claim(claim(Pick::Orphaned, T0)).await.unwrap().leases;
     let names: Vec<_> = orphans.iter().map(|lease| lease.job.id.as_str()).collect();
     assert_eq!(names, ["held-inside"], "the process that held it is gone; the other lease is held outside");
+    let provider = orphans[0].lost.as_ref().unwrap().provider.as_deref();
+    let known = Some("provider-1").filter(|_| version >= 5);
+    assert_eq!(provider, known, "formats before 5 do not know which provider a lease was claimed for");
     let outside = store.claim(claim(Pick::Orphaned, T0.plus(HOUR))).await.unwrap().leases;
     assert_eq!(outside.len(), 1, "until its time is up");
     for (name, attempt) in

@@ -99,6 +99,7 @@ pub async fn claim(store: &EmbeddedStore, max: usize, now: Timestamp) -> Vec<Lea
         now,
         lease_until: now.plus(HOUR),
         worker: "node".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };

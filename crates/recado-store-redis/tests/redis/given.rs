@@ -40,6 +40,7 @@ pub fn claim(max: usize) -> Claim {
         now: T0,
         lease_until: T0.plus(HOUR),
         worker: "node".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     }

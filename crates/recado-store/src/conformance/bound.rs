@@ -116,6 +116,7 @@ async fn claim(
         now,
         lease_until: now.plus(Duration::from_secs(60)),
         worker: "worker-1".into(),
+        provider: None,
         outlives_process: true,
         turns,
     };

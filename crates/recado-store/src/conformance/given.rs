@@ -89,6 +89,8 @@ pub fn attempt(number: u32, result: AttemptResult, now: Timestamp) -> Attempt {
         provider: None,
         held_up: false,
         recipients: Vec::new(),
+        replays: 0,
+        earlier: None,
     }
 }
 
@@ -253,6 +255,7 @@ impl Desk {
             now,
             lease_until: now.plus(HOUR),
             worker: "worker-1".into(),
+            provider: None,
             outlives_process: true,
             turns,
         };

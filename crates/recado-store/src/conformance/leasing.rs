@@ -63,6 +63,7 @@ pub async fn a_lease_inside_the_process_is_extended_for_all_to_see(home: &mut dy
         now: T0,
         lease_until: T0.plus(SECOND),
         worker: "node".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };
@@ -111,11 +112,36 @@ pub async fn a_lease_that_ran_out_is_taken_over_with_its_history(home: &mut dyn 
     let early = desk.claim(Pick::Orphaned, 10, Timestamp::from_millis(END.as_millis() - 1)).await;
     assert_eq!((early.leases.len(), early.next_at), (0, Some(END)), "it has not run out yet");
     let taken = orphans(&desk, END).await.remove(0);
-    let lost = LostLease { attempt: 1, claimed_at: T0, worker: "worker-1".into() };
+    let lost = LostLease { attempt: 1, claimed_at: T0, worker: "worker-1".into(), provider: None };
     assert_eq!((taken.attempt, taken.claimed_at, taken.lost), (1, END, Some(lost)));
     assert_ne!(taken.token, old.token, "the new holder has a token of its own");
     assert_eq!(taken.job.id, id("a"));
     assert_eq!(orphans(&desk, END).await.len(), 0, "it is held again");
+}
+
+pub async fn a_lease_that_ran_out_tells_its_provider_however_often_it_is_taken_over(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a"), job("b")]).await;
+    let claim = |provider: Option<&str>| Claim {
+        pick: Pick::Ready(route("email")),
+        max: 1,
+        now: T0,
+        lease_until: END,
+        worker: "worker-1".into(),
+        provider: provider.map(Into::into),
+        outlives_process: true,
+        turns: Turns::default(),
+    };
+    let asked = desk.0.claim(claim(Some("main"))).await.unwrap().leases.remove(0);
+    desk.0.claim(claim(None)).await.unwrap();
+    assert_eq!(desk.view("a", T0).await.held_by.unwrap().0, "worker-1".into());
+    for round in 1..=2 {
+        let now = END.plus(HOUR * round);
+        let taken = orphans(&desk, now).await;
+        let told: Vec<_> =
+            taken.into_iter().map(|lease| (lease.job.id, lease.lost.unwrap().provider)).collect();
+        assert_eq!(told, [(asked.job.id.clone(), Some("main".into())), (id("b"), None)], "takeover {round}");
+    }
 }
 
 pub async fn the_old_holder_is_fenced_off_after_a_takeover(home: &mut dyn Home) {

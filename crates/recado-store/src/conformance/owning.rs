@@ -32,6 +32,7 @@ pub async fn a_lease_held_inside_is_an_orphan_at_once(home: &mut dyn Home) {
         now: T0,
         lease_until: T0.plus(HOUR),
         worker: "node".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };
@@ -39,7 +40,10 @@ pub async fn a_lease_held_inside_is_an_orphan_at_once(home: &mut dyn Home) {
     let desk = reopen(desk, home).await;
     assert_eq!(desk.ready(10, T0).await.len(), 0, "it may have been sent, so it is not simply ready again");
     let taken = desk.claim(Pick::Orphaned, 10, T0).await.leases.remove(0);
-    assert_eq!(taken.lost, Some(LostLease { attempt: 1, claimed_at: T0, worker: "node".into() }));
+    assert_eq!(
+        taken.lost,
+        Some(LostLease { attempt: 1, claimed_at: T0, worker: "node".into(), provider: None })
+    );
     assert_eq!(desk.settle(&old, deliver(&old, T0), T0).await, Settled::Stale, "its holder is fenced off");
     let lost = Some(attempt(1, AttemptResult::Lost, T0));
     desk.done(&taken, Transition::Release { at: T0, lost }, T0).await;

@@ -2,7 +2,8 @@
 
 use recado_core::job::ATTEMPTS_KEPT_MAX;
 use recado_core::{
-    AttemptResult, AuditKind, Burial, Cause, Class, DeadLetterState, LeaseToken, Progress, Status, Transition,
+    AttemptResult, AuditKind, Burial, Cause, Class, DeadLetterState, LeaseToken, Pin, Progress,
+    RecipientResult, Status, Transition,
 };
 
 use super::Home;
@@ -258,12 +259,31 @@ pub async fn a_long_history_keeps_its_newest_attempts(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(vec![job("a")]).await;
     let rounds = u32::try_from(ATTEMPTS_KEPT_MAX).unwrap() + 3;
-    for _ in 0..rounds {
+    for round in 1..=rounds {
         let lease = desk.only(T0).await;
-        desk.done(&lease, retry_at(&lease, T0, T0), T0).await;
+        let mut transition = retry_at(&lease, T0, T0);
+        if let (1, Transition::RetryAt { attempt, .. }) = (round, &mut transition) {
+            attempt.result = AttemptResult::Uncertain;
+            attempt.provider = Some("main".into());
+            attempt.recipients = vec![reached("ana@example.com")];
+        }
+        desk.done(&lease, transition, T0).await;
     }
     let job = desk.view("a", T0).await.job;
     let numbers = (job.attempts.first().unwrap().number, job.attempts.last().unwrap().number);
     assert_eq!((job.attempts.len(), numbers), (ATTEMPTS_KEPT_MAX, (4, rounds)));
     assert_eq!(job.progress.attempts_spent, rounds);
+    assert!(job.has_reached("ana@example.com"), "whom the first attempt reached is forgotten");
+    assert_eq!(job.pin(), Some(Pin { provider: Some("main".into()) }), "the first answer was lost");
+}
+
+fn reached(recipient: &str) -> RecipientResult {
+    RecipientResult {
+        recipient: recipient.into(),
+        result: AttemptResult::Sent,
+        error_code: None,
+        error_reason: None,
+        error_classification: None,
+        rule: None,
+    }
 }

@@ -16,6 +16,7 @@ fn claim_of_node(node: &str, max: usize) -> Claim {
         now: T0,
         lease_until: T0.plus(HOUR),
         worker: node.into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     }
@@ -32,7 +33,10 @@ pub async fn a_lease_ends_by_time_alone_whoever_opens_the_store(home: &mut dyn H
     let early = third.claim(Pick::Orphaned, 10, T0).await;
     assert_eq!((early.leases.len(), early.next_at), (0, Some(T0.plus(HOUR))), "nobody knows that it is gone");
     let taken = second.claim(Pick::Orphaned, 10, T0.plus(HOUR)).await.leases.remove(0);
-    assert_eq!(taken.lost, Some(LostLease { attempt: 1, claimed_at: T0, worker: "first".into() }));
+    assert_eq!(
+        taken.lost,
+        Some(LostLease { attempt: 1, claimed_at: T0, worker: "first".into(), provider: None })
+    );
     assert_eq!(
         third.settle(&lease, deliver(&lease, T0), T0).await,
         Settled::Stale,

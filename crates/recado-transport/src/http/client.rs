@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use recado_core::reason::clip;
 use recado_core::{Fault, NetworkKind, Payload, Timestamp, retry_after};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, StatusCode};
 
-use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Request, failure};
-use crate::{Delivery, Wanted};
+use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Raised, Request, failure};
+use crate::{Delivery, Wanted, shortage};
 
 /// A hundred years: what asks for more is garbage.
 const RETRY_AFTER_MAX_MS: f64 = 3.2e12;
@@ -25,6 +26,31 @@ const USER_AGENT: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
 pub struct HttpClient {
     client: Client,
     answer_wait: Duration,
+}
+
+/// How long a lookup may take of the time that connecting has: a lookup without an answer must be told from a provider
+/// that does not answer.
+pub fn lookup_timeout(connect_timeout: Duration) -> Duration {
+    connect_timeout.mul_f64(0.8)
+}
+
+/// The operating system's resolver, for so long.
+#[derive(Clone, Copy, Debug)]
+struct SystemResolver {
+    timeout: Duration,
+}
+
+impl Resolve for SystemResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let timeout = self.timeout;
+        Box::pin(async move {
+            let lookup = tokio::net::lookup_host((name.as_str(), 0));
+            match tokio::time::timeout(timeout, lookup).await {
+                Ok(found) => Ok(Box::new(found?.collect::<Vec<_>>().into_iter()) as Addrs),
+                Err(_) => Err(Raised(shortage::no_answer_to_lookup()).into()),
+            }
+        })
+    }
 }
 
 /// What one exchange may take, and what is wanted of its answer.
@@ -73,6 +99,7 @@ impl HttpClient {
             .retry(reqwest::retry::never())
             .no_proxy()
             .connect_timeout(connect_timeout)
+            .dns_resolver(SystemResolver { timeout: lookup_timeout(connect_timeout) })
             .pool_max_idle_per_host(POOL_IDLE_MAX)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
     }

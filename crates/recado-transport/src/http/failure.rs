@@ -10,6 +10,8 @@ use std::iter::successors;
 
 use recado_core::{Fault, NetworkKind};
 
+use crate::shortage;
+
 /// What a resolver or a connector of our own found out: it leaves the exchange as it is.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.text)]
@@ -18,6 +20,9 @@ pub struct Raised(pub Fault);
 pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
     if let Some(Raised(fault)) = find(error) {
         return fault.clone();
+    }
+    if let Some(shortage) = shortage::of_causes(error).filter(|_| error.is_connect()) {
+        return shortage;
     }
     if error.is_builder() {
         return Fault::invalid_payload("no request can be made of this data");

@@ -176,6 +176,7 @@ async fn settles(options: &Options, with_record: bool) -> Result<f64, Failed> {
             now,
             lease_until: now.plus(LEASE),
             worker: "bench".into(),
+            provider: None,
             outlives_process: false,
             turns: Turns::default(),
         };

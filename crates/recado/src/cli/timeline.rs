@@ -193,6 +193,7 @@ mod tests {
                 recipient("ana@example.com", AttemptResult::Sent, None, None),
                 recipient("bob@example.com", AttemptResult::Failed, Some("550"), Some("no such\x1b user")),
             ],
+            earlier_recipients: Vec::new(),
         };
         let mut out = Vec::new();
         attempts(&mut Screen::new(&mut out, None), &[attempt]).unwrap();

@@ -61,6 +61,7 @@ fn claim(max: usize) -> Claim {
         now: T0,
         lease_until: T0.plus(Duration::from_secs(60)),
         worker: "w".into(),
+        provider: None,
         outlives_process: true,
         turns: Turns::default(),
     }

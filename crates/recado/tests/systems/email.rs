@@ -200,6 +200,30 @@ fn a_recipient_that_was_refused_gets_it_when_a_replay_finds_his_mailbox_mended()
     assert_eq!(recipients, [["ana@example.com"], ["bob@example.com"]]);
 }
 
+/// Each life has as many attempts as a policy may have, so that the history of 200 is full in the third.
+#[test]
+fn a_recipient_who_has_the_message_does_not_get_it_again_when_the_history_is_full() {
+    let relay = Relay::start();
+    relay.always("RCPT TO:<bob@example.com>", "450 4.2.1 mailbox busy");
+    let terms = "[routes.email]\npolicy = { base = \"1ms\", cap = \"1ms\", max_attempts = 100 }\n\
+                 classify = [{ code = \"450\", as = \"transient\", blame = \"message\" }]\n";
+    let scene = Scene::with(&format!("{}{terms}", relay.provider()));
+    scene.send("email", "acme", "long", &mail(&["ana@example.com", "bob@example.com"]));
+    for _ in 0..2 {
+        scene.buried("long", "EXHAUSTED");
+        scene.recado(&["dlq", "replay", "long"]).done();
+    }
+    let entry = scene.buried("long", "EXHAUSTED");
+    let oldest = &entry["attempts"][0];
+    assert_eq!(oldest["attempt"], 101, "the first attempt is still kept: nothing was tested");
+    assert_eq!(oldest["earlierRecipients"][0]["recipient"], "ana@example.com");
+    relay.recovers();
+    scene.recado(&["dlq", "replay", "long"]).done();
+    scene.sent("long");
+    let recipients: Vec<_> = relay.taken().into_iter().map(|taken| taken.recipients).collect();
+    assert_eq!(recipients, [["ana@example.com"], ["bob@example.com"]]);
+}
+
 #[test]
 fn e6_an_operators_rule_makes_550_worth_a_retry_and_jobs_show_names_it() {
     let relay = Relay::start();

@@ -84,6 +84,7 @@ async fn claim_us(options: &Options, scene: Scene, engine: &Engine) -> Result<f6
             now,
             lease_until: now.plus(Duration::from_secs(600)),
             worker: "bench".into(),
+            provider: None,
             outlives_process: false,
             turns: Turns::default(),
         };

@@ -1,0 +1,77 @@
+//! A shortage of our own: it spends no attempt, blames no provider, moves no breaker, and keeps no caller out.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::far_ends::{FarEnd, json as answer};
+use super::given::{Place, eventually};
+use super::observing::fetch;
+use super::scene::tries;
+
+/// Descriptors of the server in these tests: few, so that the test itself gets by with its own.
+const DESCRIPTORS: u32 = 256;
+
+#[test]
+fn idle_sockets_take_no_descriptor_from_deliveries_and_keep_no_caller_out() {
+    let far_end = FarEnd::start(|_| answer(200, json!({})));
+    let config = format!(
+        "[providers.main]\nurl = \"{}\"\nbreaker = {{ failures = 1 }}\n[routes.main]\npolicy = {{ base = \"20ms\" }}\n",
+        far_end.url()
+    );
+    let place = Place::with(&config);
+    let server = place.serve_with_descriptors(DESCRIPTORS);
+    let idle: Vec<_> = (0..DESCRIPTORS + 64)
+        .map(|_| TcpStream::connect(server.address).expect("the system takes a connection"))
+        .collect();
+    for n in 0..20 {
+        let job = json!({
+            "jobId": format!("job-{n}"), "route": "main", "companyId": "acme",
+            "data": { "path": "v1/things", "body": {} },
+        });
+        let (status, body) = server.ask("POST", "/v1/jobs", &job);
+        assert_eq!(status, 202, "{body}");
+    }
+    for n in 0..20 {
+        let job = server.job_once(&format!("job-{n}"), "sent");
+        assert_eq!(tries(&job), ["sent"], "{job:#}");
+    }
+    assert_eq!(server.get("/v1/providers/main")["state"], "CLOSED");
+    assert_eq!(idle.len(), DESCRIPTORS as usize + 64, "the sockets were open all the time");
+}
+
+/// Deliveries at the same time would take more descriptors than there are.
+#[test]
+fn a_delivery_without_a_descriptor_spends_no_attempt_and_moves_no_breaker() {
+    const JOBS: usize = 120;
+    let far_end = FarEnd::start(|_| answer(200, json!({})).after(Duration::from_secs(1)));
+    let config = format!(
+        "[providers.main]\nurl = \"{}\"\nconcurrency = 200\nbreaker = {{ failures = 1, reset = \"1h\" }}\n\
+         [routes.main]\nconcurrency = 200\npolicy = {{ max_attempts = 1, base = \"20ms\" }}\n",
+        far_end.url()
+    );
+    let place = Place::with(&config);
+    let server = place.serve_with_descriptors(96);
+    let job = |n: usize| {
+        let data = json!({ "path": "v1/things", "body": {} });
+        json!({ "jobId": format!("job-{n}"), "route": "main", "companyId": "acme", "data": data })
+    };
+    let jobs: Vec<_> = (0..JOBS).map(job).collect();
+    let (status, body) = server.ask("POST", "/v1/jobs/batch", &json!(jobs));
+    assert_eq!(status, 200, "{body}");
+    // Until then the server may be too short of descriptors to answer anybody.
+    eventually(|| far_end.ledger().len() >= JOBS);
+    for n in 0..JOBS {
+        let job = server.job_once(&format!("job-{n}"), "sent");
+        assert_eq!(tries(&job), ["sent"], "{job:#}");
+    }
+    assert_eq!(server.get("/v1/providers/main")["state"], "CLOSED");
+    let metrics = fetch(server.address, "/metrics");
+    let shortages = metrics.lines().find_map(|line| line.strip_prefix("recado_local_shortages_total "));
+    assert_ne!(
+        shortages.expect("the counter"),
+        "0",
+        "no delivery was short of a descriptor: nothing was tested"
+    );
+}
