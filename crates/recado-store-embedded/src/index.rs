@@ -5,7 +5,7 @@
 //! bytes in the id table.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hashbrown::{HashMap, HashTable};
@@ -13,6 +13,7 @@ use recado_core::{CompanyId, Progress, RouteName, Timestamp};
 use recado_store::{JobFilter, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use crate::endings::Endings;
 use crate::heap::LazyHeap;
 use crate::lane::{Due, Lane, Left, Terms};
 use crate::owners::{Owners, Whose};
@@ -131,7 +132,7 @@ pub struct Index {
     pub leases: HashMap<u64, Held>,
     lease_ends: LazyHeap<(i64, u64, u64)>,
     /// Ended jobs, oldest ending first: when and which row.
-    pub ended: VecDeque<(i64, u64)>,
+    pub ended: Endings,
     pub owners: Owners,
     pub next_seq: u64,
     /// The number of the next record of the trail.
@@ -155,7 +156,7 @@ impl Index {
             expiry: LazyHeap::default(),
             leases: HashMap::new(),
             lease_ends: LazyHeap::default(),
-            ended: VecDeque::new(),
+            ended: Endings::default(),
             owners: Owners::default(),
             next_seq: 1,
             next_record: 1,
@@ -395,12 +396,6 @@ impl Index {
         self.slots.slots[slot as usize].phase = Phase::Free;
         self.slots.free.push(slot);
         self.remember_row(id, seq);
-    }
-
-    /// Files an ending by its time; few come out of order, and those not far.
-    pub fn note_ended(&mut self, at: i64, seq: u64) {
-        let place = self.ended.iter().rposition(|ended| *ended <= (at, seq)).map_or(0, |before| before + 1);
-        self.ended.insert(place, (at, seq));
     }
 
     pub fn remember_row(&mut self, id: IdHash, seq: u64) {

@@ -20,6 +20,7 @@
 
 mod apply;
 mod disk;
+mod endings;
 mod forcer;
 mod heap;
 mod index;

@@ -1,7 +1,7 @@
 //! From the file to the index: at start, and after a commit that failed.
 
-use recado_core::{Progress, Timestamp};
-use rusqlite::{Connection, params};
+use recado_core::{Priority, Progress, Timestamp};
+use rusqlite::{Connection, Row, params};
 
 use crate::index::{Entry, Held, Index};
 use crate::rows;
@@ -13,6 +13,24 @@ const ORPHANED_AT: i64 = 0;
 /// Call once at start: what the last process held is held by nobody.
 pub fn orphan_leases(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("UPDATE leases SET expiresAt = ?1 WHERE outlivesProcess = 0", params![ORPHANED_AT])?;
+    Ok(())
+}
+
+/// Call once at start: a job whose status is damaged is put back in line or left dead, as the dead letters say. One
+/// that had ended has no data left, so its checksum keeps it from being sent.
+pub fn mend_statuses(connection: &Connection) -> rusqlite::Result<()> {
+    let mended = connection.execute(
+        "UPDATE jobs SET status = \
+         CASE WHEN seq IN (SELECT seq FROM dlq WHERE state <> 'replaying') THEN 'failed' ELSE 'waiting' END \
+         WHERE status NOT IN ('waiting', 'sent', 'failed', 'cancelled', 'discarded')",
+        [],
+    )?;
+    if mended > 0 {
+        tracing::error!(
+            jobs = mended,
+            "jobs with a damaged status were found; they are checked again before they go"
+        );
+    }
     Ok(())
 }
 
@@ -30,32 +48,31 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     let mut found = jobs.query([])?;
     while let Some(row) = found.next()? {
         let seq: u64 = row.get(0)?;
-        let id = index.digest(row.get_ref(1)?.as_str()?);
-        let company = index.company_key(row.get_ref(3)?.as_str()?);
-        let lane = index.lane_key(row.get_ref(2)?.as_str()?);
+        let id = index.digest(&rows::text(row, 1));
+        let company = index.company_key(&rows::text(row, 3));
+        let lane = index.lane_key(&rows::text(row, 2));
         index.owners.note(seq, company, lane);
-        match row.get_ref(4)?.as_str()? {
+        match &*rows::text(row, 4) {
             "waiting" => {
                 let entry = Entry {
                     id,
                     seq,
-                    due: row.get(6)?,
-                    expires: row.get(7)?,
+                    due: rows::number(row, 6),
+                    expires: rows::number(row, 7),
                     company,
                     lane,
-                    priority: row.get(5)?,
+                    priority: Priority::new(rows::number(row, 5)).unwrap_or_default().level(),
                 };
                 index.insert(entry);
             }
             "failed" => index.remember_row(id, seq),
             _ => {
                 index.remember_row(id, seq);
-                ended.push((row.get::<_, Option<i64>>(8)?.unwrap_or(0), seq));
+                ended.push((rows::number::<Option<i64>>(row, 8).unwrap_or(0), seq));
             }
         }
     }
-    ended.sort_unstable();
-    index.ended = ended.into();
+    index.ended = ended.into_iter().collect();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
     index.next_record = trail::next_number(connection)?;
     load_leases(connection, &mut index)?;
@@ -70,9 +87,9 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
     )?;
     let mut found = leases.query([])?;
     while let Some(row) = found.next()? {
-        let id = index.digest(row.get_ref(1)?.as_str()?);
+        let id = index.digest(&rows::text(row, 1));
         let Some(crate::index::Place::Live(slot)) = index.find(id) else { continue };
-        let progress: Progress = rows::progress(row, 7)?;
+        let progress: Progress = rows::progress(row, 7);
         index.leave_line(slot);
         index.hold(Held {
             slot,
@@ -82,8 +99,14 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
             expires_at: row.get(5)?,
             worker: row.get(6)?,
             progress,
-            attempts: row.get(12)?,
+            attempts: readable_attempts(row, 12),
         });
     }
     Ok(())
+}
+
+/// A history that cannot be read is left out: its job is damaged and is never sent.
+fn readable_attempts(row: &Row<'_>, at: usize) -> Option<Box<str>> {
+    let stored: Option<Box<str>> = row.get(at).ok().flatten();
+    stored.filter(|json| rows::attempts(Some(json)).is_ok())
 }

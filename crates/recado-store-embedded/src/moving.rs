@@ -29,9 +29,7 @@ impl Apply<'_> {
                 .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))?;
             self.index.forget_row(id);
             self.index.owners.forget(seq);
-            if let Ok(at) = self.index.ended.binary_search(&(ended_at, seq)) {
-                self.index.ended.remove(at);
-            }
+            self.index.ended.remove(&(ended_at, seq));
         }
         let seq = self.index.next_seq;
         self.write_job(seq, transfer)?;
@@ -58,7 +56,7 @@ impl Apply<'_> {
             Standing::Dead => self.index.remember_row(id, seq),
             Standing::Ended { at, .. } => {
                 self.index.remember_row(id, seq);
-                self.index.note_ended(at.as_millis(), seq);
+                self.index.ended.insert((at.as_millis(), seq));
             }
         }
         self.index.owners.note(seq, company, lane);
@@ -109,9 +107,9 @@ impl Apply<'_> {
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
                  endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, userId, \
-                 correlationId, attempts, answer, data, traceparent) \
+                 correlationId, attempts, answer, data, traceparent, checksum) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22)",
+                 ?22, ?23)",
             )?
             .execute(params![
                 seq,
@@ -136,6 +134,7 @@ impl Apply<'_> {
                 answer.map(Payload::as_str),
                 data.map(Payload::as_str),
                 job.traceparent.map(|parent| parent.to_string()),
+                &transfer.checksum().to_bytes()[..],
             ])?;
         Ok(())
     }

@@ -5,13 +5,13 @@ use rusqlite::Connection;
 pub const FILE_NAME: &str = "recado.db";
 
 /// Written to the file; a file of a later version is refused, one of an earlier version is migrated.
-pub const FORMAT_VERSION: i32 = 4;
+pub const FORMAT_VERSION: i32 = 5;
 
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
 /// What makes a file of each version one of the next; the first starts from nothing.
-const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
 /// the file are in the memory index, which is what keeps them unique.
@@ -115,6 +115,13 @@ ALTER TABLE audit DROP COLUMN seq;
 ALTER TABLE audit RENAME COLUMN record TO records; -- a line each, numbered from id on
 ";
 
+/// Checksums of a job's ids, company and route, of the data that was accepted and of the data that is sent; and of a
+/// note's place and value. Rows of earlier versions have none and are not checked.
+const VERSION_5: &str = "
+ALTER TABLE jobs ADD COLUMN checksum BLOB; -- 4 bytes each
+ALTER TABLE notes ADD COLUMN checksum INTEGER;
+";
+
 /// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few
 /// among many, by their status. An index is no part of the format: programs that do not know of it keep it up, and
 /// whoever opens a file without it makes it.
@@ -153,7 +160,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// Makes the tables, or brings those of an earlier version up to date. A file that is not ours is left as it
 /// is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(crate::writer::BUSY_WAIT_MAX)?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;

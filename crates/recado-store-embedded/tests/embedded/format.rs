@@ -155,6 +155,7 @@ supported! {
     format_2: 2
     format_3: 3
     format_4: 4
+    format_5: 5
 }
 
 async fn view(store: &EmbeddedStore, name: &str) -> JobView {

@@ -5,12 +5,14 @@
 mod again;
 mod contract;
 mod crash;
+mod damage;
 mod forgetting;
 mod format;
 mod full_disk;
 mod given;
 mod group_commit;
 mod lock;
+mod moved;
 mod room;
 mod runbook;
 mod trail;
