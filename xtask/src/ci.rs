@@ -5,8 +5,10 @@ use crate::{Outcome, cargo, setup, tidy};
 /// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 9] = [
+const NOT_ON_REDIS: [&str; 11] = [
     "cli::configuring",
+    "cli::damage",
+    "cli::moved_directory",
     "cli::moving",
     "cli::starting",
     "cli::redis",

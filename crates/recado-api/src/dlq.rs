@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_core::{DeadLetterState, JobId, Status};
+use recado_core::{Damage, DeadLetterState, JobId, Status};
 use recado_engine::operate::Replay;
 use recado_store::PageRequest;
 use recado_wire::dlq::{
@@ -175,7 +175,7 @@ pub(crate) async fn show(
         (status = 202, description = "It is on its way.", body = ReplayStarted),
         (status = 200, description = "It was on its way already; nothing changed.", body = ReplayStarted),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It is on its way with other data.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is on its way with other data, or what would be sent is damaged in the store.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -201,6 +201,14 @@ pub(crate) async fn replay(
         }
         Replay::AlreadyReplaying => StatusCode::OK,
         Replay::Undeliverable(why) => return Err(Refused::new(Code::ValidationFailed, why)),
+        Replay::Damaged(damage) => {
+            let way_out = match damage {
+                Damage::Identity => "submit it again as a new job",
+                Damage::Data | Damage::OriginalData => "replay it with corrected data",
+            };
+            let detail = format!("{damage} changed in the store after `{id}` was accepted; {way_out}");
+            return Err(Refused::new(Code::Conflict, detail));
+        }
         Replay::Unknown => return Err(no_such_entry(&api, &id).await),
         Replay::InvalidData(faults) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {

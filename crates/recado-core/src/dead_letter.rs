@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::Checksum;
 use crate::classify::Class;
 use crate::job::{Attempt, Job, remember};
 use crate::name::{CompanyId, JobId, RouteName};
@@ -84,6 +85,8 @@ pub struct DeadLetter {
     pub fingerprint: Box<str>,
     pub cause: Cause,
     pub state: DeadLetterState,
+    /// Its job's.
+    pub checksum: Option<Checksum>,
 }
 
 impl DeadLetter {
@@ -116,6 +119,7 @@ impl DeadLetter {
             attempts,
             cause: burial.cause,
             state: DeadLetterState::Dead,
+            checksum: job.checksum,
         };
         entry.correct(job.data);
         entry

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::audit::{AuditEvent, AuditKind};
+use crate::checksum::Damage;
 use crate::classify::{Blame, Class, Failure, Verdict};
 use crate::dead_letter::Cause;
 use crate::job::{Attempt, AttemptResult, Job, RecipientResult};
@@ -184,6 +185,24 @@ pub fn expired(
         .reason(format!("The job's time ran out{held}"));
     let burial = burial(Cause::Expired, failure, None, terms, now);
     (Transition::Bury(Burial { held_up: held_back.is_some(), ..burial }), audit)
+}
+
+/// Moves a job to the dead letter queue whose stored content is damaged: it is never sent.
+pub fn damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+    let way_out = match damage {
+        Damage::Identity => "submit it again as a new job",
+        Damage::Data | Damage::OriginalData => "replay it with corrected data",
+    };
+    let reason = Reason::or(
+        "",
+        format_args!("nothing was sent: {damage} in the store changed after the job was accepted; {way_out}"),
+    );
+    let failure = ours(Class::Permanent, "PAYLOAD_CORRUPT", reason, "recado/payload-corrupt");
+    let audit = AuditEvent::about(job, AuditKind::Buried, now)
+        .failure(&failure)
+        .retry_count(retries_made(job))
+        .reason(format!("{damage} no longer matches its checksum"));
+    (bury(Cause::InvalidPayload, failure, None, terms, now), audit)
 }
 
 /// A job whose route gives it up because its provider is closed off.

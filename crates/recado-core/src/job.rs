@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::Checksum;
 use crate::classify::{Blame, Class};
 use crate::name::{CompanyId, JobId, RouteName};
 use crate::payload::{BodyHash, Payload};
@@ -92,11 +93,14 @@ pub struct Job {
     pub expires_at: Timestamp,
     pub progress: Progress,
     pub attempts: Vec<Attempt>,
+    /// As the store keeps it. Absent of jobs that older versions took in.
+    pub checksum: Option<Checksum>,
 }
 
 impl From<NewJob> for Job {
     fn from(new: NewJob) -> Self {
         Job {
+            checksum: Some(Checksum::of_new(&new)),
             id: new.id,
             route: new.route,
             company: new.company,

@@ -11,6 +11,7 @@
 
 pub mod audit;
 pub mod breaker;
+pub mod checksum;
 pub mod claim;
 pub mod classify;
 pub mod dead_letter;
@@ -33,6 +34,7 @@ pub mod trace;
 pub mod transition;
 
 pub use audit::{AuditEvent, AuditKind};
+pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
 pub use event::{Event, EventData, EventKind};

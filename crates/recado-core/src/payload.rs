@@ -56,8 +56,11 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
-        raw.serialize(serializer)
+        match serde_json::from_str::<&RawValue>(&self.0) {
+            Ok(raw) => raw.serialize(serializer),
+            // Damaged in a store: people see it as it is, and a list does not fail for the sake of one entry.
+            Err(_) => serializer.serialize_str(&self.0),
+        }
     }
 }
 

@@ -225,6 +225,19 @@ pub(crate) async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
     engine.events.tell(event);
 }
 
+/// The notices that tell the channels for alerts of an event.
+pub(crate) fn alert_notices(engine: &Inner, event: &Event, now: Timestamp) -> Vec<NewJob> {
+    notices(engine, &engine.settings.notices.alerts, event, now)
+}
+
+/// The notices to these channels, or to the default one where none is named.
+fn notices(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) -> Vec<NewJob> {
+    match channels {
+        [] => notice(engine, None, event, now).into_iter().collect(),
+        named => named.iter().filter_map(|channel| notice(engine, Some(channel), event, now)).collect(),
+    }
+}
+
 /// To endpoints and to the default channel.
 pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
     notify_channels(engine, &[], event, now).await;
@@ -233,10 +246,7 @@ pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
 /// To endpoints and to these channels, or the default one where none is named.
 pub(crate) async fn notify_channels(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) {
     let mut jobs = callbacks(engine, event, now);
-    jobs.extend(channels.iter().filter_map(|channel| notice(engine, Some(channel), event, now)));
-    if channels.is_empty() {
-        jobs.extend(notice(engine, None, event, now));
-    }
+    jobs.extend(notices(engine, channels, event, now));
     if jobs.is_empty() {
         return;
     }

@@ -392,5 +392,6 @@ fn ephemeral(route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> J
         expires_at: now.plus(timeout),
         progress: Progress::default(),
         attempts: Vec::new(),
+        checksum: None,
     }
 }

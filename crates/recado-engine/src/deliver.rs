@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide::{self, Terms};
-use recado_core::{Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
+use recado_core::{Damage, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 use tokio::time::Instant;
@@ -172,10 +172,39 @@ pub(crate) async fn settle_with(
     audit: Option<recado_core::AuditEvent>,
     wait_by: WaitBy,
 ) {
-    let mut wait = SETTLE_RETRY_MIN;
     let now = engine.clock.now();
     let mut aftermath = Aftermath::of(engine, &lease.job, &transition, wait_by, now);
     aftermath.leaves_queue = engine.leaves_queue(&lease.job, &transition).await;
+    settle_until_taken(engine, lease, transition, audit, aftermath, now).await;
+}
+
+/// Moves jobs to the dead letter queue whose stored content is damaged, and takes their leases out of the list.
+///
+/// Where the ids or the company are damaged nobody is notified: it could be another company's endpoint.
+pub(crate) async fn bury_damaged(engine: &Inner, leases: &mut Vec<Lease>) {
+    for lease in leases.extract_if(.., |lease| lease.job.damage().is_some()).collect::<Vec<_>>() {
+        let Some(damage) = lease.job.damage() else { continue };
+        tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
+        let (now, terms) = (engine.clock.now(), engine.terms_of(&lease.job.route));
+        let (transition, audit) = decide::damaged(&lease.job, damage, &terms, now);
+        log::attempt(engine, &lease, &terms.policy, &transition);
+        let aftermath = match damage {
+            Damage::Identity => Aftermath::default(),
+            _ => Aftermath::of(engine, &lease.job, &transition, WaitBy::Policy, now),
+        };
+        settle_until_taken(engine, &lease, transition, Some(audit), aftermath, now).await;
+    }
+}
+
+async fn settle_until_taken(
+    engine: &Inner,
+    lease: &Lease,
+    transition: Transition,
+    audit: Option<recado_core::AuditEvent>,
+    mut aftermath: Aftermath,
+    now: Timestamp,
+) {
+    let mut wait = SETTLE_RETRY_MIN;
     let follow_ups = std::mem::take(&mut aftermath.follow_ups);
     let settlement = Settlement { token: lease.token, transition, audit, now, follow_ups };
     let mut is_late = false;

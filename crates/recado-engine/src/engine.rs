@@ -41,7 +41,10 @@ use crate::tenants::Tenants;
 use crate::traces::Tracer;
 use crate::trail::{self, Keeper, TrailError, TrailTerms};
 use crate::values::{Door, ROUTES};
-use crate::{alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, refresh, sweeper};
+use crate::{
+    alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, past_the_store, refresh,
+    sweeper,
+};
 
 /// How long the last steps of a stop may take when its grace is over: to take leave of the other nodes, to close the
 /// store.
@@ -423,6 +426,11 @@ impl Engine {
     pub async fn broken(&self) -> String {
         self.inner.broken.cancelled().await;
         self.inner.broken_why.lock().clone().unwrap_or_default()
+    }
+
+    /// Tells the channels for alerts that the store has failed, as far as they can be reached at once.
+    pub async fn tell_that_it_broke(&self, why: &str) {
+        past_the_store::tell_that_the_store_broke(&self.inner, why).await;
     }
 
     pub fn is_stopping(&self) -> bool {

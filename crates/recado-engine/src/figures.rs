@@ -13,6 +13,7 @@ use recado_store::{Claim, Claimed, Enqueued, Settled, Settlement, StoreError, Wa
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::deliver::bury_damaged;
 use crate::engine::{Engine, Inner};
 use crate::providers::Held;
 
@@ -56,10 +57,12 @@ impl Inner {
         Ok(enqueued)
     }
 
+    /// Leases jobs. Those whose stored content is damaged are moved to the dead letter queue and not given out.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         let began = Instant::now();
-        let claimed = self.store.claim(claim).await?;
+        let mut claimed = self.store.claim(claim).await?;
         self.worked(StoreWork::Claim, began);
+        bury_damaged(self, &mut claimed.leases).await;
         Ok(claimed)
     }
 

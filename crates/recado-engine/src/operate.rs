@@ -1,7 +1,8 @@
 //! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
 
 use recado_core::{
-    AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload, RouteName,
+    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload,
+    RouteName,
 };
 use recado_observe::{Ending, Fact, Left};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
@@ -20,6 +21,8 @@ pub enum Replay {
     InvalidData(Vec<DataFault>),
     /// Its route cannot deliver anything: why, in words.
     Undeliverable(String),
+    /// What would be sent is damaged in the store.
+    Damaged(Damage),
 }
 
 impl Engine {
@@ -93,6 +96,9 @@ impl Engine {
     ) -> Result<Replay, EngineError> {
         match self.store().dead_letter(id).await? {
             Some(entry) => {
+                if let Some(damage) = entry.original_damage() {
+                    return Ok(Replay::Damaged(damage));
+                }
                 let data = Some(entry.original_data.clone());
                 self.replay_entry(&entry, data, note, actor).await
             }
@@ -109,6 +115,10 @@ impl Engine {
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
         let id = &entry.job_id;
+        match (entry.damage(), &data) {
+            (None | Some(Damage::OriginalData), _) | (Some(Damage::Data), Some(_)) => {}
+            (Some(damage), _) => return Ok(Replay::Damaged(damage)),
+        }
         if let Some(why) = self.why_undeliverable(entry.route.as_str()) {
             return Ok(Replay::Undeliverable(why));
         }

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Class, Draw, Job, NewJob, Verdict, decide};
+use recado_core::{Class, Draw, Event, EventData, EventKind, Job, NewJob, Verdict, decide};
 use recado_transport::{Delivery, Transport, Wanted};
 
+use crate::aftermath;
 use crate::clock::Clock;
 use crate::deliver;
 use crate::engine::Inner;
@@ -18,6 +19,9 @@ use crate::route::{Carrier, Route};
 
 /// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long the end of the process waits for the alert about a store that failed.
+const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn send(engine: &Inner, notice: NewJob) {
     let Some(route) = engine.routes.get(notice.route.as_str()).cloned() else { return };
@@ -30,6 +34,32 @@ pub(crate) fn send(engine: &Inner, notice: NewJob) {
             () = hand_over(&route, &transport, &job, &*clock, draw) => {}
         }
     });
+}
+
+/// Tells the channels for alerts that the store has failed, and waits until they have it or [`LAST_WORD_MAX`] is over:
+/// the process ends after that, and nothing is left that could be asked.
+pub(crate) async fn tell_that_the_store_broke(engine: &Inner, why: &str) {
+    let now = engine.clock.now();
+    let data = EventData {
+        alert: Some("store_broken".into()),
+        severity: Some("critical".into()),
+        since: Some(now),
+        reason: Some(format!("The store has failed and the process ends: {why}").into()),
+        reason_pt: Some(format!("O armazenamento falhou e o processo vai encerrar: {why}").into()),
+        ..EventData::default()
+    };
+    let about = ["store_broken", &engine.settings.node, &now.to_string()];
+    let event = Event::once(EventKind::AlertFired, None, &about, now, data);
+    let sending = aftermath::alert_notices(engine, &event, now).into_iter().filter_map(|notice| {
+        let route = engine.routes.get(notice.route.as_str())?.clone();
+        let Carrier::Transport(transport) = route.carrier.clone() else { return None };
+        let (clock, draw, job) = (engine.clock.clone(), engine.chance.draw(), Job::from(notice));
+        Some(async move { hand_over(&route, &transport, &job, &*clock, draw).await })
+    });
+    let sending = futures_util::future::join_all(sending.collect::<Vec<_>>());
+    if tokio::time::timeout(LAST_WORD_MAX, sending).await.is_err() {
+        tracing::error!("The alert about the failed store was not delivered before the end");
+    }
 }
 
 async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clock: &dyn Clock, draw: Draw) {

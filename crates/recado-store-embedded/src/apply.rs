@@ -5,8 +5,8 @@
 
 use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
-    AuditEvent, AuditKind, Burial, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken, LostLease, NewJob,
-    Payload, Progress, Status, Timestamp, Transition,
+    AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
+    LostLease, NewJob, Payload, Priority, Progress, Status, Timestamp, Transition,
 };
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
@@ -15,11 +15,11 @@ use recado_store::{
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::index::{Entry, Held, IdHash, Index, Place};
-use crate::rows::{self, JOB_COLUMNS};
+use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS};
 use crate::trail::{Recorder, Settling};
 
-/// Rows that one prune removes at most, so that it holds nobody up.
-pub const PRUNE_ROWS_MAX: usize = 1_000;
+/// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
+pub const PRUNE_ROWS_MAX: usize = 250;
 
 /// The file and the index, for the length of one transaction.
 pub struct Apply<'a> {
@@ -72,8 +72,8 @@ impl Apply<'_> {
         self.file
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
-                 bodyHash, userId, correlationId, data, traceparent) \
-                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                 bodyHash, userId, correlationId, data, traceparent, checksum) \
+                 VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(params![
                 seq,
@@ -89,6 +89,7 @@ impl Apply<'_> {
                 new.correlation_id.as_deref(),
                 new.data.as_str(),
                 new.traceparent.map(|parent| parent.to_string()),
+                &Checksum::of_new(&new).to_bytes()[..],
             ])?;
         let entry = Entry {
             id,
@@ -173,8 +174,13 @@ impl Apply<'_> {
         let fence = fastrand::u64(..);
         let mut select =
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
-        let (mut job, attempts) =
-            select.query_row([seq], |row| Ok((rows::job(row)?, row.get::<_, Option<Box<str>>>(14)?)))?;
+        let (mut job, attempts) = select.query_row([seq], |row| {
+            let job = rows::job(row)?;
+            // A history that cannot be read is no history: the job is damaged and goes no further.
+            let attempts = row.get::<_, Option<Box<str>>>(ATTEMPTS_COLUMN).ok().flatten();
+            Ok((job, attempts))
+        })?;
+        let attempts = attempts.filter(|_| !job.attempts.is_empty());
         // One copy of each name in memory, however many jobs bear it.
         job.route = self.index.route(slot);
         job.company = self.index.company(slot);
@@ -365,7 +371,7 @@ impl Apply<'_> {
     fn accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
         self.file
             .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
-            .query_row([seq], |row| Ok(Payload::trusted(row.get_ref(0)?.as_str()?)))
+            .query_row([seq], |row| Ok(Payload::trusted(rows::text(row, 0))))
             .optional()
     }
 
@@ -443,23 +449,32 @@ impl Apply<'_> {
             Some((_, DeadLetterState::Replaying)) => return Ok(Redriven::AlreadyReplaying),
             Some((seq, DeadLetterState::Dead)) => seq,
         };
+        let (company, route, priority, checksum): (String, String, u8, Option<Vec<u8>>) = self
+            .file
+            .prepare_cached("SELECT companyId, route, priority, checksum FROM jobs WHERE seq = ?1")?
+            .query_row([seq], |row| {
+                let (company, route) = (rows::text(row, 0).into(), rows::text(row, 1).into());
+                let priority = Priority::new(rows::number(row, 2)).unwrap_or_default();
+                Ok((company, route, priority.level(), row.get(3).ok().flatten()))
+            })?;
+        let checksum = match (checksum.as_deref().and_then(Checksum::from_bytes), &redrive.data) {
+            (Some(before), Some(data)) => Some(before.with_data(data).to_bytes().to_vec()),
+            _ => checksum,
+        };
         self.file.prepare_cached("UPDATE dlq SET state = 'replaying' WHERE seq = ?1")?.execute([seq])?;
         self.file
             .prepare_cached(
                 "UPDATE jobs SET status = 'waiting', dueAt = ?2, expiresAt = ?3, attemptsSpent = 0, crashes = 0, \
-                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)) \
-                 WHERE seq = ?1",
+                 replays = replays + 1, data = coalesce(?4, data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), \
+                 checksum = ?5 WHERE seq = ?1",
             )?
             .execute(params![
                 seq,
                 redrive.due_at.as_millis(),
                 redrive.expires_at.as_millis(),
                 redrive.data.as_ref().map(|data| data.as_str()),
+                checksum,
             ])?;
-        let (company, route, priority): (String, String, u8) = self
-            .file
-            .prepare_cached("SELECT companyId, route, priority FROM jobs WHERE seq = ?1")?
-            .query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let id = self.index.digest(redrive.id.as_str());
         self.index.forget_row(id);
         let entry = Entry {

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,30 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     let _ =
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(DirLock(file))
+}
+
+/// The files of an open store by their identity, so that it is noticed when they are no longer where they were.
+#[derive(Debug)]
+pub struct StorePlace(Vec<(PathBuf, (u64, u64))>);
+
+impl StorePlace {
+    /// Remembers where the files of an open store are.
+    pub fn of(dir: &Path) -> std::io::Result<Self> {
+        let paths = [dir.to_owned(), dir.join(LOCK_NAME), dir.join(FILE_NAME), log_path(dir)];
+        let known = paths.into_iter().map(|path| identity(&path).map(|identity| (path, identity)));
+        known.collect::<std::io::Result<_>>().map(StorePlace)
+    }
+
+    /// Says what is no longer there: moved, removed, or another file in its place. What is written from then on is
+    /// lost for whoever starts there next.
+    pub fn find_missing(&self) -> Option<String> {
+        let (path, _) = self.0.iter().find(|(path, known)| identity(path).ok() != Some(*known))?;
+        Some(format!("{} was moved, removed or replaced while the store was open", path.display()))
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 /// Waits a moment for a holder that is on its way out: a process that was just killed, or one that was

@@ -10,15 +10,20 @@ use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
 use recado_store::{StoreError, Wakes, Watcher};
 
+use crate::disk::StorePlace;
 use crate::writer::Reply;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
+
+/// Between two looks at whether the files are still where they were, while nothing is acknowledged as durable. What is
+/// acknowledged is looked after every time.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Who hears of commits, once somebody wants to.
 pub type Watched = Arc<OnceLock<Arc<dyn Watcher>>>;
@@ -53,10 +58,15 @@ pub struct Forcer {
 pub struct Gone;
 
 impl Forcer {
-    pub fn start(log: File, wakes: Arc<Wakes>, watcher: Watched) -> std::io::Result<Self> {
+    pub fn start(
+        log: File,
+        place: Option<Arc<StorePlace>>,
+        wakes: Arc<Wakes>,
+        watcher: Watched,
+    ) -> std::io::Result<Self> {
         let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
         let callers = tokio::runtime::Handle::try_current().ok();
-        let disk = Disk { log, wakes, callers, watcher };
+        let disk = Disk { log, place, wakes, callers, watcher };
         let thread =
             std::thread::Builder::new().name("recado-forcer".to_owned()).spawn(move || disk.run(&inbox))?;
         Ok(Forcer { commits, thread })
@@ -74,6 +84,8 @@ impl Forcer {
 
 struct Disk {
     log: File,
+    /// Absent in tests that are not about it.
+    place: Option<Arc<StorePlace>>,
     wakes: Arc<Wakes>,
     /// The runtime that callers wait in, if the store was opened in one.
     callers: Option<tokio::runtime::Handle>,
@@ -83,17 +95,23 @@ struct Disk {
 impl Disk {
     fn run(&self, inbox: &Receiver<Commit>) {
         let mut group = Vec::new();
+        let mut looked_at = Instant::now();
         while let Ok(first) = inbox.recv() {
             group.push(first);
             group.extend(inbox.try_iter());
-            let forced = match group.iter().any(|commit| commit.forced) {
-                true => self.force(),
-                false => Ok(()),
+            let is_forced = group.iter().any(|commit| commit.forced);
+            // What the kernel still has of these pages after a failure is anybody's guess: no second try, ever.
+            let mut broken = match is_forced {
+                true => self.force().err().map(|error| format!("the disk did not take the log: {error}")),
+                false => None,
             };
-            if let Err(error) = &forced {
-                // What the kernel still has of these pages is anybody's guess: no second try, ever.
-                tracing::error!(%error, "the disk did not take the log; the store stops");
-                let broken = StoreError::Broken(format!("the disk did not take the log: {error}"));
+            if broken.is_none() && (is_forced || looked_at.elapsed() >= LOOK_EVERY) {
+                looked_at = Instant::now();
+                broken = self.place.as_ref().and_then(|place| place.find_missing());
+            }
+            if let Some(why) = broken {
+                tracing::error!(why, "the store stops");
+                let broken = StoreError::Broken(why);
                 for commit in group.drain(..).chain(inbox.try_iter()) {
                     self.answer(Commit { outcome: Err(broken.clone()), ..commit });
                 }
@@ -143,7 +161,8 @@ mod tests {
     #[test]
     fn answers_leave_in_the_order_of_the_commits() {
         let (tell, told) = mpsc::channel();
-        let forcer = Forcer::start(tempfile::tempfile().unwrap(), Arc::default(), Arc::default()).unwrap();
+        let forcer =
+            Forcer::start(tempfile::tempfile().unwrap(), None, Arc::default(), Arc::default()).unwrap();
         for (forced, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
             forcer.force(commit(forced, name, &tell)).unwrap();
         }
@@ -158,7 +177,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let forcer =
-            Forcer::start(File::from(OwnedFd::from(socket)), Arc::default(), Arc::default()).unwrap();
+            Forcer::start(File::from(OwnedFd::from(socket)), None, Arc::default(), Arc::default()).unwrap();
         forcer.force(commit(false, "claim", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not forced");
         forcer.force(commit(true, "enqueue", &tell)).unwrap();

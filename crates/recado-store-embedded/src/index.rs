@@ -132,6 +132,7 @@ pub struct Index {
     expiry: LazyHeap<(i64, u32)>,
     pub leases: HashMap<u64, Held>,
     lease_ends: LazyHeap<(i64, u64, u64)>,
+    /// Ended jobs, oldest ending first: when and which row.
     pub ended: Endings,
     pub owners: Owners,
     pub next_seq: u64,

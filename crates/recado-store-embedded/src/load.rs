@@ -1,7 +1,7 @@
 //! From the file to the index: at start, and after a commit that failed.
 
-use recado_core::{Progress, Timestamp};
-use rusqlite::{Connection, params};
+use recado_core::{Priority, Progress, Timestamp};
+use rusqlite::{Connection, Row, params};
 
 use crate::index::{Entry, Held, Index};
 use crate::rows;
@@ -34,6 +34,24 @@ pub fn carry_over_leases(connection: &Connection, now: Timestamp) -> rusqlite::R
     Ok(())
 }
 
+/// Call once at start: a job whose status is damaged is put back in line or left dead, as the dead letters say. One
+/// that had ended has no data left, so its checksum keeps it from being sent.
+pub fn mend_statuses(connection: &Connection) -> rusqlite::Result<()> {
+    let mended = connection.execute(
+        "UPDATE jobs SET status = \
+         CASE WHEN seq IN (SELECT seq FROM dlq WHERE state <> 'replaying') THEN 'failed' ELSE 'waiting' END \
+         WHERE status NOT IN ('waiting', 'sent', 'failed', 'cancelled', 'discarded')",
+        [],
+    )?;
+    if mended > 0 {
+        tracing::error!(
+            jobs = mended,
+            "jobs with a damaged status were found; they are checked again before they go"
+        );
+    }
+    Ok(())
+}
+
 /// Reads every job once, in order.
 pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     let mut index = Index::new();
@@ -48,27 +66,27 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     let mut found = jobs.query([])?;
     while let Some(row) = found.next()? {
         let seq: u64 = row.get(0)?;
-        let id = index.digest(row.get_ref(1)?.as_str()?);
-        let company = index.company_key(row.get_ref(3)?.as_str()?);
-        let lane = index.lane_key(row.get_ref(2)?.as_str()?);
+        let id = index.digest(&rows::text(row, 1));
+        let company = index.company_key(&rows::text(row, 3));
+        let lane = index.lane_key(&rows::text(row, 2));
         index.owners.note(seq, company, lane);
-        match row.get_ref(4)?.as_str()? {
+        match &*rows::text(row, 4) {
             "waiting" => {
                 let entry = Entry {
                     id,
                     seq,
-                    due: row.get(6)?,
-                    expires: row.get(7)?,
+                    due: rows::number(row, 6),
+                    expires: rows::number(row, 7),
                     company,
                     lane,
-                    priority: row.get(5)?,
+                    priority: Priority::new(rows::number(row, 5)).unwrap_or_default().level(),
                 };
                 index.insert(entry);
             }
             "failed" => index.remember_row(id, seq),
             _ => {
                 index.remember_row(id, seq);
-                ended.push((row.get::<_, Option<i64>>(8)?.unwrap_or(0), seq));
+                ended.push((rows::number::<Option<i64>>(row, 8).unwrap_or(0), seq));
             }
         }
     }
@@ -87,9 +105,9 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
     )?;
     let mut found = leases.query([])?;
     while let Some(row) = found.next()? {
-        let id = index.digest(row.get_ref(1)?.as_str()?);
+        let id = index.digest(&rows::text(row, 1));
         let Some(crate::index::Place::Live(slot)) = index.find(id) else { continue };
-        let progress: Progress = rows::progress(row, 7)?;
+        let progress: Progress = rows::progress(row, 7);
         index.leave_line(slot);
         index.hold(Held {
             slot,
@@ -100,8 +118,14 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
             worker: row.get(6)?,
             provider: row.get(13)?,
             progress,
-            attempts: row.get(12)?,
+            attempts: readable_attempts(row, 12),
         });
     }
     Ok(())
+}
+
+/// A history that cannot be read is left out: its job is damaged and is never sent.
+fn readable_attempts(row: &Row<'_>, at: usize) -> Option<Box<str>> {
+    let stored: Option<Box<str>> = row.get(at).ok().flatten();
+    stored.filter(|json| rows::attempts(Some(json)).is_ok())
 }

@@ -107,9 +107,9 @@ impl Apply<'_> {
             .prepare_cached(
                 "INSERT INTO jobs (seq, jobId, route, companyId, status, priority, enqueuedAt, dueAt, expiresAt, \
                  endedAt, attemptsStarted, attemptsSpent, crashes, deferrals, replays, bodyHash, userId, \
-                 correlationId, attempts, answer, data, traceparent) \
+                 correlationId, attempts, answer, data, traceparent, checksum) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-                 ?22)",
+                 ?22, ?23)",
             )?
             .execute(params![
                 seq,
@@ -134,6 +134,7 @@ impl Apply<'_> {
                 answer.map(Payload::as_str),
                 data.map(Payload::as_str),
                 job.traceparent.map(|parent| parent.to_string()),
+                &transfer.checksum().to_bytes()[..],
             ])?;
         Ok(())
     }

@@ -2,11 +2,15 @@
 //!
 //! They are deliberately absent from the index: nothing is scheduled by them, and the file finds one by its key.
 
+use std::borrow::Cow;
+
+use recado_core::checksum::sum_of;
 use recado_core::{Payload, Timestamp};
 use recado_store::{Note, NoteWrite, Noted, Shelf};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use crate::apply::{Apply, PRUNE_ROWS_MAX};
+use crate::rows;
 
 impl Apply<'_> {
     pub fn write_notes(&mut self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>> {
@@ -37,11 +41,17 @@ impl Apply<'_> {
             Some(value) => self
                 .file
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO notes (shelf, key, value, expiresAt) VALUES (?1, ?2, ?3, ?4) \
-                     RETURNING version",
+                    "INSERT OR REPLACE INTO notes (shelf, key, value, expiresAt, checksum) \
+                     VALUES (?1, ?2, ?3, ?4, ?5) RETURNING version",
                 )?
                 .query_row(
-                    params![shelf, key, value.as_str(), write.expires_at.map(Timestamp::as_millis)],
+                    params![
+                        shelf,
+                        key,
+                        value.as_str(),
+                        write.expires_at.map(Timestamp::as_millis),
+                        checksum_of(write.shelf, key, value.as_str()),
+                    ],
                     |row| row.get(0),
                 )?,
         };
@@ -63,27 +73,40 @@ impl Apply<'_> {
 
 pub fn note(file: &Connection, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>> {
     file.prepare_cached(
-        "SELECT key, value, version, expiresAt FROM notes \
+        "SELECT key, value, version, expiresAt, checksum FROM notes \
          WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
     )?
-    .query_row(params![shelf.as_str(), key, now.as_millis()], read)
+    .query_row(params![shelf.as_str(), key, now.as_millis()], |row| read(row, shelf))
     .optional()
+    .map(Option::flatten)
 }
 
 pub fn notes(file: &Connection, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>> {
     let mut select = file.prepare_cached(
-        "SELECT key, value, version, expiresAt FROM notes \
+        "SELECT key, value, version, expiresAt, checksum FROM notes \
          WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
     )?;
-    let found = select.query_map(params![shelf.as_str(), now.as_millis()], read)?;
-    found.collect()
+    let found = select.query_map(params![shelf.as_str(), now.as_millis()], |row| read(row, shelf))?;
+    found.filter_map(Result::transpose).collect()
 }
 
-fn read(row: &Row<'_>) -> Result<Note> {
-    Ok(Note {
-        key: row.get(0)?,
-        value: Payload::trusted(row.get_ref(1)?.as_str()?),
+/// A damaged note is as good as none: an address that changed in the file must not be sent to.
+fn read(row: &Row<'_>, shelf: Shelf) -> Result<Option<Note>> {
+    let (key, value) = (rows::text(row, 0), rows::text(row, 1));
+    let checksum: Option<u32> = row.get(4)?;
+    let is_text = matches!((&key, &value), (Cow::Borrowed(_), Cow::Borrowed(_)));
+    if !is_text || checksum.is_some_and(|checksum| checksum != checksum_of(shelf, &key, &value)) {
+        tracing::error!(shelf = shelf.as_str(), key = &*key, "a stored note is damaged; it is left out");
+        return Ok(None);
+    }
+    Ok(Some(Note {
+        value: Payload::trusted(value),
+        key: key.into(),
         version: row.get(2)?,
         expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
-    })
+    }))
+}
+
+fn checksum_of(shelf: Shelf, key: &str, value: &str) -> u32 {
+    sum_of(&[Some(shelf.as_str()), Some(key), Some(value)])
 }

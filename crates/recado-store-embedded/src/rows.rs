@@ -1,48 +1,147 @@
 //! Rows and values, both ways.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use recado_core::{
-    Attempt, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload, Priority, Progress,
-    Reason, RouteName, Timestamp,
+    Attempt, Cause, Checksum, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId, Payload,
+    Priority, Progress, Reason, RouteName, Timestamp,
 };
 use rusqlite::Row;
+use rusqlite::types::{FromSql, ValueRef};
 
 /// The columns of `jobs` that [`job`] reads, in its order. While a job is dead its payload is with its dead
 /// letter, and `jobs.data` is what a person corrected it to, if one did.
 pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.priority, jobs.enqueuedAt, jobs.dueAt, \
     jobs.expiresAt, jobs.attemptsStarted, jobs.attemptsSpent, jobs.crashes, jobs.deferrals, jobs.replays, \
     jobs.userId, jobs.correlationId, jobs.attempts, \
-    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), jobs.traceparent";
+    coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), jobs.traceparent, jobs.checksum";
 
 /// How many columns [`JOB_COLUMNS`] names.
-pub const JOB_COLUMN_COUNT: usize = 17;
+pub const JOB_COLUMN_COUNT: usize = 18;
 
-pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    Ok(Job {
-        id: JobId::trusted(row.get_ref(0)?.as_str()?),
-        route: RouteName::trusted(row.get_ref(1)?.as_str()?),
-        company: CompanyId::trusted(row.get_ref(2)?.as_str()?),
-        priority: Priority::new(row.get(3)?).unwrap_or_default(),
-        enqueued_at: time(row, 4)?,
-        due_at: time(row, 5)?,
-        expires_at: time(row, 6)?,
-        progress: progress(row, 7)?,
-        user_id: row.get(12)?,
-        correlation_id: row.get(13)?,
-        attempts: attempts(row.get_ref(14)?.as_str_or_null()?)?,
-        data: Payload::trusted(row.get_ref(15)?.as_str_or_null()?.unwrap_or("null")),
-        // What cannot be read costs a trace, not a job.
-        traceparent: row.get_ref(16)?.as_str_or_null()?.and_then(|text| text.parse().ok()),
-    })
+/// Where [`JOB_COLUMNS`] has the history.
+pub const ATTEMPTS_COLUMN: usize = 14;
+
+/// Reads a row whose values may be damaged, so that one bad row stops neither a list nor the writer.
+///
+/// A value that cannot be read becomes the nearest thing that can, and the row is remembered as damaged.
+struct RowReader<'r> {
+    row: &'r Row<'r>,
+    damage: Option<Damage>,
 }
 
-pub fn progress(row: &Row<'_>, at: usize) -> rusqlite::Result<Progress> {
-    Ok(Progress {
-        attempts_started: row.get(at)?,
-        attempts_spent: row.get(at + 1)?,
-        crashes: row.get(at + 2)?,
-        deferrals: row.get(at + 3)?,
-        replays: row.get(at + 4)?,
-    })
+impl<'r> RowReader<'r> {
+    fn new(row: &'r Row<'r>) -> Self {
+        RowReader { row, damage: None }
+    }
+
+    fn noted<T>(&mut self, read: Option<T>, damage: Damage) -> Option<T> {
+        if read.is_none() {
+            // The identity is the worse of the two: no correction can mend it.
+            self.damage = Some(if self.damage == Some(Damage::Identity) { Damage::Identity } else { damage });
+        }
+        read
+    }
+
+    /// Text as it is stored, with a mark in the place of each byte that is no text.
+    fn text_or_null(&mut self, at: usize, damage: Damage) -> Option<Cow<'r, str>> {
+        match self.row.get_ref(at).ok()? {
+            ValueRef::Null => None,
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                let is_whole = matches!(text, Cow::Borrowed(_)).then_some(());
+                self.noted(is_whole, damage);
+                Some(text)
+            }
+            ValueRef::Integer(number) => {
+                self.noted(None::<()>, damage);
+                Some(number.to_string().into())
+            }
+            ValueRef::Real(number) => {
+                self.noted(None::<()>, damage);
+                Some(number.to_string().into())
+            }
+        }
+    }
+
+    fn text(&mut self, at: usize) -> Cow<'r, str> {
+        let text = self.text_or_null(at, Damage::Identity);
+        self.noted(text, Damage::Identity).unwrap_or_default()
+    }
+
+    fn optional(&mut self, at: usize) -> Option<Box<str>> {
+        self.text_or_null(at, Damage::Identity).map(Into::into)
+    }
+
+    fn payload_or_null(&mut self, at: usize) -> Option<Payload> {
+        self.text_or_null(at, Damage::Data).map(Payload::trusted)
+    }
+
+    fn value<T: FromSql + Default>(&mut self, at: usize) -> T {
+        let value = self.row.get(at).ok();
+        self.noted(value, Damage::Identity).unwrap_or_default()
+    }
+
+    fn time(&mut self, at: usize) -> Timestamp {
+        Timestamp::from_millis(self.value(at))
+    }
+
+    fn written_time(&mut self, at: usize) -> Timestamp {
+        let parsed = self.text(at).parse().ok();
+        self.noted(parsed, Damage::Identity).unwrap_or(Timestamp::from_millis(0))
+    }
+
+    fn progress(&mut self, at: usize) -> Progress {
+        Progress {
+            attempts_started: self.value(at),
+            attempts_spent: self.value(at + 1),
+            crashes: self.value(at + 2),
+            deferrals: self.value(at + 3),
+            replays: self.value(at + 4),
+        }
+    }
+
+    fn attempts(&mut self, at: usize) -> Vec<Attempt> {
+        let Some(json) = self.text_or_null(at, Damage::Identity) else { return Vec::new() };
+        let attempts = serde_json::from_str(&json).ok();
+        self.noted(attempts, Damage::Identity).unwrap_or_default()
+    }
+
+    fn checksum(&mut self, at: usize) -> Option<Checksum> {
+        let Ok(ValueRef::Blob(bytes)) = self.row.get_ref(at) else { return None };
+        let checksum = Checksum::from_bytes(bytes);
+        self.noted(checksum, Damage::Identity)
+    }
+}
+
+pub fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    let mut read = RowReader::new(row);
+    let mut job = Job {
+        id: JobId::trusted(read.text(0)),
+        route: RouteName::trusted(read.text(1)),
+        company: CompanyId::trusted(read.text(2)),
+        priority: Priority::new(read.value(3)).unwrap_or_default(),
+        enqueued_at: read.time(4),
+        due_at: read.time(5),
+        expires_at: read.time(6),
+        progress: read.progress(7),
+        user_id: read.optional(12),
+        correlation_id: read.optional(13),
+        attempts: read.attempts(ATTEMPTS_COLUMN),
+        data: read.payload_or_null(15).unwrap_or_else(|| Payload::trusted("null")),
+        // What cannot be read costs a trace, not a job.
+        traceparent: read.text_or_null(16, Damage::Data).and_then(|text| text.parse().ok()),
+        checksum: read.checksum(17),
+    };
+    if let Some(damage) = read.damage {
+        job.checksum = Some(Checksum::of_job(&job).inverted(damage));
+    }
+    Ok(job)
+}
+
+pub fn progress(row: &Row<'_>, at: usize) -> Progress {
+    RowReader::new(row).progress(at)
 }
 
 pub fn attempts(json: Option<&str>) -> rusqlite::Result<Vec<Attempt>> {
@@ -53,46 +152,59 @@ pub fn time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
     Ok(Timestamp::from_millis(row.get(at)?))
 }
 
-fn written_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
-    row.get_ref(at)?.as_str()?.parse().map_err(unreadable)
+/// Text of a row that may be damaged.
+pub fn text<'r>(row: &'r Row<'_>, at: usize) -> Cow<'r, str> {
+    RowReader::new(row).text(at)
+}
+
+/// A number of a row that may be damaged: 0 where there is none.
+pub fn number<T: FromSql + Default>(row: &Row<'_>, at: usize) -> T {
+    RowReader::new(row).value(at)
 }
 
 /// The columns of `dlq` that [`dead_letter`] reads; the first is its order number.
 pub const DEAD_LETTER_COLUMNS: &str = "entry, jobId, companyId, route, originalData, failedAttempts, lastFailureReason, \
     lastFailureCode, lastFailureTimestamp, enqueuedAt, movedToDLQAt, ttl, userId, correlationId, errorClassification, \
     stackTrace, attempts, fingerprint, cause, state, \
-    (SELECT nullif(jobs.data, dlq.originalData) FROM jobs WHERE jobs.seq = dlq.seq)";
+    (SELECT nullif(jobs.data, dlq.originalData) FROM jobs WHERE jobs.seq = dlq.seq), \
+    (SELECT jobs.checksum FROM jobs WHERE jobs.seq = dlq.seq)";
 
 pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
-    let class: String = row.get(14)?;
-    let state: String = row.get(19)?;
-    let entry = DeadLetter {
-        job_id: JobId::trusted(row.get_ref(1)?.as_str()?),
-        company: CompanyId::trusted(row.get_ref(2)?.as_str()?),
-        route: RouteName::trusted(row.get_ref(3)?.as_str()?),
-        original_data: Payload::trusted(row.get_ref(4)?.as_str()?),
-        corrected_data: row.get_ref(20)?.as_str_or_null()?.map(Payload::trusted),
-        failed_attempts: row.get(5)?,
-        last_failure_reason: Reason::new(row.get_ref(6)?.as_str()?).map_err(unreadable)?,
-        last_failure_code: row.get(7)?,
-        last_failure_at: written_time(row, 8)?,
-        enqueued_at: written_time(row, 9)?,
-        moved_at: written_time(row, 10)?,
-        ttl: std::time::Duration::from_millis(row.get(11)?),
-        user_id: row.get(12)?,
-        correlation_id: row.get(13)?,
-        class: match class.as_str() {
+    let mut read = RowReader::new(row);
+    let reason = Reason::new(&*read.text(6)).ok();
+    let mut entry = DeadLetter {
+        job_id: JobId::trusted(read.text(1)),
+        company: CompanyId::trusted(read.text(2)),
+        route: RouteName::trusted(read.text(3)),
+        original_data: read.payload_or_null(4).unwrap_or_else(|| Payload::trusted("null")),
+        corrected_data: read.payload_or_null(20),
+        failed_attempts: read.value(5),
+        last_failure_reason: read
+            .noted(reason, Damage::Identity)
+            .unwrap_or_else(|| Reason::or("", format_args!("the stored reason cannot be read"))),
+        last_failure_code: read.optional(7),
+        last_failure_at: read.written_time(8),
+        enqueued_at: read.written_time(9),
+        moved_at: read.written_time(10),
+        ttl: Duration::from_millis(read.value(11)),
+        user_id: read.optional(12),
+        correlation_id: read.optional(13),
+        class: match &*read.text(14) {
             "TRANSIENT" => Class::Transient,
             "PERMANENT" => Class::Permanent,
             "RATE_LIMIT" => Class::RateLimit,
             _ => Class::Unknown,
         },
-        stack_trace: row.get(15)?,
-        attempts: attempts(Some(row.get_ref(16)?.as_str()?))?,
-        fingerprint: row.get(17)?,
-        cause: Cause::parse(row.get_ref(18)?.as_str()?).unwrap_or(Cause::Permanent),
-        state: if state == "replaying" { DeadLetterState::Replaying } else { DeadLetterState::Dead },
+        stack_trace: read.optional(15),
+        attempts: read.attempts(16),
+        fingerprint: read.text(17).into(),
+        cause: Cause::parse(&read.text(18)).unwrap_or(Cause::Permanent),
+        state: if read.text(19) == "replaying" { DeadLetterState::Replaying } else { DeadLetterState::Dead },
+        checksum: read.checksum(21),
     };
+    if let Some(damage) = read.damage {
+        entry.checksum = Some(entry.matching_checksum().inverted(damage));
+    }
     Ok((row.get(0)?, entry))
 }
 

@@ -115,9 +115,13 @@ ALTER TABLE audit DROP COLUMN seq;
 ALTER TABLE audit RENAME COLUMN record TO records; -- a line each, numbered from id on
 ";
 
-/// Which provider a lease was claimed for: an attempt that is lost with its process says so.
+/// The provider that a lease was claimed for: an attempt that is lost with its process names it. Checksums of a job's
+/// ids, company and route, of the data that was accepted and of the data that is sent; and of a note's place and value.
+/// Rows of earlier versions have none and are not checked.
 const VERSION_5: &str = "
 ALTER TABLE leases ADD COLUMN provider TEXT;
+ALTER TABLE jobs ADD COLUMN checksum BLOB; -- 4 bytes each
+ALTER TABLE notes ADD COLUMN checksum INTEGER;
 ";
 
 /// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few
@@ -158,7 +162,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// Makes the tables, or brings those of an earlier version up to date. A file that is not ours is left as it
 /// is.
 pub fn prepare(connection: &Connection) -> Result<(), SchemaError> {
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.busy_timeout(crate::writer::BUSY_WAIT_MAX)?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -16,17 +17,27 @@ use recado_store::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::disk::{self, LockError, RoomGuard};
+use crate::disk::{self, LockError, RoomGuard, StorePlace};
 use crate::forcer::{Forcer, Watched};
 use crate::index::Index;
 use crate::inspect::{Among, Readers};
-use crate::load::{carry_over_leases, load, orphan_leases};
+use crate::load::{carry_over_leases, load, mend_statuses, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::trail::Settling;
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Jobs that memory names for one page of a list.
 const CANDIDATES_MAX: usize = 2_000;
+
+/// Pieces of one prune at most.
+const PRUNE_PIECES_MAX: usize = 4;
+
+/// Jobs that one piece of a forget is told of. It may do fewer.
+const FORGET_JOBS_MAX: usize = 64;
+
+/// Tries to cut the log after something was forgotten, and the time between two.
+const FOLD_TRIES_MAX: usize = 100;
+const FOLD_TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// Where the store lives and how much room it may take.
 #[derive(Debug, Clone)]
@@ -67,6 +78,7 @@ pub struct EmbeddedStore {
     room: Arc<Mutex<RoomGuard>>,
     readers: Arc<Readers>,
     dir: PathBuf,
+    place: Arc<StorePlace>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
     watcher: Watched,
 }
@@ -84,21 +96,26 @@ impl EmbeddedStore {
         if let Some(now) = options.now {
             carry_over_leases(&file, now).map_err(read)?;
         }
+        mend_statuses(&file).map_err(read)?;
         let index = Arc::new(Mutex::new(load(&file).map_err(read)?));
         let wakes = Arc::new(Wakes::default());
         let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
         room.holds(held_bytes(&file).map_err(read)?);
         let room = Arc::new(Mutex::new(room));
         let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
+        let place = StorePlace::of(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let place = Arc::new(place);
         let watcher = Watched::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
             log: open_log()?,
-            forcer: Forcer::start(open_log()?, wakes.clone(), watcher.clone()).map_err(OpenError::Thread)?,
+            forcer: Forcer::start(open_log()?, Some(place.clone()), wakes.clone(), watcher.clone())
+                .map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
+            log_cuts: Vec::new(),
             lock,
         };
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);
@@ -113,6 +130,7 @@ impl EmbeddedStore {
             room,
             readers: Arc::new(Readers::new(path)),
             dir,
+            place,
             writer: Mutex::new(Some(writer)),
             watcher,
         })
@@ -126,6 +144,28 @@ impl EmbeddedStore {
         let (answer, answered) = oneshot::channel();
         self.requests.send(request(answer)).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
+    }
+
+    /// Cuts the log, which still has what was forgotten. Most of it is folded beside the writer, and the writer only
+    /// does the rest. A reader may be in the way for a moment.
+    async fn fold_what_was_forgotten(&self) -> Result<(), StoreError> {
+        for _ in 0..FOLD_TRIES_MAX {
+            let path = self.dir.join(FILE_NAME);
+            let fold = move || {
+                let file = open_file(&path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                let folded = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+                folded.map_err(|error| StoreError::Unavailable(error.to_string()))
+            };
+            tokio::task::spawn_blocking(fold)
+                .await
+                .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))?;
+            if self.ask(Request::EmptyLog).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(FOLD_TRY_EVERY).await;
+        }
+        tracing::warn!("what was forgotten still stands in the log: the file is being read all the time");
+        Ok(())
     }
 
     fn row_of(&self, id: &JobId) -> Option<u64> {
@@ -203,12 +243,33 @@ impl Store for EmbeddedStore {
         self.ask(|answer| Request::Discard(Box::new(discard), answer)).await
     }
 
+    /// In pieces, so that others get their turn in between.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.ask(|answer| Request::Prune(retention, now, answer)).await
+        let mut all = Pruned { more: true, ..Pruned::default() };
+        for _ in 0..PRUNE_PIECES_MAX {
+            let piece = self.ask(|answer| Request::Prune(retention.clone(), now, answer)).await?;
+            all.ended += piece.ended;
+            all.dead_letters += piece.dead_letters;
+            all.notes += piece.notes;
+            all.more = piece.more;
+            if !piece.more {
+                break;
+            }
+        }
+        Ok(all)
     }
 
+    /// In pieces, so that others get their turn in between; the log is folded once, when all are gone.
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.ask(|answer| Request::Forget(ids, answer)).await
+        let (mut gone, mut rest) = (0, &ids[..]);
+        while !rest.is_empty() {
+            let some = rest[..rest.len().min(FORGET_JOBS_MAX)].to_vec();
+            let forgotten = self.ask(|answer| Request::Forget(some, answer)).await?;
+            gone += forgotten.jobs;
+            rest = &rest[forgotten.ids..];
+        }
+        self.fold_what_was_forgotten().await?;
+        Ok(gone)
     }
 
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
@@ -321,6 +382,9 @@ impl Store for EmbeddedStore {
     async fn report(&self) -> Result<StoreReport, StoreError> {
         if self.requests.is_closed() {
             return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
+        }
+        if let Some(why) = self.place.find_missing() {
+            return Err(StoreError::Broken(why));
         }
         let (used_bytes, max_bytes, refusing) = {
             let mut room = self.room.lock();

@@ -22,8 +22,11 @@ use crate::rows;
 /// Records of a bundle at most: whoever wants one of them reads it whole.
 const BUNDLE_RECORDS_MAX: usize = 64;
 
-/// Records that one trim looks at, so that it holds nobody up.
-const TRIM_RECORDS_MAX: usize = 1_000;
+/// Records that one trim looks at: about 10 ms of the writer's time.
+const TRIM_RECORDS_MAX: usize = 500;
+
+/// Rows that one piece of a forget removes or rewrites, unless one job alone has more: about 10 ms of the writer's time.
+const FORGET_ROWS_MAX: usize = 64;
 
 /// How a line begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
@@ -45,6 +48,15 @@ impl Settling {
         let record = record.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(Settling { settlement, record })
     }
+}
+
+/// One piece of a forget.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Ids that were dealt with, from the first on.
+    pub ids: usize,
+    /// Jobs that are gone.
+    pub jobs: u64,
 }
 
 /// Puts records into the trail, many at a time. What waits is written before anybody looks.
@@ -162,39 +174,47 @@ impl Apply<'_> {
         Ok(number)
     }
 
-    /// Ended jobs and their records, at once.
-    pub fn forget(&mut self, ids: &[JobId]) -> Result<u64> {
-        let mut gone = 0;
+    /// Forgets ended jobs and their records, up to [`FORGET_ROWS_MAX`] rows: the rest is for the next piece.
+    pub fn forget(&mut self, ids: &[JobId]) -> Result<Forgotten> {
+        let mut forgotten = Forgotten::default();
+        let mut rows_left = FORGET_ROWS_MAX;
         for id in ids {
+            if rows_left == 0 {
+                break;
+            }
+            forgotten.ids += 1;
             let id = self.index.digest(id.as_str());
             let Some(Place::Row(seq)) = self.index.find(id) else { continue };
             let removed = self
                 .file
                 .prepare_cached(
                     "DELETE FROM jobs WHERE seq = ?1 AND status IN ('sent', 'cancelled', 'discarded') \
-                     RETURNING records",
+                     RETURNING records, endedAt",
                 )?
-                .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
+                .query_row([seq], |row| {
+                    Ok((row.get::<_, Option<Box<str>>>(0)?, rows::number::<Option<i64>>(row, 1)))
+                })
                 .optional()?;
-            let Some(records) = removed else { continue };
+            let Some((records, ended_at)) = removed else { continue };
             self.index.forget_row(id);
             self.index.owners.forget(seq);
-            self.index.ended.retain(|(_, ended)| *ended != seq);
-            if let Some(records) = records {
-                self.forget_records(&records)?;
-            }
-            gone += 1;
+            self.index.ended.remove(&(ended_at.unwrap_or(0), seq));
+            rows_left = rows_left.saturating_sub(1 + self.forget_records(records.as_deref().unwrap_or(""))?);
+            forgotten.jobs += 1;
         }
-        Ok(gone)
+        Ok(forgotten)
     }
 
-    fn forget_records(&self, records: &str) -> Result<()> {
+    /// How many rows it took.
+    fn forget_records(&self, records: &str) -> Result<usize> {
+        let mut rows = 0;
         for number in numbers(records) {
             let holding = Bundle::holding(self.file, number)?;
             let Some(bundle) = holding.filter(|bundle| bundle.record(number).is_some()) else { continue };
             self.leave(&bundle.without(&[number]))?;
+            rows += 1;
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// Writes down what is left of a bundle.

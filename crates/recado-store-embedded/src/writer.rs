@@ -10,11 +10,12 @@
 //! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
@@ -30,13 +31,22 @@ use crate::disk::{DirLock, RoomGuard};
 use crate::forcer::{Commit, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
-use crate::trail::{Recorder, Settling};
+use crate::trail::{Forgotten, Recorder, Settling};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 
-/// Requests that one transaction takes at most.
+/// Requests that wait inside the writer at most.
 const GROUP_REQUESTS_MAX: usize = 4_096;
+
+/// A transaction that has lasted this long takes no further request: those that came later would have to wait for it.
+const TURN_MAX: Duration = Duration::from_millis(10);
+
+/// How long folding the log waits for readers. They are back soon, and whoever writes must not wait for them.
+const FOLD_WAIT_MAX: Duration = Duration::from_millis(10);
+
+/// How long a statement waits for another program that has locked the file.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The log is folded back into the file in the background from this size on.
 const WAL_FOLD_BYTES: u64 = 64 << 20;
@@ -48,7 +58,7 @@ pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
 
-type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 #[derive(Debug)]
 pub enum Request {
@@ -60,11 +70,13 @@ pub enum Request {
     Redrive(Box<Redrive>, Answer<Redriven>),
     Discard(Box<Discard>, Answer<Discarded>),
     Prune(Retention, Timestamp, Answer<Pruned>),
-    Forget(Vec<JobId>, Answer<u64>),
+    Forget(Vec<JobId>, Answer<Forgotten>),
     Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
     Record(Vec<AuditEvent>, Answer<()>),
     TrimAudit(AuditTrim, Answer<u64>),
     WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
+    /// Cut the log to nothing: what was forgotten still stands in it. Answers false when a reader is in the way.
+    EmptyLog(Answer<bool>),
     Close(Answer<()>),
 }
 
@@ -81,6 +93,8 @@ pub struct Writer {
     pub forcer: Forcer,
     pub watcher: Watched,
     pub folder: Folder,
+    /// Those who wait for the log to be cut, once the transaction has ended.
+    pub log_cuts: Vec<Answer<bool>>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
 }
@@ -93,23 +107,34 @@ pub struct Folder {
 }
 
 /// Moves what has queued up into the group.
-fn take(group: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+fn take(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
     while group.len() < GROUP_REQUESTS_MAX
         && let Ok(next) = requests.try_recv()
     {
-        group.push(next);
+        group.push_back(next);
     }
+}
+
+/// The requests of a kind that wait.
+fn count(group: &VecDeque<Request>, is_it: impl Fn(&Request) -> bool) -> usize {
+    group.iter().filter(|request| is_it(request)).count()
 }
 
 impl Writer {
     pub fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(first) = requests.blocking_recv() {
-            let mut group = vec![first];
+        let mut group = VecDeque::new();
+        loop {
+            if group.is_empty() {
+                let Some(first) = requests.blocking_recv() else { break };
+                group.push_back(first);
+            }
             take(&mut group, &mut requests);
-            let closing = group.iter().any(|request| matches!(request, Request::Close(_)));
-            let forgetting = group.iter().any(|request| matches!(request, Request::Forget(..)));
-            let (requests_count, began) = (group.len() as u64, Instant::now());
-            let commit = self.transact(group);
+            let is_close = |request: &Request| matches!(request, Request::Close(_));
+            let (waited, closes) = (group.len(), count(&group, is_close));
+            let began = Instant::now();
+            let commit = self.transact(&mut group, began + TURN_MAX);
+            let requests_count = (waited - group.len()) as u64;
+            let closing = count(&group, is_close) < closes;
             if let Some(watcher) = self.watcher.get() {
                 watcher.committed(requests_count, began.elapsed());
             }
@@ -121,10 +146,12 @@ impl Writer {
             if broken || closing || gone {
                 break;
             }
-            match forgetting {
-                // What was forgotten still stands in the log.
-                true => self.empty_log(),
-                false => self.fold_log(),
+            match self.log_cuts.is_empty() {
+                true => self.fold_log(),
+                false => {
+                    let is_cut = self.empty_log();
+                    self.log_cuts.drain(..).for_each(|answer| drop(answer.send(Ok(is_cut))));
+                }
             }
         }
         let Writer { file, forcer, folder, lock, .. } = self;
@@ -134,20 +161,22 @@ impl Writer {
         drop(lock);
     }
 
-    fn transact(&mut self, group: Vec<Request>) -> Commit {
-        let mut commit = Commit { forced: !group.iter().all(only_leases), ..Commit::default() };
-        commit.outcome = self.try_transact(group, &mut commit.rung, &mut commit.replies);
+    /// Carries requests out in one transaction: the first, and others until `deadline`. Those that are left are for
+    /// the next one.
+    fn transact(&mut self, group: &mut VecDeque<Request>, deadline: Instant) -> Commit {
+        let mut commit = Commit::default();
+        commit.outcome = self.try_transact(group, deadline, &mut commit);
         commit
     }
 
     fn try_transact(
         &mut self,
-        group: Vec<Request>,
-        rung: &mut Vec<recado_core::RouteName>,
-        replies: &mut Vec<Reply>,
+        group: &mut VecDeque<Request>,
+        deadline: Instant,
+        commit: &mut Commit,
     ) -> Result<(), StoreError> {
         if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
-            group.into_iter().for_each(|request| refuse_later(request, replies));
+            group.drain(..).for_each(|request| refuse_later(request, &mut commit.replies));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
                     "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
@@ -155,10 +184,10 @@ impl Writer {
                 _ => StoreError::Broken(error.to_string()),
             });
         }
-        let outcome = self.apply(group, rung, replies);
+        let outcome = self.apply(group, deadline, commit);
         let Err(error) = outcome else { return Ok(()) };
         let _ = self.file.execute_batch("ROLLBACK");
-        rung.clear();
+        commit.rung.clear();
         if error.sqlite_error_code() != Some(ErrorCode::DiskFull) {
             return Err(StoreError::Broken(error.to_string()));
         }
@@ -174,15 +203,21 @@ impl Writer {
 
     fn apply(
         &mut self,
-        group: Vec<Request>,
-        rung: &mut Vec<recado_core::RouteName>,
-        replies: &mut Vec<Reply>,
+        group: &mut VecDeque<Request>,
+        deadline: Instant,
+        commit: &mut Commit,
     ) -> rusqlite::Result<()> {
+        let Commit { forced, rung, replies, .. } = commit;
         let mut index = self.index.lock();
         let recorder = Recorder::new(&self.file);
         let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
         let mut failed = None;
-        for request in group {
+        let mut is_first = true;
+        while (is_first || failed.is_some() || Instant::now() < deadline)
+            && let Some(request) = group.pop_front()
+        {
+            is_first = false;
+            *forced |= !only_leases(&request);
             if failed.is_some() {
                 refuse_later(request, replies);
                 continue;
@@ -232,6 +267,10 @@ impl Writer {
                 Request::WriteNotes(writes, now, answer) => {
                     later(apply.write_notes(writes, now), answer, replies)
                 }
+                Request::EmptyLog(answer) => {
+                    self.log_cuts.push(answer);
+                    Ok(())
+                }
                 Request::Close(answer) => later(Ok(()), answer, replies),
             };
             failed = outcome.err();
@@ -256,16 +295,23 @@ impl Writer {
             .log_max_bytes()
             .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
         if size >= max {
-            self.empty_log();
+            let _ = self.empty_log();
         } else if size >= WAL_FOLD_BYTES {
             let _ = self.folder.wanted.try_send(());
         }
     }
 
-    fn empty_log(&self) {
-        if let Err(error) = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+    /// Folds the log back and cuts it, unless a reader is in the way: then it is as long as before.
+    fn empty_log(&self) -> bool {
+        let emptied = self.file.busy_timeout(FOLD_WAIT_MAX).and_then(|()| {
+            let is_busy = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+            self.file.busy_timeout(BUSY_WAIT_MAX)?;
+            is_busy.map(|is_busy: bool| !is_busy)
+        });
+        emptied.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
-        }
+            false
+        })
     }
 }
 
@@ -334,6 +380,7 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Record(_, answer) => refuse(answer, replies),
         Request::TrimAudit(_, answer) => refuse(answer, replies),
         Request::WriteNotes(_, _, answer) => refuse(answer, replies),
+        Request::EmptyLog(answer) => refuse(answer, replies),
         Request::Close(answer) => refuse(answer, replies),
     }
 }
@@ -374,10 +421,11 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             log: crate::disk::open_log(dir).unwrap(),
-            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), Arc::default(), Arc::default())
+            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), None, Arc::default(), Arc::default())
                 .unwrap(),
             watcher: Arc::default(),
             folder: Folder::start(open()).unwrap(),
+            log_cuts: Vec::new(),
             lock: crate::disk::lock(dir).unwrap(),
         }
     }
@@ -400,9 +448,25 @@ mod tests {
             (vec![extend(), write_notes()], true),
         ] {
             let what = format!("{group:?}");
-            let commit = writer.transact(group);
+            let mut group = VecDeque::from(group);
+            let commit = writer.transact(&mut group, Instant::now() + Duration::from_secs(60));
+            assert!(group.is_empty(), "{what}");
             assert!(commit.outcome.is_ok(), "{what}");
             assert_eq!(commit.forced, forced, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_has_lasted_long_enough_leaves_the_rest_to_the_next_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = writer_in(dir.path());
+        let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
+        let record = || Request::Record(Vec::new(), oneshot::channel().0);
+        let mut group = VecDeque::from([extend(), record(), extend()]);
+        for (left, forced) in [(2, false), (1, true), (0, false)] {
+            let commit = writer.transact(&mut group, Instant::now());
+            assert!(commit.outcome.is_ok());
+            assert_eq!((group.len(), commit.forced, commit.replies.len()), (left, forced, 1));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::enqueue::intake;
 use crate::inspect::Found;
 use crate::keys;
 use crate::link::Arg;
-use crate::record::{Ending, Phase, Record, json};
+use crate::record::{Ending, Phase, Record, decode_or_report, json};
 use crate::store::RedisStore;
 
 /// Tries before it is said that others are always faster.
@@ -111,6 +111,9 @@ impl RedisStore {
             after.job.progress.attempts_spent = 0;
             after.job.progress.crashes = 0;
             after.job.progress.replays += 1;
+            if let (Some(checksum), Some(data)) = (after.job.checksum, &redrive.data) {
+                after.job.checksum = Some(checksum.with_data(data));
+            }
             let act = Act {
                 partition,
                 seq,
@@ -196,7 +199,7 @@ impl RedisStore {
         for letter in over {
             let [seq, head] = letter.parts()?;
             let (seq, head) = (seq.count()?, head.bytes()?);
-            let record = Record::decode(&head)?;
+            let Some(record) = decode_or_report(&head, partition, seq) else { continue };
             let audit = AuditEvent::about(&record.job, AuditKind::DeadLetterExpired, now);
             let done = self.give_up((partition, seq, head), record, now, &audit, &[]).await?;
             pruned.dead_letters += u64::from(done);

@@ -51,8 +51,11 @@ impl Answer {
         self.number().map(Timestamp::from_millis)
     }
 
+    /// A job's data. What is no text any more is damaged: it is shown, and never taken for JSON.
     pub fn payload(self) -> Result<Payload, StoreError> {
-        self.text().map(Payload::trusted)
+        let text = String::from_utf8(self.bytes()?)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned() + "\u{fffd}");
+        Ok(Payload::trusted(text))
     }
 
     /// `1` or `0`.

@@ -10,7 +10,7 @@ use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
 
 use crate::answer::{Answer, unexpected};
 use crate::link::Arg;
-use crate::record::Record;
+use crate::record::decode_or_report;
 use crate::store::RedisStore;
 use crate::token::{Token, fence_arg};
 
@@ -219,42 +219,16 @@ impl RedisStore {
         let (mut jobs, mut taken_over) = (jobs.list()?.into_iter(), taken_over.list()?.into_iter());
         let mut leases = Vec::with_capacity(jobs.len() / 3);
         while let (Some(seq), Some(head), Some(data)) = (jobs.next(), jobs.next(), jobs.next()) {
-            let token = Token { partition, seq: seq.count()?, fence };
-            leases.push(self.lease_of(token, head, data, taken_over.next(), claim)?);
+            let (seq, head, before) = (seq.count()?, head.bytes()?, taken_over.next());
+            // One that cannot be read stays leased until its time is up, and nothing of it goes out.
+            let Some(record) = decode_or_report(&head, partition, seq) else { continue };
+            let token = Token { partition, seq, fence }.into();
+            self.heads.keep(token, head);
+            let job = Job { data: data.payload()?, ..record.job };
+            leases.push(lease_of(token, job, before, claim)?);
         }
         let next_at = next_at.there().map(Answer::time).transpose()?;
         Ok(Given { claimed: Claimed { next_at, leases }, tenants: tenants.count()? })
-    }
-
-    fn lease_of(
-        &self,
-        token: Token,
-        head: Answer,
-        data: Answer,
-        taken_over: Option<Answer>,
-        claim: &Claim,
-    ) -> Result<Lease, StoreError> {
-        let (token, head) = (token.into(), head.bytes()?);
-        let job = Record::decode(&head)?.job;
-        self.heads.keep(token, head);
-        // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
-        let attempt = job.progress.attempts_started + 1;
-        let lost = match taken_over {
-            Some(before) => {
-                let [since, by] = before.parts()?;
-                let Holder { worker, provider } = Holder::of(&by.text()?);
-                Some(LostLease { attempt, claimed_at: since.time()?, worker, provider })
-            }
-            None => None,
-        };
-        Ok(Lease {
-            token,
-            attempt,
-            claimed_at: claim.now,
-            expires_at: claim.lease_until,
-            job: Job { data: data.payload()?, ..job },
-            lost,
-        })
     }
 
     pub(crate) async fn extend_leases(
@@ -301,6 +275,25 @@ impl Holder {
             provider: Some(provider.into()).filter(|name: &Box<str>| !name.is_empty()),
         }
     }
+}
+
+fn lease_of(
+    token: LeaseToken,
+    job: Job,
+    taken_over: Option<Answer>,
+    claim: &Claim,
+) -> Result<Lease, StoreError> {
+    // A head does not change while its job is leased, so the attempt of a lease that ran out has this number, too.
+    let attempt = job.progress.attempts_started + 1;
+    let lost = match taken_over {
+        Some(before) => {
+            let [since, by] = before.parts()?;
+            let Holder { worker, provider } = Holder::of(&by.text()?);
+            Some(LostLease { attempt, claimed_at: since.time()?, worker, provider })
+        }
+        None => None,
+    };
+    Ok(Lease { token, attempt, claimed_at: claim.now, expires_at: claim.lease_until, job, lost })
 }
 
 /// Takes what a tenant got off what it may get.

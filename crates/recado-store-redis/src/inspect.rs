@@ -9,7 +9,7 @@ use crate::claim::Holder;
 use crate::link::Arg;
 use crate::merge::{Merge, runs};
 use crate::parts::BEYOND_ALL;
-use crate::record::Record;
+use crate::record::{Record, decode_or_report};
 use crate::store::RedisStore;
 use crate::token::{Token, read_fence};
 
@@ -131,10 +131,10 @@ impl RedisStore {
             below = next.there().map(Answer::count).transpose()?;
             for row in heads.list()? {
                 let [seq, head, is_held] = row.parts()?;
-                let record = Record::decode(&head.bytes()?)?;
+                let seq = seq.count()?;
                 scanned += 1;
+                let Some(record) = decode_or_report(&head.bytes()?, partition, seq) else { continue };
                 if filter.is_about(&record.job) && of_status(filter, &record, is_held.yes()?, now) {
-                    let seq = seq.count()?;
                     merge.found(self.order_of(partition, seq), partition, seq);
                     wanted += 1;
                 }

@@ -76,9 +76,8 @@ pub fn decode(
     data: Payload,
     corrected: Option<Payload>,
 ) -> Result<DeadLetter, StoreError> {
-    let mut read = read(Reader(letter), record, data).ok_or_else(|| {
-        StoreError::Broken("a dead letter cannot be read; was it written by something else?".to_owned())
-    })?;
+    let mut read = read(Reader(letter), record, data)
+        .ok_or_else(|| StoreError::Unavailable("a dead letter cannot be read; it is damaged".to_owned()))?;
     if let Some(data) = corrected {
         read.correct(data);
     }
@@ -93,7 +92,7 @@ fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLet
     let fingerprint = letter.text()?.into();
     let reason = Reason::new(letter.text()?).ok()?;
     let rest: Rest = serde_json::from_slice(letter.0).ok()?;
-    let Job { id, company, route, enqueued_at, user_id, correlation_id, .. } = record.job;
+    let Job { id, company, route, enqueued_at, user_id, correlation_id, checksum, .. } = record.job;
     let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
     Some(DeadLetter {
         job_id: id,
@@ -117,5 +116,6 @@ fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLet
         fingerprint,
         cause: rest.cause,
         state,
+        checksum,
     })
 }

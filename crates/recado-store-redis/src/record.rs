@@ -1,11 +1,11 @@
 //! A job's head: everything about it but its data, in one compact value.
 //!
 //! The first fields are for the scripts (`jobs.lua`, `header`), the rest is read here alone. A new job's head is
-//! about seventy bytes; what has not happened to it yet takes no room.
+//! about eighty bytes; what has not happened to it yet takes no room.
 
 use recado_core::{
-    Attempt, BodyHash, CompanyId, Job, NewJob, Payload, Priority, Progress, RouteName, Status, Timestamp,
-    TraceParent,
+    Attempt, BodyHash, Checksum, CompanyId, Job, NewJob, Payload, Priority, Progress, RouteName, Status,
+    Timestamp, TraceParent,
 };
 use recado_store::{JobView, StoreError};
 
@@ -73,6 +73,7 @@ impl Record {
             expires_at: new.expires_at,
             progress: Progress::default(),
             attempts: Vec::new(),
+            checksum: Some(Checksum::of_new(new)),
         };
         let (phase, body_hash) = (Phase::Live, new.body_hash);
         Record { job, body_hash, phase, ended_at: None, answer: None, receipt: None }
@@ -83,6 +84,7 @@ impl Record {
         self.phase = Phase::Ended(ending);
         self.ended_at = Some(at);
         self.answer = answer;
+        self.job.checksum = None;
     }
 
     /// The job waits for another time. When it was accepted stays as it was.
@@ -147,6 +149,10 @@ impl Record {
         if let Some(parent) = job.traceparent {
             head.fixed(&parent.to_bytes());
         }
+        // No mark is left for it, and none is needed: it is last, and absent of heads that older versions wrote.
+        if let Some(checksum) = job.checksum {
+            head.fixed(&checksum.to_bytes());
+        }
         Ok(head.0)
     }
 
@@ -165,9 +171,19 @@ impl Record {
 
     pub fn decode(head: &[u8]) -> Result<Record, StoreError> {
         read(Reader(head)).ok_or_else(|| {
-            StoreError::Broken("a job's record cannot be read; was it written by something else?".to_owned())
+            // One damaged job is no reason to stop: all others are served.
+            StoreError::Unavailable("a job's record cannot be read; it is damaged".to_owned())
         })
     }
+}
+
+/// Reads a head, or says in the log which one is damaged and leaves it alone: whoever looks through many goes on.
+pub fn decode_or_report(head: &[u8], partition: u16, seq: u64) -> Option<Record> {
+    Record::decode(head)
+        .inspect_err(
+            |error| tracing::error!(partition, seq, %error, "A stored job is damaged; it is left alone"),
+        )
+        .ok()
 }
 
 fn read(mut head: Reader<'_>) -> Option<Record> {
@@ -215,6 +231,10 @@ fn read(mut head: Reader<'_>) -> Option<Record> {
         0 => None,
         _ => Some(TraceParent::from_bytes(head.fixed(25)?)?),
     };
+    let checksum = match head.0 {
+        [] => None,
+        bytes => Some(Checksum::from_bytes(bytes)?),
+    };
     let data = no_data();
     let job = Job {
         id,
@@ -230,6 +250,7 @@ fn read(mut head: Reader<'_>) -> Option<Record> {
         expires_at,
         progress,
         attempts,
+        checksum,
     };
     Some(Record { job, body_hash, phase, ended_at, answer, receipt })
 }

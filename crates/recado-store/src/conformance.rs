@@ -185,6 +185,7 @@ suite! { $ conformance_tests in checks {
         a_discarded_dead_letter_is_gone_for_good
         a_dead_letter_that_is_replaying_cannot_be_discarded
         a_replay_for_later_waits_for_its_time
+        a_checksum_goes_with_a_job_through_failures_and_corrections
     }
     moving {
         whatever_a_store_knows_of_its_jobs_can_be_given_and_taken

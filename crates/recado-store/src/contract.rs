@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{
-    AuditEvent, BodyHash, DeadLetter, Job, JobId, Lease, LeaseToken, NewJob, Payload, RouteName, Status,
-    Timestamp, Transition,
+    AuditEvent, BodyHash, Checksum, DeadLetter, Job, JobId, Lease, LeaseToken, NewJob, Payload, RouteName,
+    Status, Timestamp, Transition,
 };
 
 use crate::inspect::{
@@ -180,6 +180,18 @@ pub struct Transfer {
     /// How many of these, oldest first, are archived: they stay on the job's trail, and nobody archives them again.
     /// A store that gives a job does not know, and says none.
     pub archived: usize,
+}
+
+impl Transfer {
+    /// The job's checksum as its store had it, or a fresh one where it had none.
+    pub fn checksum(&self) -> Checksum {
+        let fresh = || {
+            let checksum = Checksum::of_job(&self.job);
+            let accepted = self.dead_letter.as_ref().map(|entry| &entry.original_data);
+            accepted.map_or(checksum, |accepted| checksum.with_accepted(accepted))
+        };
+        self.job.checksum.unwrap_or_else(fresh)
+    }
 }
 
 /// Where a transferred job stands.

@@ -392,8 +392,11 @@ impl Store for ReferenceStore {
         entry.state = DeadLetterState::Replaying;
         let data = redrive.data.unwrap_or_else(|| entry.data().clone());
         entry.correct(data.clone());
+        entry.checksum = entry.checksum.map(|checksum| checksum.with_data(&data));
+        let checksum = entry.checksum;
         if let Some(record) = state.find(&redrive.id) {
             let job = &mut record.job;
+            job.checksum = checksum;
             job.data = data;
             job.due_at = redrive.due_at;
             job.expires_at = redrive.expires_at;

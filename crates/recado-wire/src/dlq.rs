@@ -61,11 +61,17 @@ pub struct DeadLetter {
     pub cause: Cause,
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::dead_letter_state))]
     pub state: DeadLetterState,
+    /// The part that changed in the store after the job was accepted: `data`, `originalData` or `identity`. Absent of
+    /// entries that are whole. Damaged data is shown as it is, as a string if it is no JSON any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub damage: Option<Box<str>>,
 }
 
 impl From<recado_core::DeadLetter> for DeadLetter {
     fn from(entry: recado_core::DeadLetter) -> Self {
         DeadLetter {
+            damage: entry.damage().map(|damage| damage.as_str().into()),
             outbox_id: entry.job_id.clone(),
             job_id: entry.job_id,
             company_id: entry.company,

@@ -174,6 +174,7 @@ impl Server {
     pub async fn broken(&self) -> String {
         let why = self.engine.broken().await;
         self.closing.cancel();
+        self.engine.tell_that_it_broke(&why).await;
         format!("the store has failed: {why}\nStart again: it recovers what it had acknowledged.")
     }
 

@@ -7,6 +7,7 @@ mod cli {
     mod camunda;
     mod commands;
     mod configuring;
+    mod damage;
     mod dead_letters;
     mod deciding;
     mod delivering;
@@ -14,6 +15,7 @@ mod cli {
     mod failing;
     mod given;
     mod logging;
+    mod moved_directory;
     mod moving;
     mod redis;
     mod starting;

@@ -44,6 +44,7 @@ pub fn job() -> Job {
         expires_at: NOW.plus(DAY),
         progress: Progress::default(),
         attempts: Vec::new(),
+        checksum: None,
     }
 }
 

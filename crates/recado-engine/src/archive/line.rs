@@ -14,8 +14,8 @@ use std::time::Duration;
 use recado_core::name::NAME_LEN_MAX;
 use recado_core::reason::clip;
 use recado_core::{
-    Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, DeadLetter, DeadLetterState, Job, JobId, Payload,
-    Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
+    Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
+    Payload, Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
 };
 use recado_store::{Standing, Transfer};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,13 @@ use crate::accept::{is_reserved, wrong_length};
 const KIND: &str = "dead-letter";
 
 /// Written today. A reader for each earlier version stays.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// The first version whose lines have a checksum.
+const VERSION_CHECKED: u32 = 2;
+
+/// The member that is a checksum of all others, the last of its line.
+const CHECKSUM: &str = "checksum";
 
 #[derive(Deserialize)]
 struct Label {
@@ -88,6 +94,12 @@ struct Line {
     body_hash: Box<str>,
     /// For people: see the head of this file.
     audit: Vec<AuditEvent>,
+    /// The part that was damaged in the store already when the line was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    damage: Option<Damage>,
+    /// Hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<Box<str>>,
 }
 
 /// The line of a dead letter, without its end; `None` when the job is not one. Exported at this time, or archived.
@@ -129,10 +141,26 @@ pub fn write(transfer: &Transfer, exported_at: Option<Timestamp>) -> Option<Stri
         replays: job.progress.replays,
         body_hash: format!("{:032x}", body_hash.0).into(),
         audit: audit.clone(),
+        damage: entry.damage(),
+        checksum: None,
     };
-    let written = serde_json::to_string(&line).ok()?;
+    let mut written = serde_json::to_string(&line).ok()?;
+    let checksum = checksum_of(&written).ok()?;
+    written.pop();
+    written.push_str(&format!(",\"{CHECKSUM}\":\"{checksum}\"}}"));
     // Data stands as its sender wrote it. Line ends in JSON are only ever layout: in texts they are escaped.
     Some(written.replace(['\n', '\r'], " "))
+}
+
+/// The checksum of all members of a line but its checksum, blind to layout and to order: tools like `jq` may have
+/// taken the line through their hands.
+fn checksum_of(line: &str) -> Result<String, serde_json::Error> {
+    let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line)?;
+    let mut sum = 0_u128;
+    for (name, value) in members.iter().filter(|(name, _)| *name != CHECKSUM) {
+        sum = sum.wrapping_add(BodyHash::of(&Payload::from_raw(value), &[Some(name)])?.0);
+    }
+    Ok(format!("{sum:032x}"))
 }
 
 /// A line that was read back.
@@ -151,12 +179,13 @@ pub fn read(line: &str) -> Result<Read, String> {
     if &*label.recado != KIND {
         return Err(STRANGER.to_owned());
     }
-    if label.version != VERSION {
+    if !(1..=VERSION).contains(&label.version) {
         let version = label.version;
         return Err(format!(
-            "has version {version}, this program reads {VERSION}; use the recado that wrote it"
+            "has version {version}, this program reads up to {VERSION}; use the recado that wrote it"
         ));
     }
+    let checksum: Option<Box<str>> = checksum_of(line).ok().map(Into::into);
     let line: Line = serde_json::from_str(line).map_err(|error| unreadable(line, &error))?;
     let wrong = |what: &str| format!("has {what}; take the line as it was written");
     if let Some(what) = line.fault() {
@@ -165,6 +194,9 @@ pub fn read(line: &str) -> Result<Read, String> {
     let body_hash = u128::from_str_radix(&line.body_hash, 16)
         .map_err(|_| wrong("a `bodyHash` that is not hexadecimal"))?;
     let priority = Priority::new(line.priority).ok_or_else(|| wrong("a `priority` outside 1 to 9"))?;
+    if line.version >= VERSION_CHECKED && line.checksum != checksum {
+        return Err(wrong("been changed since it was written: it does not match its `checksum`"));
+    }
     let is_export = line.exported_at.is_some();
     Ok(Read { transfer: transfer(line, BodyHash(body_hash), priority), is_export })
 }
@@ -242,8 +274,12 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         fingerprint: line.fingerprint,
         cause: line.cause,
         state: DeadLetterState::Dead,
+        checksum: None,
     };
+    let checksum = line.damage.map(|damage| entry.matching_checksum().inverted(damage));
+    let entry = DeadLetter { checksum, ..entry };
     let job = Job {
+        checksum,
         id: line.job_id,
         route: line.route,
         company: line.company_id,
@@ -308,6 +344,7 @@ mod tests {
                 replays: 1,
             },
             attempts: vec![attempt],
+            checksum: None,
         };
         let entry = DeadLetter {
             job_id: job.id.clone(),
@@ -330,6 +367,7 @@ mod tests {
             fingerprint: "0123456789abcdef".into(),
             cause: Cause::Permanent,
             state: DeadLetterState::Dead,
+            checksum: None,
         };
         let audit = vec![AuditEvent::about(&job, AuditKind::Buried, AT)];
         Transfer {
@@ -377,7 +415,7 @@ mod tests {
             (line.replace("order-1", "order 1"), "`jobId` is wrong, at column"),
             (line.replace("no such user", " "), "`lastFailureReason` is wrong, at column"),
             (line.replace(&format!("\"bodyHash\":\"{:032x}\",", 7), ""), "`bodyHash` is missing"),
-            (line.replace("\"version\":1", "\"version\":9"), "has version 9, this program reads 1"),
+            (line.replace("\"version\":2", "\"version\":9"), "has version 9, this program reads up to 2"),
             (line.replace("dead-letter", "note"), "import a file of the dlq-archive directory"),
             (line.replace("\"priority\":2", "\"priority\":0"), "has a `priority` outside 1 to 9"),
             (line.replacen('{', "{\"orderly\":1,", 1), "`orderly`, which no dead letter has"),
@@ -412,6 +450,35 @@ mod tests {
             (&back.job.data, back.dead_letter.unwrap().corrected_data),
             (&corrected, Some(corrected.clone()))
         );
+    }
+
+    #[test]
+    fn a_line_that_changed_on_its_way_is_refused_and_one_in_another_layout_is_not() {
+        let line = write(&whole(), None).unwrap();
+        for (before, after) in
+            [("line\\nline", "lime\\nline"), ("\"acme\"", "\"acmd\""), ("\"deferrals\":4", "\"deferrals\":5")]
+        {
+            let flipped = line.replace(before, after);
+            assert_ne!(flipped, line, "nothing was changed");
+            let said = read(&flipped).expect_err("a changed line came back");
+            assert!(said.contains("does not match its `checksum`") && !said.contains("acm"), "{said}");
+        }
+        let without = line[..line.rfind(",\"checksum\"").unwrap()].to_owned() + "}";
+        assert!(read(&without).is_err(), "a line of this version has one");
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(read(&format!("{value:#}")).is_ok(), "layout is no change");
+    }
+
+    #[test]
+    fn what_was_damaged_in_the_store_comes_back_as_damaged() {
+        let mut whole = whole();
+        let entry = whole.dead_letter.as_mut().unwrap();
+        entry.checksum = Some(entry.matching_checksum());
+        entry.original_data = Payload::trusted(r#"{"to":["a@example.cpm"]}"#);
+        assert_eq!(entry.damage(), Some(Damage::Data));
+        let back = read(&write(&whole, None).unwrap()).unwrap().transfer;
+        assert_eq!(back.dead_letter.as_ref().unwrap().damage(), Some(Damage::Data));
+        assert_eq!(back.job.damage(), Some(Damage::Data));
     }
 
     /// A line of version 1 as it was first written: every later program reads it.

@@ -414,6 +414,7 @@ impl From<Replay> for Went {
             Replay::Started => Went::Done,
             Replay::AlreadyReplaying | Replay::Unknown => Went::Skipped,
             Replay::Undeliverable(why) => Went::Badly(why),
+            Replay::Damaged(damage) => Went::Badly(format!("{damage} is damaged in the store")),
             Replay::InvalidData(_) => Went::Badly("its data cannot be delivered".to_owned()),
         }
     }

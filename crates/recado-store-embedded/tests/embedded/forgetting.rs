@@ -60,3 +60,54 @@ async fn t18_nothing_of_a_forgotten_job_stays_in_the_files() {
     store.record(Vec::new()).await.unwrap();
     assert_eq!(named(&home), 0, "while the store is open");
 }
+
+/// Jobs that are forgotten at once: many pieces of the writer's work.
+const MANY: usize = 2_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forgetting_many_jobs_lets_others_in_between() {
+    let home = Directory::in_memory();
+    let store = std::sync::Arc::new(home.store());
+    let ids: Vec<_> = (0..MANY).map(|nth| format!("job-{nth}")).collect();
+    store.enqueue(ids.iter().map(|name| job(name)).collect()).await.unwrap();
+    let settlements = claim(&store, MANY, T0).await.into_iter().map(|lease| Settlement {
+        token: lease.token,
+        transition: deliver(&lease),
+        audit: Some(AuditEvent::about(&lease.job, AuditKind::Delivered, T0)),
+        now: T0,
+        follow_ups: Vec::new(),
+    });
+    store.settle(settlements.collect()).await.unwrap();
+
+    let forgetting = tokio::spawn({
+        let store = store.clone();
+        async move { store.forget(ids.iter().map(|name| id(name)).collect()).await.unwrap() }
+    });
+    let mut taken_in = 0;
+    while !forgetting.is_finished() {
+        store.enqueue(vec![job(&format!("other-{taken_in}"))]).await.unwrap();
+        taken_in += 1;
+    }
+    assert_eq!(forgetting.await.unwrap(), MANY as u64);
+    assert!(taken_in >= 10, "only {taken_in} others were taken in while {MANY} jobs were forgotten");
+}
+
+#[tokio::test]
+async fn a_forget_waits_for_no_reader_and_cuts_the_log_once_it_is_gone() {
+    let home = Directory::in_memory();
+    let store = std::sync::Arc::new(home.store());
+    store.enqueue(vec![job("a")]).await.unwrap();
+    let leases = claim(&store, 1, T0).await;
+    crate::given::settle(&store, &leases[0], deliver(&leases[0])).await.unwrap();
+    let reader = rusqlite::Connection::open(home.file()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
+    let forgetting = tokio::spawn({
+        let store = store.clone();
+        async move { store.forget(vec![id("a")]).await.unwrap() }
+    });
+    store.enqueue(vec![job("b")]).await.unwrap();
+    assert!(!forgetting.is_finished(), "the reader is in the way: the log cannot be cut");
+    reader.execute_batch("COMMIT").unwrap();
+    assert_eq!(forgetting.await.unwrap(), 1);
+    assert_eq!(std::fs::metadata(home.log()).unwrap().len(), 0);
+}

@@ -5,6 +5,7 @@
 mod again;
 mod contract;
 mod crash;
+mod damage;
 mod forgetting;
 mod format;
 mod full_disk;
@@ -12,6 +13,7 @@ mod given;
 mod group_commit;
 mod leases;
 mod lock;
+mod moved;
 mod room;
 mod runbook;
 mod trail;

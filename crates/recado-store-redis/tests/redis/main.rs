@@ -5,6 +5,7 @@
 mod breakers;
 mod clustered;
 mod contract;
+mod damage;
 mod faults;
 mod format;
 mod given;

@@ -216,3 +216,20 @@ pub async fn a_replay_for_later_waits_for_its_time(home: &mut dyn Home) {
     assert_eq!((early.leases.len(), early.next_at), (0, Some(T0.plus(HOUR))));
     assert_eq!(desk.claim(own(), 1, T0.plus(HOUR)).await.leases.len(), 1);
 }
+
+pub async fn a_checksum_goes_with_a_job_through_failures_and_corrections(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    desk.accept(vec![job("a")]).await;
+    for (nth, corrected) in
+        [None, Some(r#"{"corrected":1}"#), None, Some(r#"{"corrected":2}"#)].iter().enumerate()
+    {
+        if nth > 0 {
+            assert_eq!(desk.redrive("a", *corrected, T0).await, Redriven::Done);
+        }
+        let lease = desk.only(T0).await;
+        assert!(lease.job.checksum.is_some(), "round {nth}: nothing can be checked");
+        assert_eq!(lease.job.damage(), None, "round {nth}");
+        desk.done(&lease, bury(&lease, None, "no such user", T0), T0).await;
+        assert_eq!(desk.dead_letter("a").await.unwrap().damage(), None, "round {nth}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The reference's jobs, given and taken whole.
 
-use recado_core::Status;
+use recado_core::{DeadLetter, Job, Status};
 
 use super::{Phase, Record, State};
 use crate::contract::{Adopted, Standing, Transfer};
@@ -8,7 +8,9 @@ use crate::inspect::Page;
 
 impl State {
     pub fn adopt(&mut self, transfer: Transfer) -> Adopted {
+        let checksum = Some(transfer.checksum());
         let Transfer { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
+        let job = Job { checksum, ..job };
         let seq = self.last_seq + 1;
         let mut known = Vec::new();
         if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
@@ -27,7 +29,7 @@ impl State {
         };
         self.records.push(Record { seq, job, body_hash, phase });
         if let Some(entry) = dead_letter {
-            self.file(entry, queue_place);
+            self.file(DeadLetter { checksum, ..entry }, queue_place);
         }
         for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             self.trail.append(Some(seq), event, nth < archived);

@@ -170,6 +170,7 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<Transfer, Failed>
         expires_at: now.plus(Duration::from_secs(7 * 86_400)),
         progress: Progress { attempts_started: tried, attempts_spent: tried, ..Progress::default() },
         attempts: Vec::new(),
+        checksum: None,
     };
     let ended = |status| Standing::Ended { status, at: enqueued_at, answer: None };
     let standing = match nth % 1_000 {
@@ -221,5 +222,6 @@ fn entry(nth: usize, job: &Job) -> Result<DeadLetter, Failed> {
         fingerprint: recado_core::dead_letter::fingerprint(&job.route, Some(code), &Reason::new(reason)?),
         cause: Cause::Permanent,
         state: DeadLetterState::Dead,
+        checksum: None,
     })
 }
