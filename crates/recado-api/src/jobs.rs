@@ -168,7 +168,10 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
+    let receiver_hold = waits.then(|| api.engine().receiver_hold(&job)).flatten();
+    let held_until = receiver_hold.as_ref().and_then(|hold| hold.until);
     let waiting_for = waits.then(|| match (job.due_at > now, found.status) {
+        _ if held_until.is_some() => receiver_hold.map_or(WaitingFor::Turn, waiting_for),
         (true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
         (true, _) => WaitingFor::Delay { until: job.due_at },
         (false, _) => why_due_and_waiting(api, job.route.as_str(), job.company.as_str()),
@@ -192,8 +195,12 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         run_at: job.due_at,
         expires_at: job.expires_at,
         attempts: job.attempts.iter().map(Attempt::from).collect(),
-        next_attempt_at: waits.then_some(job.due_at),
-        deferrals: job.progress.deferrals + u32::from(status == Status::Parked),
+        next_attempt_at: waits.then(|| held_until.unwrap_or(job.due_at)),
+        deferrals: match held_until {
+            // It counts from the first time that the job was found to be held.
+            Some(_) => job.progress.deferrals.max(1),
+            None => job.progress.deferrals + u32::from(status == Status::Parked),
+        },
         waiting_for,
         replays: job.progress.replays,
         ended_at: found.ended_at,

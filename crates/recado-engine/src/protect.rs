@@ -90,7 +90,7 @@ impl Inner {
         }
     }
 
-    async fn record(&self, audit: AuditEvent) -> Result<(), EngineError> {
+    pub(crate) async fn record(&self, audit: AuditEvent) -> Result<(), EngineError> {
         Ok(self.store.record(vec![audit]).await?)
     }
 }

@@ -15,15 +15,25 @@ use tokio::time::Instant;
 
 use crate::agreed::Heard;
 use crate::engine::Inner;
-use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
+use crate::receivers::ReceiverId;
+use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
 /// What is agreed on, in the order to learn it: a company's limit means nothing without its terms.
-pub(crate) const SHELVES: [Shelf; 5] = [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, TENANT_LIMITS];
+pub(crate) const SHELVES: [Shelf; 6] =
+    [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
 
 /// All that this process has copies of.
-const COPIED: [Shelf; 7] =
-    [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, TENANT_LIMITS, endpoints::SHELF, accounts::SHELF];
+const COPIED: [Shelf; 8] = [
+    PROVIDERS,
+    ROUTES,
+    tenants::SHELF,
+    LIMITS,
+    RECEIVER_HOLDS,
+    TENANT_LIMITS,
+    endpoints::SHELF,
+    accounts::SHELF,
+];
 
 /// A bell may be missed, so nobody sleeps longer than this.
 const REFRESH_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
@@ -63,7 +73,7 @@ struct Read {
 }
 
 impl Read {
-    async fn again(&mut self, engine: &Inner) -> Result<(), StoreError> {
+    async fn again(&mut self, engine: &Arc<Inner>) -> Result<(), StoreError> {
         if self.all_at.elapsed() >= READ_ALL_EVERY {
             self.versions.clear();
             self.all_at = Instant::now();
@@ -107,7 +117,7 @@ pub(crate) enum Teller {
 }
 
 impl Inner {
-    async fn read_again(&self, shelf: Shelf) -> Result<Heard, StoreError> {
+    async fn read_again(self: &Arc<Self>, shelf: Shelf) -> Result<Heard, StoreError> {
         let now = self.clock.now();
         match shelf {
             endpoints::SHELF => self.endpoints.read_again(&*self.store, now).await?,
@@ -118,10 +128,11 @@ impl Inner {
     }
 
     /// Takes in what the store was found to have, and wakes whoever waits for such news.
-    pub fn learn(&self, shelf: Shelf, notes: &[Note], teller: Teller) -> Heard {
+    pub fn learn(self: &Arc<Self>, shelf: Shelf, notes: &[Note], teller: Teller) -> Heard {
         let heard: Heard = match shelf {
             PROVIDERS => return notes.iter().map(|note| self.learn_valve(note, teller)).collect(),
             LIMITS => return notes.iter().map(|note| self.learn_limit(note)).collect(),
+            RECEIVER_HOLDS => return notes.iter().map(|note| self.learn_receiver_hold(note)).collect(),
             ROUTES => notes.iter().filter_map(|note| Some(self.doors.get(&*note.key)?.learn(note))).collect(),
             tenants::SHELF => self.tenants.learn(notes),
             TENANT_LIMITS => self.tenants.learn_limits(notes),
@@ -152,16 +163,33 @@ impl Inner {
         heard
     }
 
-    fn learn_limit(&self, note: &Note) -> Heard {
+    fn learn_limit(self: &Arc<Self>, note: &Note) -> Heard {
         let Some((name, company)) = note.key.rsplit_once('/') else { return Heard::default() };
         let Some(provider) = self.providers.get(name) else { return Heard::default() };
+        let now = self.clock.now();
         let limit = match CompanyId::new(company) {
-            Ok(company) => provider.company_limit(&company, self.clock.now()),
+            Ok(company) => provider.company_limit(&company, now),
             Err(_) => provider.limit.clone(),
         };
+        let was_quiet = limit.read(|limit| limit.quiet_at(now).is_some());
         let heard = limit.learn(note);
         if heard.news {
+            self.bound_quiet(&limit, provider.longest_wait, now);
             provider.changed.notify_waiters();
+            // Another node lifted it, and claimers may sleep until its end.
+            self.say(was_quiet && limit.read(|limit| limit.quiet_at(now).is_none()));
+        }
+        heard
+    }
+
+    fn learn_receiver_hold(self: &Arc<Self>, note: &Note) -> Heard {
+        let Some((name, id)) = ReceiverId::read(&note.key) else { return Heard::default() };
+        let Some(provider) = self.providers.get(name) else { return Heard::default() };
+        let now = self.clock.now();
+        let Some(hold) = provider.receivers.hold_of(&id, now) else { return Heard::default() };
+        let heard = hold.learn(note);
+        if heard.news {
+            self.bound_quiet(&hold, provider.longest_wait, now);
         }
         heard
     }

@@ -71,6 +71,7 @@ async fn take_over(engine: &Inner, lease: Lease) {
         }
         None => {
             let held = engine.hold(lease.job.route.as_str(), lease.job.company.as_str());
+            let held = held.or_else(|| engine.receiver_hold(&lease.job));
             let held = held.filter(Hold::is_deferral).map(|hold| hold.why);
             decide::expired(&lease.job, held.as_deref(), &terms, now)
         }

@@ -22,6 +22,7 @@ mod faults;
 mod gate;
 mod given;
 mod grouped;
+mod holds;
 mod leases;
 mod limits;
 mod look;

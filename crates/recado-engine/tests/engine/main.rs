@@ -22,6 +22,7 @@ mod lives;
 mod nodes;
 mod operators;
 mod outage;
+mod receivers;
 mod replays;
 mod ringing;
 mod shaky;
