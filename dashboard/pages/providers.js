@@ -2,7 +2,7 @@
 
 import { act, get, getIfAny, path } from "/dashboard/frame/api.js";
 import { h } from "/dashboard/frame/dom.js";
-import { duration, number, when } from "/dashboard/frame/format.js";
+import { clockTime, duration, number, when } from "/dashboard/frame/format.js";
 import { recent } from "/dashboard/frame/live.js";
 import { card, empty, heading, region, say, stamp } from "/dashboard/frame/page.js";
 import { t, word } from "/dashboard/frame/words.js";
@@ -25,9 +25,15 @@ export function show(page) {
   const isBreaker = (event) => event.type.startsWith("CircuitBreaker");
   const all = region(page, { load, draw: (items) => draw(items, () => all.refresh()), every: 3_000, on: isBreaker });
   const marked = region(page, { load: (signal) => getIfAny("/v1/accounts", signal), draw: (found) => accounts(found, () => marked.refresh()), on: (event) => event.type === "token_expired" });
+  const loadHolds = async (signal) => {
+    const { items } = await get("/v1/holds", signal);
+    return only ? items.filter((one) => one.provider === only) : items;
+  };
+  const held = region(page, { load: loadHolds, draw: (items) => holds(items, () => held.refresh()), every: 3_000 });
   return [
     heading(t("nav.providers"), h("p", { class: "quiet" }, t("providers.what")), only && h("a", { href: "#/providers" }, t("providers.all"))),
     all,
+    card(t("holds.title"), held),
     card(t("providers.history"), region(page, { load: async () => recent().filter(isBreaker).slice(-HISTORY_MAX).reverse(), draw: history, on: isBreaker })),
     card(t("accounts.title"), marked),
   ];
@@ -65,6 +71,7 @@ function provider(one, refresh) {
       [t("providers.rate"), limits.rate && rate(limits.rate)],
       [t("providers.companyRate"), limits.companyRate && rate(limits.companyRate)],
       [t("providers.companyConcurrency"), limits.companyConcurrency],
+      [t("providers.endpointConcurrency"), limits.endpointConcurrency],
       [t("providers.reset"), breaker && duration(breaker.resetMs)],
       [t("providers.adaptive"), limits.adaptive && t("yes")],
       [t("providers.routes"), one.routes.join(", ")],
@@ -112,6 +119,31 @@ function switches(one, refresh) {
 function history(events) {
   if (events.length === 0) return empty(t("providers.history.empty"), t("providers.history.empty.why"));
   return h("ol", { class: "trail" }, events.map(({ timestamp, type, data }) => h("li", {}, stamp(timestamp), h("span", { class: "trail-who" }, h("strong", {}, data.provider), " ", word("event", type)), h("span", { class: "trail-said" }, data.reason))));
+}
+
+function holds(items, refresh) {
+  if (items.length === 0) return empty(t("holds.empty"), t("holds.empty.why"));
+  const what = (one) => one.endpointId ?? one.host ?? one.companyId ?? one.provider;
+  const lift = (one) => async () => {
+    const done = await dialog({
+      title: t("holds.lift.title", { what: what(one) }),
+      text: t("holds.lift.text", { until: clockTime(one.until) }),
+      fields: [{ name: "reason", label: t("reason"), maxlength: 1000, hint: t("reason.hint") }],
+      confirm: t("holds.lift"),
+      run: ({ reason }) => act("DELETE", path`/v1/holds/${one.id}`, { reason }),
+    });
+    if (done) say(t("holds.lift.done", { what: what(one) }));
+    refresh();
+  };
+  return table(t("holds.title"), [
+    { label: t("holds.scope"), lead: true, cell: (one) => [chips.chip("warn", t(`holds.scope.${one.scope}`)), " ", (one.endpointId ?? one.host) && h("code", {}, one.endpointId ?? one.host)] },
+    { label: t("company"), cell: (one) => one.companyId && chips.company(one.companyId) },
+    { label: t("provider"), cell: (one) => one.provider },
+    { label: t("since"), cell: (one) => one.since && when(one.since) },
+    { label: t("holds.until"), cell: (one) => when(one.until) },
+    { label: t("reason"), wide: true, cell: (one) => h("q", {}, one.reason) },
+    { label: t("acts"), cell: (one) => h("button", { type: "button", on: { click: lift(one) } }, t("holds.lift")) },
+  ], items);
 }
 
 function accounts(found, refresh) {

@@ -174,7 +174,8 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let waiting_for = waits.then(|| match (api.engine().hold_by_pin(&job), job.due_at > now, found.status) {
+    let held = waits.then(|| api.engine().hold_by_pin(&job).or_else(|| api.engine().receiver_hold(&job))).flatten();
+    let waiting_for = waits.then(|| match (held, job.due_at > now, found.status) {
         (Some(held), ..) => waiting_for(held),
         (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },
         (None, true, _) => WaitingFor::Delay { until: job.due_at },
@@ -199,8 +200,12 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         run_at: job.due_at,
         expires_at: job.expires_at,
         attempts: job.attempts.iter().map(Attempt::from).collect(),
-        next_attempt_at: waits.then_some(job.due_at),
-        deferrals: job.progress.deferrals + u32::from(status == Status::Parked),
+        next_attempt_at: waits.then(|| held_until.unwrap_or(job.due_at)),
+        deferrals: match held_until {
+            // It counts from the first time that the job was found to be held.
+            Some(_) => job.progress.deferrals.max(1),
+            None => job.progress.deferrals + u32::from(status == Status::Parked),
+        },
         waiting_for,
         replays: job.progress.replays,
         ended_at: found.ended_at,

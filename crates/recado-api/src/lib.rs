@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
-//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
+//! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`holds`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
@@ -40,6 +40,7 @@ mod endpoints;
 mod events;
 mod extract;
 mod gate;
+mod holds;
 mod jobs;
 mod kpis;
 mod leases;
@@ -105,6 +106,8 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(providers::permit))
         .routes(routes!(providers::success))
         .routes(routes!(providers::failure))
+        .routes(routes!(holds::list))
+        .routes(routes!(holds::lift))
         .routes(routes!(routes::list))
         .routes(routes!(routes::pause))
         .routes(routes!(routes::resume))

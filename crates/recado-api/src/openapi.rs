@@ -29,7 +29,7 @@ use utoipa::{IntoResponses, Modify, OpenApi as _};
         (name = "events", description = "What happens, as it happens."),
         (name = "calls", description = "A provider asked while the caller waits."),
         (name = "accounts", description = "Companies whose credential a provider no longer takes."),
-        (name = "providers", description = "Breakers, limits and pauses, and the breaker for callers' own code."),
+        (name = "providers", description = "Breakers, limits, pauses and holds, and the breaker for callers' own code."),
         (name = "routes", description = "Named ways to deliver, and pausing one."),
         (name = "tenants", description = "How each company fares, and how it is treated."),
         (name = "nodes", description = "The processes that share the store."),

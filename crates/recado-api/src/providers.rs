@@ -8,7 +8,7 @@ use axum::response::Response;
 use recado_core::RouteName;
 use recado_core::limit::Rate;
 use recado_core::reason::clip;
-use recado_engine::providers::{Pause, ProviderTerms, ProviderView};
+use recado_engine::providers::{CompanySlots, Pause, ProviderTerms, ProviderView};
 use recado_engine::{Hold, Holder, Limit};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
@@ -78,7 +78,10 @@ fn limits(terms: &ProviderTerms) -> ProviderLimits {
         rate: terms.rate.map(rate),
         concurrency: terms.concurrency as u64,
         company_rate: terms.company_rate.map(rate),
-        company_concurrency: terms.company_concurrency.map(|max| max as u64),
+        company_concurrency: terms.company_slots_max().map(|max| max as u64),
+        endpoint_concurrency: (terms.company_slots == CompanySlots::AsManyAsFree
+            || terms.receiver_concurrency.is_some())
+        .then(|| terms.receiver_slots_max() as u64),
         adaptive: terms.adaptive,
     }
 }

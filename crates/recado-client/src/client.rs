@@ -17,6 +17,7 @@ use recado_wire::endpoints::{
 };
 use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
 use recado_wire::health::{Health, Readiness};
+use recado_wire::holds::{Hold, HoldList};
 use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
 use recado_wire::kpis::{KpiQuery, Kpis};
 use recado_wire::leases::{
@@ -283,6 +284,16 @@ impl Client {
 
     pub async fn resume_provider(&self, name: &str) -> Result<Provider, ClientError> {
         self.answer(self.post(&["v1", "providers", name, "resume"], Repeat::IfUnsent)).await
+    }
+
+    /// Lists the holds that answers from outside imposed.
+    pub async fn holds(&self) -> Result<HoldList, ClientError> {
+        self.answer(self.get(&["v1", "holds"])).await
+    }
+
+    /// Lifts a hold on every node.
+    pub async fn lift_hold(&self, id: &str, request: &PauseRequest) -> Result<Hold, ClientError> {
+        self.answer(self.call(Method::DELETE, &["v1", "holds", id], Repeat::IfUnsent).json(request)?).await
     }
 
     /// Whether the caller's own code may ask a provider now; that it may not is an answer, too. Whoever may

@@ -36,6 +36,8 @@ pub enum AuditKind {
     TenantResumed,
     /// Its weight or its bound.
     TenantTermsSet,
+    /// A person lifted a hold that an answer from outside had imposed.
+    HoldLifted,
     /// There were too many: the oldest went to the archive.
     DeadLetterArchived,
     /// It came back from an archive.
@@ -88,6 +90,7 @@ pub enum AuditStep {
     TenantPaused,
     TenantResumed,
     TenantTermsSet,
+    HoldLifted,
     DeadLetterArchived,
     DeadLetterImported,
     BulkStarted,
@@ -108,7 +111,7 @@ pub enum AuditStep {
 }
 
 impl AuditKind {
-    pub const ALL: [AuditKind; 36] = [
+    pub const ALL: [AuditKind; 37] = [
         AuditKind::Delivered,
         AuditKind::RetryScheduled,
         AuditKind::Buried,
@@ -128,6 +131,7 @@ impl AuditKind {
         AuditKind::TenantPaused,
         AuditKind::TenantResumed,
         AuditKind::TenantTermsSet,
+        AuditKind::HoldLifted,
         AuditKind::DeadLetterArchived,
         AuditKind::DeadLetterImported,
         AuditKind::BulkStarted,
@@ -169,6 +173,7 @@ impl AuditKind {
             AuditKind::TenantPaused => "TENANT_PAUSED",
             AuditKind::TenantResumed => "TENANT_RESUMED",
             AuditKind::TenantTermsSet => "TENANT_TERMS_SET",
+            AuditKind::HoldLifted => "HOLD_LIFTED",
             AuditKind::DeadLetterArchived => "DEAD_LETTER_ARCHIVED",
             AuditKind::DeadLetterImported => "DEAD_LETTER_IMPORTED",
             AuditKind::BulkStarted => "BULK_STARTED",
@@ -213,6 +218,7 @@ impl AuditKind {
             AuditKind::TenantPaused => &[S::TenantPaused],
             AuditKind::TenantResumed => &[S::TenantResumed],
             AuditKind::TenantTermsSet => &[S::TenantTermsSet],
+            AuditKind::HoldLifted => &[S::HoldLifted],
             AuditKind::DeadLetterArchived => &[S::DeadLetterArchived],
             AuditKind::DeadLetterImported => &[S::DeadLetterImported],
             AuditKind::BulkStarted => &[S::BulkStarted],

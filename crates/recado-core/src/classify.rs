@@ -125,11 +125,22 @@ fn contains_ignoring_case(text: &str, want: &str) -> bool {
         || text.as_bytes().windows(want.len()).any(|part| part.eq_ignore_ascii_case(want.as_bytes()))
 }
 
+/// Longest wait that an answer from outside can impose, unless the route says otherwise.
+pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(60 * 60);
+
 /// An ordered list of rules.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Classifier {
     pub name: Cow<'static, str>,
     pub rules: Vec<Rule>,
+    /// Longest wait that an answer can impose. A rule's own `wait` is the operator's word and not bounded by it.
+    pub hold_max: Duration,
+}
+
+impl Default for Classifier {
+    fn default() -> Self {
+        Classifier { name: Cow::default(), rules: Vec::new(), hold_max: HOLD_MAX_DEFAULT }
+    }
 }
 
 /// What a transport's outcome means.
@@ -196,11 +207,16 @@ impl Classifier {
             reason: reason_of(&fault),
             code: code_of(&fault),
             // A date long past or a request to come back at once is not a reason to hurry.
-            retry_after: fault.retry_after.or(wait),
+            retry_after: fault.retry_after.map(|asked| asked.min(self.hold_max)).or(wait),
             uncertain: fault.uncertain,
             invalid_payload: fault.kind == FaultKind::InvalidPayload,
             stack_trace: fault.stack_trace,
         }
+    }
+
+    /// Returns the longest wait that this classifier can give a failure: `hold_max`, or a rule's longer `wait`.
+    pub fn longest_wait(&self) -> Duration {
+        self.rules.iter().filter_map(|rule| rule.wait).chain([self.hold_max]).max().unwrap_or_default()
     }
 
     /// The same rules with an operator's own in front.

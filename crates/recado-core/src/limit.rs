@@ -51,6 +51,21 @@ pub struct Limit {
     quiet_until_us: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_reason: Option<Box<str>>,
+    /// When quiet was asked for first; 0 in values that older versions wrote.
+    #[serde(skip_serializing_if = "is_zero")]
+    quiet_since_us: i64,
+    /// The value is kept until then, so that every node learns that its hold was lifted or shortened.
+    #[serde(skip_serializing_if = "is_zero")]
+    kept_until_us: i64,
+}
+
+/// A wait that an answer from outside imposes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quiet {
+    /// Absent where an older version wrote it.
+    pub since: Option<Timestamp>,
+    pub until: Timestamp,
+    pub reason: Box<str>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
@@ -143,11 +158,41 @@ impl Limit {
     }
 
     /// The provider said when it wants to hear from us again, and why. The longest wish holds.
-    pub fn quiet_until(&mut self, until: Timestamp, why: &str) {
+    pub fn quiet_until(&mut self, until: Timestamp, why: &str, now: Timestamp) {
         if us(until) > self.quiet_until_us {
+            if self.quiet_until_us <= us(now) {
+                self.quiet_since_us = us(now);
+            }
             self.quiet_until_us = us(until);
             self.quiet_reason = Some(why.into());
         }
+    }
+
+    /// Ends the quiet now, by an operator's act.
+    pub fn lift_quiet(&mut self) {
+        self.kept_until_us = self.kept_until_us.max(self.quiet_until_us);
+        (self.quiet_until_us, self.quiet_since_us, self.quiet_reason) = (0, 0, None);
+    }
+
+    /// Returns true when the quiet ends later than any answer could ask for at `now`: an older version wrote it
+    /// without a bound, or the clock was set back.
+    pub fn quiet_exceeds(&self, max: Duration, now: Timestamp) -> bool {
+        self.quiet_until_us > us(now.plus(max).plus(crate::breaker::CLOCKS_DIFFER_MAX))
+    }
+
+    /// Shortens the quiet to end at most `max` after `now`.
+    pub fn bound_quiet(&mut self, max: Duration, now: Timestamp) {
+        if self.quiet_exceeds(max, now) {
+            self.quiet_until_us = us(now.plus(max));
+            self.quiet_since_us = self.quiet_since_us.min(us(now));
+        }
+    }
+
+    /// Returns the quiet that is on at `now`.
+    pub fn quiet(&self, now: Timestamp) -> Option<Quiet> {
+        let (until, reason) = self.quiet_at(now)?;
+        let since = (self.quiet_since_us > 0).then(|| Timestamp::from_millis(self.quiet_since_us / 1_000));
+        Some(Quiet { since, until, reason: reason.into() })
     }
 
     /// Until when quiet was asked for, if that is not over, and why.
@@ -158,7 +203,7 @@ impl Limit {
 
     /// When all of it is over, and it is as if there had never been anything.
     pub fn over_at(&self) -> Timestamp {
-        rounded_up(self.spent_until_us.max(self.quiet_until_us))
+        rounded_up(self.spent_until_us.max(self.quiet_until_us).max(self.kept_until_us))
     }
 
     /// Whether it remembers what cannot have happened yet: somebody set the clock back.

@@ -40,7 +40,7 @@ pub fn named(name: &str) -> Option<Classifier> {
         "general" => general::rules(),
         _ => return None,
     };
-    Some(Classifier { name: name.to_owned().into(), rules })
+    Some(Classifier { name: name.to_owned().into(), rules, ..Classifier::default() })
 }
 
 /// One rule as the tables write it: its name within the set, when it holds, what that means, whom it blames.

@@ -22,6 +22,7 @@ use recado_store::StoreError;
 use crate::agreed::{Agreed, Owed, Stepped, make, make_on_record};
 use crate::engine::Inner;
 use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
+use crate::receivers::{ReceiverId, ReceiverWait};
 use crate::values::{Change, Effect, LimitStep, News, Spend, ValveStep};
 
 /// Whoever was refused because the store did not answer, or because somebody else was just faster, asks again then.
@@ -51,15 +52,29 @@ impl Places {
         self.granted
     }
 
-    /// A delivery takes one of the places; `None` when its company has no slot left.
-    pub fn start(&mut self, company: &CompanyId, first_try: bool) -> Option<Way> {
+    /// A delivery takes one of the places, unless its company or its receiver has no slot left or is held.
+    pub fn start(
+        &mut self,
+        company: &CompanyId,
+        receiver: Option<ReceiverId>,
+        first_try: bool,
+    ) -> Result<Way, NotStarted> {
         let sent_at = self.engine.clock.now();
-        if self.started == self.granted || !self.provider.start(company, first_try, sent_at) {
-            return None;
+        if self.started == self.granted {
+            return Err(NotStarted::CompanyBusy);
+        }
+        if let Some(id) = &receiver {
+            self.provider.receivers.start(id, sent_at).map_err(NotStarted::Receiver)?;
+        }
+        if !self.provider.start(company, first_try, sent_at) {
+            if let Some(id) = &receiver {
+                self.provider.receivers.end(id, sent_at, sent_at);
+            }
+            return Err(NotStarted::CompanyBusy);
         }
         self.started += 1;
         let (engine, provider) = (self.engine.clone(), self.provider.clone());
-        Some(Way { engine, provider, company: company.clone(), sent_at, open: true })
+        Ok(Way { engine, provider, company: company.clone(), receiver, sent_at, open: true })
     }
 
     /// Somebody outside this process takes so many of the places.
@@ -82,27 +97,47 @@ impl Drop for Places {
     }
 }
 
+/// Why a delivery that was granted a place does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotStarted {
+    CompanyBusy,
+    Receiver(ReceiverWait),
+}
+
 /// A delivery's place at its provider. However the delivery ends, the place is free again.
 #[derive(Debug)]
 pub(crate) struct Way {
     engine: Arc<Inner>,
     provider: Arc<Provider>,
     company: CompanyId,
+    /// The far end that users chose, where they do.
+    receiver: Option<ReceiverId>,
     sent_at: Timestamp,
     open: bool,
 }
 
 impl Way {
-    /// What came back, and when.
-    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) {
-        self.end(Told::by(job, verdict), now);
+    /// What came back, and when. Returns the hold that the answer placed on its receiver, if it did.
+    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) -> Option<Arc<Agreed<Limit>>> {
+        self.end(Told::by(job, verdict), now)
     }
 
-    fn end(&mut self, told: Told<'_>, now: Timestamp) {
+    fn end(&mut self, told: Told<'_>, now: Timestamp) -> Option<Arc<Agreed<Limit>>> {
         self.open = false;
         // Whoever takes the place that is free now must know what this delivery found out.
-        self.engine.heard(&self.provider, &self.company, told, self.sent_at, now);
+        let hold = match &self.receiver {
+            Some(id) => {
+                let hold = self.engine.heard_of_receiver(&self.provider, id, told, self.sent_at, now);
+                self.provider.receivers.end(id, self.sent_at, now);
+                hold
+            }
+            None => {
+                self.engine.heard(&self.provider, &self.company, told, self.sent_at, now);
+                None
+            }
+        };
         self.provider.end(&self.company);
+        hold
     }
 }
 
@@ -299,6 +334,36 @@ impl Inner {
         }
     }
 
+    /// Takes in what a delivery tells about a receiver that users chose: it says nothing about the provider, which
+    /// all other receivers share. Returns the hold that its answer asked for.
+    fn heard_of_receiver(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        id: &ReceiverId,
+        told: Told<'_>,
+        sent_at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Arc<Agreed<Limit>>> {
+        let news = match told {
+            Told::Well => News::Succeeded(Duration::ZERO),
+            Told::Failed(..) | Told::Nothing => News::Inconclusive,
+        };
+        self.news(provider, news, sent_at, now);
+        let Told::Failed(job, failure) = told else { return None };
+        let asked = failure.retry_after.filter(|asked| !asked.is_zero() && failure.class.is_retryable())?;
+        let hold = provider.receivers.hold_of(id, now)?;
+        let why = self.discreet(job, &failure.reason).into();
+        self.owe_limit(&hold, Spend::Quiet { until: now.plus(asked), why }, now);
+        Some(hold)
+    }
+
+    /// Shortens a quiet that ends later than any answer can ask for.
+    pub fn bound_quiet(self: &Arc<Self>, limit: &Arc<Agreed<Limit>>, max: Duration, now: Timestamp) {
+        if limit.read(|limit| limit.quiet_exceeds(max, now)) {
+            self.owe_limit(limit, Spend::BoundQuiet(max), now);
+        }
+    }
+
     /// The same, in the words of the breaker.
     pub fn news(self: &Arc<Self>, provider: &Arc<Provider>, news: News, sent_at: Timestamp, now: Timestamp) {
         let Some(terms) = provider.terms.breaker else { return };
@@ -324,6 +389,7 @@ impl Inner {
         {
             self.owe_limit(&provider.limit, Spend::SetBack(rate), now);
         }
+        self.bound_quiet(&provider.limit, provider.longest_wait, now);
     }
 
     fn owe_valve(self: &Arc<Self>, provider: &Arc<Provider>, what: Change, now: Timestamp) {

@@ -17,13 +17,14 @@ use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::admission::Way;
+use crate::admission::{NotStarted, Way};
 use crate::aftermath;
 use crate::deliver::send;
 use crate::engine::{Engine, EngineError, Inner};
 use crate::fallback::Act;
 use crate::notices::follow_up;
 use crate::providers::{Held, Refusal, Slots};
+use crate::receivers::ReceiverWait;
 use crate::route::{Carrier, Leg, Route};
 use crate::traces::Went;
 
@@ -138,7 +139,7 @@ impl Engine {
         timeout: Duration,
     ) -> Result<Called, EngineError> {
         let (inner, started_at) = (&self.inner, job.enqueued_at);
-        let (leg, way) = match self.way_out(route, &call.company_id, timeout).await {
+        let (leg, way) = match self.way_out(route, job, timeout).await {
             Ok(way) => way,
             Err(failure) => return self.fall_back(route, call, failure, inner.clock.now()).await,
         };
@@ -150,7 +151,7 @@ impl Engine {
         let now = inner.clock.now();
         let verdict = route.classifier.verdict(outcome);
         let took = now.since(started_at);
-        way.told(job, &verdict, now);
+        let _ = way.told(job, &verdict, now);
         inner.traced(job, 1, &leg.provider.name, Went::from(&verdict), lasted);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
@@ -197,18 +198,13 @@ impl Engine {
 
     /// The first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
-    async fn way_out(
-        &self,
-        route: &Route,
-        company: &CompanyId,
-        timeout: Duration,
-    ) -> Result<(Leg, Way), Failure> {
+    async fn way_out(&self, route: &Route, job: &Job, timeout: Duration) -> Result<(Leg, Way), Failure> {
         let inner = &self.inner;
         let deadline = Instant::now() + timeout;
         loop {
             let mut held: Option<(Refusal, Leg)> = None;
             for leg in inner.legs(route) {
-                match self.admit_call(route, &leg, company).await {
+                match self.admit_call(route, &leg, job).await {
                     Ok(way) => return Ok((leg, way)),
                     Err(refusal) => held = held.or(Some((refusal, leg))),
                 }
@@ -229,8 +225,8 @@ impl Engine {
     }
 
     /// Everything that holds a job back holds a call back.
-    async fn admit_call(&self, route: &Route, leg: &Leg, company: &CompanyId) -> Result<Way, Refusal> {
-        let inner = &self.inner;
+    async fn admit_call(&self, route: &Route, leg: &Leg, job: &Job) -> Result<Way, Refusal> {
+        let (inner, company) = (&self.inner, &job.company);
         let now = inner.clock.now();
         let refused = |(why, until)| Refusal { why, until };
         if let Some(pause) = inner.pause_of(&route.name) {
@@ -244,8 +240,13 @@ impl Engine {
             return Err(refusal);
         }
         let mut places = inner.admit(&leg.provider, 1, Slots::Ours).await?;
-        let way = places.start(company, true);
-        let way = way.ok_or(Refusal { why: Held::CompanyBusy, until: None })?;
+        let way = places.start(company, leg.receiver_of(job), true).map_err(|why| match why {
+            NotStarted::CompanyBusy => Refusal { why: Held::CompanyBusy, until: None },
+            NotStarted::Receiver(ReceiverWait::Busy { .. }) => Refusal { why: Held::Busy, until: None },
+            NotStarted::Receiver(ReceiverWait::Held { quiet, .. }) => {
+                Refusal { why: Held::Quiet(quiet.reason), until: Some(quiet.until) }
+            }
+        })?;
         match inner.take(Some(&leg.provider), &[Some(company)]).await.as_deref() {
             Ok([true]) => Ok(way),
             // Somebody was faster.

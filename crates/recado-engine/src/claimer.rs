@@ -10,21 +10,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{CompanyId, Timestamp};
+use recado_core::{CompanyId, Timestamp, Transition};
 use recado_observe::Hold;
 use recado_store::{Claim, Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::admission::{Places, Way};
+use crate::admission::{NotStarted, Places, Way};
 use crate::clock::sleep_until;
-use crate::deliver::{deliver, release};
+use crate::deliver::{deliver, release, settle_with};
 use crate::engine::Inner;
-use crate::figures::{HeldSince, hold_of};
+use crate::figures::{HeldSince, WaitBy, hold_of};
 use crate::heartbeat::{ClaimedHere, HeldLease};
 use crate::providers::{Provider, Quotas, Slots};
+use crate::receivers::ReceiverWait;
 use crate::route::{Leg, Route};
-use crate::values::Spend;
 
 /// Leases that one claim asks for at most.
 const CLAIM_JOBS_MAX: usize = 256;
@@ -149,8 +149,8 @@ pub(crate) fn turns(
     }
     engine.tenants.bound(&mut quotas, now);
     let Quotas { mut of, free_at, ahead } = quotas;
-    for (limit, rate) in ahead {
-        engine.owe_limit(&limit, Spend::SetBack(rate), now);
+    for (limit, spend) in ahead {
+        engine.owe_limit(&limit, spend, now);
     }
     let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
     of.retain(|_, quota| *quota < unbounded);
@@ -183,16 +183,19 @@ async fn claim(
         .await
 }
 
-/// Starts what was claimed, as far as rates and slots go; whether that was all of it.
+/// Starts what was claimed, as far as rates and slots go; whether nothing of it was put back. A job whose receiver is
+/// held or has no slot left is not due again before that is looked at again.
 async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: Vec<HeldLease>) -> bool {
-    let (mut starting, mut back) = (Vec::with_capacity(leases.len()), Vec::new());
+    let (mut starting, mut back, mut deferred) = (Vec::with_capacity(leases.len()), Vec::new(), Vec::new());
     for lease in leases {
         let first_try = lease.job.progress.attempts_spent == 0;
-        match places.start(&lease.job.company, first_try) {
-            Some(way) => starting.push((lease, way)),
-            None => back.push(lease),
+        match places.start(&lease.job.company, leg.receiver_of(&lease.job), first_try) {
+            Ok(way) => starting.push((lease, way)),
+            Err(NotStarted::CompanyBusy) => back.push(lease),
+            Err(NotStarted::Receiver(wait)) => deferred.push((lease, wait)),
         }
     }
+    defer(engine, deferred);
     let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
     let taken = engine.take(Some(&leg.provider), &companies).await;
     let failed = taken.is_err();
@@ -224,6 +227,28 @@ fn start(engine: &Arc<Inner>, leg: &Leg, lease: HeldLease, way: Way) {
         }
         drop(running);
     });
+}
+
+/// Gives jobs back until their receivers are looked at again. Nothing was sent, and they spend no attempt. A hold
+/// counts once as a deferral, however often it is looked at; waiting for a slot does not count.
+fn defer(engine: &Arc<Inner>, waiting: Vec<(HeldLease, ReceiverWait)>) {
+    for (lease, wait) in waiting {
+        let transition = match wait {
+            ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
+                Transition::Postpone { until: look_at }
+            }
+            ReceiverWait::Held { look_at, .. } | ReceiverWait::Busy { look_at } => {
+                Transition::Release { at: look_at, lost: None }
+            }
+        };
+        let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
+        deliveries.spawn(async move {
+            tokio::select! {
+                () = settle_with(&engine, &lease, transition, None, WaitBy::Policy) => {}
+                () = engine.stopped.cancelled() => {}
+            }
+        });
+    }
 }
 
 /// Gives jobs back that may not go out after all. Nothing was sent, and they spend no attempt.

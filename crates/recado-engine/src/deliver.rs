@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide::{self, Terms};
+use recado_core::limit::Limit;
 use recado_core::{Damage, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
@@ -33,12 +34,14 @@ use tokio::time::Instant;
 
 use crate::admission::Way;
 use crate::aftermath::Aftermath;
+use crate::agreed::{Agreed, make};
 use crate::calls;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
 use crate::heartbeat::HeldLease;
 use crate::log;
 use crate::pins::{self, Pinned};
+use crate::receivers::HELD_LOOK_AFTER;
 use crate::route::Leg;
 
 /// How long a job that stands back waits at least.
@@ -102,7 +105,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let verdict = route.classifier.verdict(outcome);
 
     let now = engine.clock.now();
-    way.told(&lease.job, &verdict, now);
+    let hold = way.told(&lease.job, &verdict, now);
     if let (Some(key), Verdict::Delivered { answer: Some(answer) }) = (refreshes, &verdict) {
         calls::remember(engine, key, answer.clone(), now);
     }
@@ -111,10 +114,29 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let (mut transition, audit) =
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
     transition.served_by(&leg.provider.name, held_up);
+    if let Some(hold) = hold {
+        leave_wait_to_hold(engine, &hold, &mut transition, now).await;
+    }
 
     log::attempt(engine, &lease, &route.terms.policy, &transition);
     engine.traced_attempt(&lease, &leg.provider.name, &transition, (started_at, took));
     settle_with(engine, &lease, transition, Some(audit), wait_by).await;
+}
+
+/// Makes a retry due early where a hold on its receiver stands for the wait: the job is held until the hold ends or an
+/// operator lifts it. Only once the store has the hold, or a crash would let the job out too early.
+async fn leave_wait_to_hold(
+    engine: &Inner,
+    hold: &Agreed<Limit>,
+    transition: &mut Transition,
+    now: Timestamp,
+) {
+    if let Transition::RetryAt { at, .. } = transition
+        && make(&*engine.store, &[(hold, None)], now).await.is_ok()
+        && hold.read(|hold| hold.quiet_at(now).is_some_and(|(until, _)| until >= *at))
+    {
+        *at = (*at).min(now.plus(HELD_LOOK_AFTER));
+    }
 }
 
 /// Until when a retry stands back although its lane may go on, if it does: while a provider is in trouble, retries must

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_observe::Ledger;
@@ -482,10 +483,13 @@ fn providers_of(
     terms: &BTreeMap<Box<str>, ProviderTerms>,
 ) -> BTreeMap<Box<str>, Arc<Provider>> {
     let mut concurrency: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut longest_waits: BTreeMap<&str, Duration> = BTreeMap::new();
     for route in routes.iter() {
-        for name in [&route.provider].into_iter().chain(route.others.iter().map(|(name, _)| name)) {
+        for name in route.providers() {
             let known = concurrency.entry(name).or_default();
             *known = (*known).max(route.concurrency);
+            let wait = longest_waits.entry(name).or_default();
+            *wait = (*wait).max(route.classifier.longest_wait());
         }
     }
     // Some are for calls alone that the product makes by itself.
@@ -494,7 +498,8 @@ fn providers_of(
     }
     let provider = |(name, concurrency): (&str, usize)| {
         let terms = terms.get(name).copied().unwrap_or(ProviderTerms::plain(concurrency));
-        (name.into(), Arc::new(Provider::new(name, terms)))
+        let longest_wait = longest_waits.get(name).copied().unwrap_or(HOLD_MAX_DEFAULT);
+        (name.into(), Arc::new(Provider::new(name, terms, longest_wait)))
     };
     concurrency.into_iter().map(provider).collect()
 }

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
-use recado_core::limit::{Limit, Rate};
+use recado_core::limit::{Limit, Quiet, Rate};
 use recado_core::{Blame, Class, CompanyId, Failure, Job, Timestamp, Verdict};
 use tokio::sync::Notify;
 
 use crate::agreed::Agreed;
+use crate::receivers::Receivers;
 use crate::retries::RetryBudget;
-use crate::values::{LIMITS, PROVIDERS, Valve};
+use crate::values::{LIMITS, PROVIDERS, Spend, Valve};
 
 pub use crate::values::Pause;
 
@@ -32,8 +33,10 @@ pub struct ProviderTerms {
     pub company_rate: Option<Rate>,
     /// Deliveries at the same time, over all routes that use it.
     pub concurrency: usize,
-    /// Of those, at most this many for one company.
-    pub company_concurrency: Option<usize>,
+    /// Of those, how many one company may have.
+    pub company_slots: CompanySlots,
+    /// Of those, at most this many for one receiver that users choose; `None` is a quarter.
+    pub receiver_concurrency: Option<usize>,
     /// Concurrency follows the provider's answers, within the bound above.
     pub adaptive: bool,
 }
@@ -45,10 +48,35 @@ impl ProviderTerms {
             rate: None,
             company_rate: None,
             concurrency,
-            company_concurrency: None,
+            company_slots: CompanySlots::All,
+            receiver_concurrency: None,
             adaptive: false,
         }
     }
+
+    /// Returns the most slots that one company can have; `None` where it can have them all.
+    pub fn company_slots_max(&self) -> Option<usize> {
+        match self.company_slots {
+            CompanySlots::All => None,
+            CompanySlots::AtMost(max) => Some(max),
+            CompanySlots::AsManyAsFree => Some(self.concurrency.div_ceil(2)),
+        }
+    }
+
+    /// Returns the most slots that one receiver can have.
+    pub fn receiver_slots_max(&self) -> usize {
+        self.receiver_concurrency.unwrap_or_else(|| self.concurrency.div_ceil(4)).max(1)
+    }
+}
+
+/// How many of a provider's slots one company may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompanySlots {
+    All,
+    AtMost(usize),
+    /// As many as are still free: half of them for one company alone, a share for each of several, and always some
+    /// for the next.
+    AsManyAsFree,
 }
 
 /// Why something may not go out right now.
@@ -102,6 +130,9 @@ pub struct Provider {
     pub terms: ProviderTerms,
     pub(crate) valve: Arc<Agreed<Valve>>,
     pub(crate) limit: Arc<Agreed<Limit>>,
+    pub(crate) receivers: Receivers,
+    /// The longest wait that an answer or a rule of its routes can impose.
+    pub(crate) longest_wait: Duration,
     here: Mutex<Here>,
     /// Rung when something changed that a held claimer waits for.
     pub(crate) changed: Notify,
@@ -114,7 +145,9 @@ pub struct Provider {
 #[derive(Debug, Default)]
 struct Here {
     companies: HashMap<CompanyId, Company>,
+    /// Slots that are granted, whether their deliveries have started or not.
     running: usize,
+    started: usize,
     /// Granted, and not taken from the rate yet.
     reserved: u32,
     /// What `adaptive` allows at the moment.
@@ -142,13 +175,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const COMPANIES_KEPT_MAX: usize = 10_000;
 
 impl Provider {
-    pub fn new(name: &str, terms: ProviderTerms) -> Self {
+    pub fn new(name: &str, terms: ProviderTerms, longest_wait: Duration) -> Self {
         let pace = (terms.concurrency as f64 / 4.0).max(1.0);
         Provider {
             name: name.into(),
             terms,
             valve: Arc::new(Agreed::new(PROVIDERS, name)),
             limit: Arc::new(Agreed::new(LIMITS, format!("{name}/"))),
+            receivers: Receivers::new(name, terms.receiver_slots_max()),
+            longest_wait,
             here: Mutex::new(Here { pace, ..Here::default() }),
             changed: Notify::new(),
             freed: Notify::new(),
@@ -186,7 +221,12 @@ impl Provider {
         }
         let Some(strength) = strength else { return Answer::ProbeDue };
         if slots == Slots::Ours {
-            wanted = wanted.min(self.bound(&here, strength).saturating_sub(here.running));
+            let free = self.bound(&here, strength).saturating_sub(here.running);
+            wanted = wanted.min(match self.terms.company_slots {
+                // All that is granted may be claimed of one company that has nothing on its way yet.
+                CompanySlots::AsManyAsFree => free.div_ceil(2),
+                CompanySlots::All | CompanySlots::AtMost(_) => free,
+            });
         }
         if wanted == 0 {
             // The ramp grows by itself; deliveries that end ring as well.
@@ -234,20 +274,39 @@ impl Provider {
     /// Bounds what may be claimed of each company here. Those that are at rest are forgotten on the way: whoever
     /// claims walks past companies that do something, however many there are.
     pub(crate) fn bound_companies(&self, quotas: &mut Quotas, now: Timestamp) {
-        self.here.lock().companies.retain(|name, company| {
-            let slots = self.slots_of(company);
+        let mut here = self.here.lock();
+        let free = self.unstarted(&here, now);
+        here.companies.retain(|name, company| {
+            let slots = self.slots_of(company, free);
             // Freed by a delivery that ends; looked at again soon in case its news is missed.
             quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
             quotas.limit(name, &company.limit, self.terms.company_rate, now);
+            if company.limit.read(|limit| limit.quiet_exceeds(self.longest_wait, now)) {
+                quotas.ahead.push((company.limit.clone(), Spend::BoundQuiet(self.longest_wait)));
+            }
             !company.is_at_rest(now)
         });
     }
 
-    /// Slots that a company has left.
-    fn slots_of(&self, company: &Company) -> u32 {
-        self.terms
-            .company_concurrency
-            .map_or(u32::MAX, |max| u32::try_from(max.saturating_sub(company.running)).unwrap_or(u32::MAX))
+    /// Returns the slots without a started delivery, granted or not.
+    fn unstarted(&self, here: &Here, now: Timestamp) -> usize {
+        let strength = self
+            .terms
+            .breaker
+            .as_ref()
+            .map_or(1.0, |terms| self.valve.read(|valve| valve.breaker.strength(terms, now)));
+        self.bound(here, strength).saturating_sub(here.started)
+    }
+
+    /// Slots that a company has left, while `free` have no started delivery.
+    fn slots_of(&self, company: &Company, free: usize) -> u32 {
+        let left = match self.terms.company_slots {
+            CompanySlots::All => return u32::MAX,
+            CompanySlots::AtMost(max) => max.saturating_sub(company.running),
+            // Each one that it starts leaves one less to be compared with.
+            CompanySlots::AsManyAsFree => free.saturating_sub(company.running).div_ceil(2),
+        };
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     /// What a company may have of this provider, shared with all nodes.
@@ -278,13 +337,15 @@ impl Provider {
     /// A delivery that was granted starts, unless its company has no slot left.
     pub(crate) fn start(&self, company: &CompanyId, first_try: bool, now: Timestamp) -> bool {
         let mut here = self.here.lock();
-        if self.terms.company_concurrency.is_some() {
+        if self.terms.company_slots != CompanySlots::All {
+            let free = self.unstarted(&here, now);
             let known = self.company(&mut here, company, now);
-            if self.slots_of(known) == 0 {
+            if self.slots_of(known, free) == 0 {
                 return false;
             }
             known.running += 1;
         }
+        here.started += 1;
         if first_try {
             here.retries.first_try();
         }
@@ -302,12 +363,13 @@ impl Provider {
     pub(crate) fn end(&self, company: &CompanyId) {
         let mut here = self.here.lock();
         here.running = here.running.saturating_sub(1);
+        here.started = here.started.saturating_sub(1);
         if let Some(company) = here.companies.get_mut(company) {
             company.running = company.running.saturating_sub(1);
         }
         drop(here);
         self.changed.notify_waiters();
-        if self.terms.company_concurrency.is_some() {
+        if self.terms.company_slots != CompanySlots::All {
             self.freed.notify_waiters();
         }
     }
@@ -334,7 +396,7 @@ pub(crate) struct Quotas {
     /// When the first that is bounded may have more, as far as time alone decides.
     pub free_at: Option<Timestamp>,
     /// Limits that the clock was set back under.
-    pub ahead: Vec<(Arc<Agreed<Limit>>, Rate)>,
+    pub ahead: Vec<(Arc<Agreed<Limit>>, Spend)>,
 }
 
 impl Quotas {
@@ -361,7 +423,7 @@ impl Quotas {
             }
         });
         self.bound(company, quota, free_at);
-        self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), rate)));
+        self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), Spend::SetBack(rate))));
     }
 }
 
@@ -452,8 +514,18 @@ impl Provider {
     pub fn company_held(&self, company: &CompanyId, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
         let here = self.here.lock();
         let known = here.companies.get(company)?;
-        let by_slots = || (self.slots_of(known) == 0).then_some((Held::CompanyBusy, None));
+        let free = self.unstarted(&here, now);
+        let by_slots = || (self.slots_of(known, free) == 0).then_some((Held::CompanyBusy, None));
         known.limit.read(|limit| limited(limit, self.terms.company_rate, now)).or_else(by_slots)
+    }
+
+    /// Returns every company that is held here at `now`, with what holds it.
+    pub(crate) fn held_companies(&self, now: Timestamp) -> Vec<(CompanyId, Quiet, Arc<Agreed<Limit>>)> {
+        let here = self.here.lock();
+        let held = here.companies.iter().filter_map(|(name, company)| {
+            Some((name.clone(), company.limit.read(|limit| limit.quiet(now))?, company.limit.clone()))
+        });
+        held.collect()
     }
 
     /// Closed off, and nobody may even probe.

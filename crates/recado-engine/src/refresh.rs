@@ -9,22 +9,33 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::CompanyId;
+use recado_core::limit::Limit;
+use recado_core::{CompanyId, Timestamp};
 use recado_store::{Note, Shelf, Store, StoreError, Waker};
 use tokio::time::Instant;
 
 use crate::agreed::{Agreed, Heard, Stepped};
 use crate::engine::Inner;
 use crate::providers::Provider;
-use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
+use crate::receivers::ReceiverId;
+use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
 /// What is agreed on, in the order to learn it: a company's limit means nothing without its terms.
-pub(crate) const SHELVES: [Shelf; 5] = [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, TENANT_LIMITS];
+pub(crate) const SHELVES: [Shelf; 6] =
+    [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
 
 /// All that this process has copies of.
-const COPIED: [Shelf; 7] =
-    [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, TENANT_LIMITS, endpoints::SHELF, accounts::SHELF];
+const COPIED: [Shelf; 8] = [
+    PROVIDERS,
+    ROUTES,
+    tenants::SHELF,
+    LIMITS,
+    RECEIVER_HOLDS,
+    TENANT_LIMITS,
+    endpoints::SHELF,
+    accounts::SHELF,
+];
 
 /// A bell may be missed, so nobody sleeps longer than this.
 const REFRESH_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
@@ -64,7 +75,7 @@ struct Read {
 }
 
 impl Read {
-    async fn again(&mut self, engine: &Inner) -> Result<(), StoreError> {
+    async fn again(&mut self, engine: &Arc<Inner>) -> Result<(), StoreError> {
         if self.all_at.elapsed() >= READ_ALL_EVERY {
             self.versions.clear();
             self.all_at = Instant::now();
@@ -125,7 +136,7 @@ impl<'a> Found<'a> {
 }
 
 impl Inner {
-    async fn read_again(&self, shelf: Shelf) -> Result<Heard, StoreError> {
+    async fn read_again(self: &Arc<Self>, shelf: Shelf) -> Result<Heard, StoreError> {
         let now = self.clock.now();
         match shelf {
             endpoints::SHELF => self.endpoints.read_again(&*self.store, now).await?,
@@ -140,13 +151,14 @@ impl Inner {
     }
 
     /// Takes in what a read that began at `read_at` found on a shelf, and wakes the tasks that wait for such news.
-    pub fn learn(&self, shelf: Shelf, notes: &[Note], read_at: Instant, teller: Teller) -> Heard {
+    pub fn learn(self: &Arc<Self>, shelf: Shelf, notes: &[Note], read_at: Instant, teller: Teller) -> Heard {
         let found = Found { notes: notes.iter().map(|note| (&*note.key, note)).collect(), read_at };
         let heard: Heard = match shelf {
             PROVIDERS => {
                 return self.providers.values().map(|one| self.learn_valve(one, &found, teller)).collect();
             }
             LIMITS => return self.learn_limits(&found),
+            RECEIVER_HOLDS => return self.learn_receiver_holds(&found),
             ROUTES => self.doors.iter().map(|(route, door)| found.teach(route.as_str(), door)).collect(),
             tenants::SHELF => self.tenants.learn(&found),
             TENANT_LIMITS => self.tenants.learn_limits(&found),
@@ -176,7 +188,7 @@ impl Inner {
         heard
     }
 
-    fn learn_limits(&self, found: &Found<'_>) -> Heard {
+    fn learn_limits(self: &Arc<Self>, found: &Found<'_>) -> Heard {
         let now = self.clock.now();
         // A company that only the store knows is made known first.
         for key in found.keys() {
@@ -188,13 +200,49 @@ impl Inner {
         }
         let learn = |provider: &Arc<Provider>| {
             let limits = provider.limits().into_iter();
-            let heard: Heard = limits.map(|limit| found.teach(limit.key(), &limit)).collect();
+            let heard: Heard = limits.map(|limit| self.learn_limit(found, &limit, provider, now)).collect();
             if heard.news {
                 provider.changed.notify_waiters();
             }
             heard
         };
         self.providers.values().map(learn).collect()
+    }
+
+    fn learn_receiver_holds(self: &Arc<Self>, found: &Found<'_>) -> Heard {
+        let now = self.clock.now();
+        // A receiver that only the store knows is made known first.
+        for key in found.keys() {
+            if let Some((name, id)) = ReceiverId::read(key)
+                && let Some(provider) = self.providers.get(name)
+            {
+                provider.receivers.hold_of(&id, now);
+            }
+        }
+        let learn = |provider: &Arc<Provider>| -> Heard {
+            let holds = provider.receivers.holds().into_iter();
+            holds.map(|hold| self.learn_limit(found, &hold, provider, now)).collect()
+        };
+        self.providers.values().map(learn).collect()
+    }
+
+    /// Has a limit learn what was found of it, and bounds the hold that comes with it.
+    fn learn_limit(
+        self: &Arc<Self>,
+        found: &Found<'_>,
+        limit: &Arc<Agreed<Limit>>,
+        provider: &Provider,
+        now: Timestamp,
+    ) -> Heard {
+        let is_held = |limit: &Limit| limit.quiet_at(now).is_some();
+        let was_held = limit.read(is_held);
+        let heard = found.teach(limit.key(), limit);
+        if heard.news {
+            self.bound_quiet(limit, provider.longest_wait, now);
+            // Claimers may sleep until the end of a hold that another node lifted.
+            self.say(was_held && !limit.read(is_held));
+        }
+        heard
     }
 
     /// Rings for those who wait for what operators say.

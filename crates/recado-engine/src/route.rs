@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide::Terms;
-use recado_core::{Classifier, Payload, RouteName};
+use recado_core::{Classifier, Job, Payload, RouteName};
 use recado_transport::{DataFault, Transport};
 
 use crate::fallback::Fallback;
 use crate::providers::Provider;
+use crate::receivers::ReceiverId;
 
 /// Who carries a route's jobs out.
 #[derive(Clone, Debug)]
@@ -69,6 +70,14 @@ impl Route {
 pub struct Leg {
     pub provider: Arc<Provider>,
     pub transport: Arc<dyn Transport>,
+}
+
+impl Leg {
+    /// Returns the receiver that a job's data names, where users choose it.
+    pub(crate) fn receiver_of(&self, job: &Job) -> Option<ReceiverId> {
+        let receiver = self.transport.receiver(&job.data)?;
+        Some(ReceiverId { company: job.company.clone(), receiver })
+    }
 }
 
 /// All routes of a process, by name.

@@ -2,15 +2,16 @@
 
 use recado_store::Shelf;
 
-use crate::values::{LIMITS, PROVIDERS, ROUTES, TENANT_LIMITS};
+use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, alerts, archive, bulk, calls, endpoints, entries, tenants};
 
 /// All but [`crate::nodes::SHELF`] and [`crate::trail::SHELF`]: who shared one store does not share the next, and its
 /// trail's numbers are its own.
-pub const SHELVES: [Shelf; 12] = [
+pub const SHELVES: [Shelf; 13] = [
     PROVIDERS,
     ROUTES,
     LIMITS,
+    RECEIVER_HOLDS,
     TENANT_LIMITS,
     tenants::SHELF,
     accounts::SHELF,

@@ -147,8 +147,10 @@ async fn take_over(engine: &Inner, lease: HeldLease) {
             decide::after_crash(&lease.job, lost, &terms, now, engine.chance.draw())
         }
         None => {
-            let by_pin = engine.hold_by_pin(&lease.job, now);
-            let held = by_pin.or_else(|| engine.hold(lease.job.route.as_str(), lease.job.company.as_str()));
+            let held = engine
+                .hold_by_pin(&lease.job, now)
+                .or_else(|| engine.hold(lease.job.route.as_str(), lease.job.company.as_str()))
+                .or_else(|| engine.receiver_hold(&lease.job));
             let held = held.filter(Hold::is_deferral).map(|hold| hold.why);
             decide::expired(&lease.job, held.as_deref(), &terms, now)
         }

@@ -18,6 +18,9 @@ pub(crate) const PROVIDERS: Shelf = Shelf::new("providers");
 /// Limits of a provider (`name/`), and of a company there (`name/company`).
 pub(crate) const LIMITS: Shelf = Shelf::new("limits");
 
+/// Holds on receivers that users choose, by provider, company and receiver.
+pub(crate) const RECEIVER_HOLDS: Shelf = Shelf::new("receiver-holds");
+
 /// Limits of a company over all providers, by company.
 pub(crate) const TENANT_LIMITS: Shelf = Shelf::new("tenant-limits");
 
@@ -142,6 +145,10 @@ pub(crate) enum Spend {
     },
     /// The clock was set back since this was written.
     SetBack(Rate),
+    /// An operator lifts the quiet.
+    Lift,
+    /// No quiet lasts longer than this from now on.
+    BoundQuiet(Duration),
 }
 
 impl Stepped for Limit {
@@ -154,7 +161,9 @@ impl Stepped for Limit {
             Spend::Take(rate, count) => return self.take(*rate, *count, *at),
             Spend::GiveBack(rate, count, taken_at) => self.give_back(*rate, *count, *taken_at),
             Spend::Postdate(rate, count, taken_at) => self.postdate(*rate, *count, *taken_at, *at),
-            Spend::Quiet { until, why } => self.quiet_until(*until, why),
+            Spend::Quiet { until, why } => self.quiet_until(*until, why, *at),
+            Spend::Lift => self.lift_quiet(),
+            Spend::BoundQuiet(max) => self.bound_quiet(*max, *at),
             Spend::SetBack(rate) => self.set_back(*rate, *at),
         }
         0

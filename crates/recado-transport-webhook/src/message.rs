@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use recado_core::Payload;
-use recado_transport::DataFault;
 use recado_transport::data::{self, Object};
+use recado_transport::{DataFault, Receiver};
+use serde::Deserialize;
 use url::Url;
 
 use crate::{Guard, Secret, Target};
@@ -22,6 +23,29 @@ pub(crate) struct Message<'a> {
 pub(crate) enum To<'a> {
     Endpoint(Cow<'a, str>),
     Url(Target),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Addressed<'a> {
+    #[serde(borrow)]
+    endpoint_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    url: Option<Cow<'a, str>>,
+}
+
+/// Reads the receiver that a job's data names: its endpoint, or its address's host and port.
+pub(crate) fn receiver(data: &Payload) -> Option<Receiver> {
+    let Addressed { endpoint_id, url } = data.parse().ok()?;
+    if let Some(id) = endpoint_id {
+        return (id.len() <= ENDPOINT_ID_LEN_MAX_BYTES).then(|| Receiver::Endpoint(id.into()));
+    }
+    let url = Url::parse(&url?).ok()?;
+    let host = url.host_str()?;
+    Some(Receiver::Host(match url.port() {
+        Some(port) => format!("{host}:{port}").into(),
+        None => host.into(),
+    }))
 }
 
 /// `secret` signs for jobs that name a URL themselves.
@@ -97,4 +121,22 @@ fn event<'a>(data: &Object<'a, '_>) -> Option<Cow<'a, str>> {
         );
     }
     Some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_is_an_endpoint_or_the_host_and_port_of_an_address() {
+        let of = |data: &str| receiver(&Payload::trusted(data));
+        let host = |name: &str| Some(Receiver::Host(name.into()));
+        assert_eq!(of(r#"{"endpointId":"ep_1","payload":{}}"#), Some(Receiver::Endpoint("ep_1".into())));
+        assert_eq!(of(r#"{"url":"https://A.example/x?y","event":"e","payload":1}"#), host("a.example"));
+        assert_eq!(of(r#"{"url":"https://a.example:443/x"}"#), host("a.example"));
+        assert_eq!(of(r#"{"url":"http://127.0.0.1:8080/x"}"#), host("127.0.0.1:8080"));
+        for unusable in ["{}", r#"{"url":"nowhere"}"#, "[1]"] {
+            assert_eq!(of(unusable), None, "{unusable}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
 use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request, lookup_timeout};
-use recado_transport::{DataFault, Delivery, Transport, Wanted, data};
+use recado_transport::{DataFault, Delivery, Receiver, Transport, Wanted, data};
 use reqwest::header::HeaderValue;
 use serde_json::json;
 use tokio::time::Instant;
@@ -190,6 +190,10 @@ impl Transport for Webhook {
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
         message::read(data, &self.guard, self.secret.as_ref()).map(drop)
+    }
+
+    fn receiver(&self, data: &Payload) -> Option<Receiver> {
+        message::receiver(data)
     }
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {

@@ -65,6 +65,15 @@ pub struct DataFault {
     pub message: String,
 }
 
+/// The far end that a job's own data names, where users choose it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Receiver {
+    /// A registered endpoint, by its id.
+    Endpoint(Box<str>),
+    /// The host of an address, with its port unless that is the scheme's own.
+    Host(Box<str>),
+}
+
 /// A way to reach the outside world.
 ///
 /// - `send` is called at most once at a time for a job, under a deadline that the caller enforces by
@@ -78,6 +87,12 @@ pub trait Transport: Send + Sync + fmt::Debug {
 
     /// Every fault of `data`, found before the job is accepted.
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>>;
+
+    /// Returns the receiver that `data` names. `None`: every job goes to the provider itself, and blame, waits and
+    /// slowness are the provider's.
+    fn receiver(&self, _data: &Payload) -> Option<Receiver> {
+        None
+    }
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome;
 }

@@ -20,6 +20,7 @@ pub mod dlq;
 pub mod endpoints;
 pub mod events;
 pub mod health;
+pub mod holds;
 pub mod jobs;
 pub mod kpis;
 pub mod leases;

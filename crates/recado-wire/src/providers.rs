@@ -81,8 +81,12 @@ pub struct ProviderLimits {
     /// For each company on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_rate: Option<RateLimit>,
+    /// The most slots that one company can have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_concurrency: Option<u64>,
+    /// The most slots that one webhook endpoint, or one host of a company, can have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_concurrency: Option<u64>,
     /// Concurrency follows the provider's answers.
     pub adaptive: bool,
 }

@@ -75,6 +75,7 @@ pub fn audit_step() -> Object {
         AuditStep::TenantPaused,
         AuditStep::TenantResumed,
         AuditStep::TenantTermsSet,
+        AuditStep::HoldLifted,
         AuditStep::DeadLetterArchived,
         AuditStep::DeadLetterImported,
         AuditStep::BulkStarted,

@@ -18,6 +18,7 @@ mod dlq;
 mod doctor;
 mod endpoints;
 mod events;
+mod holds;
 mod jobs;
 mod kpis;
 mod nodes;
@@ -104,6 +105,12 @@ enum Command {
     Accounts(accounts::AccountsArgs),
     /// Providers: breakers, limits, what waits for them.
     Providers(providers::ProvidersArgs),
+    /// Holds that answers from outside imposed: list them, lift one.
+    #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
+    Holds {
+        #[command(subcommand)]
+        command: holds::HoldsCommand,
+    },
     /// Routes: who carries them, pausing one.
     Routes(routes::RoutesArgs),
     /// Tenants: how each fares, how it is treated.
@@ -253,6 +260,7 @@ fn run(command: Command) -> Done {
         Command::Call(args) => wait_for(call::run(args, screen)),
         Command::Accounts(args) => wait_for(accounts::run(args, screen)),
         Command::Providers(args) => wait_for(providers::run(args, screen)),
+        Command::Holds { command } => wait_for(holds::run(command, screen)),
         Command::Routes(args) => wait_for(routes::run(args, screen)),
         Command::Tenants(args) => wait_for(tenants::run(args, screen)),
         Command::Nodes(args) => wait_for(nodes::run(args, screen)),

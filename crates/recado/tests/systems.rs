@@ -21,6 +21,7 @@ mod systems {
     mod email;
     mod email_ses;
     mod fallbacks;
+    mod holds;
     mod lanes;
     mod observing;
     mod operating;

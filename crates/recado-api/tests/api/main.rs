@@ -23,6 +23,7 @@ mod faults;
 mod gate;
 mod given;
 mod grouped;
+mod holds;
 mod leases;
 mod limits;
 mod look;

@@ -46,12 +46,41 @@ fn g16_what_is_given_back_does_not_make_what_others_took_later_any_older() {
 #[test]
 fn a_provider_that_asks_for_quiet_gets_it_whatever_the_rate_allows() {
     let mut limit = Limit::default();
-    limit.quiet_until(NOW.plus(secs(30)), "slow down");
-    limit.quiet_until(NOW.plus(secs(10)), "a little");
+    limit.quiet_until(NOW.plus(secs(30)), "slow down", NOW);
+    limit.quiet_until(NOW.plus(secs(10)), "a little", NOW.plus(secs(1)));
     assert_eq!((limit.free(SES, 1, NOW.plus(secs(29))), limit.free(SES, 1, NOW.plus(secs(30)))), (0, 1));
     assert_eq!(limit.free_at(SES, NOW), Some(NOW.plus(secs(30))), "the longest wish holds");
     assert_eq!(limit.quiet_at(NOW), Some((NOW.plus(secs(30)), "slow down")));
     assert_eq!((limit.take(SES, 1, NOW), limit.over_at()), (0, NOW.plus(secs(30))));
+}
+
+#[test]
+fn a_quiet_that_is_lifted_is_over_and_kept_until_every_node_has_learned_of_it() {
+    let mut limit = Limit::default();
+    limit.quiet_until(NOW.plus(secs(30)), "slow down", NOW);
+    let quiet = limit.quiet(NOW).unwrap();
+    assert_eq!((quiet.since, quiet.until, &*quiet.reason), (Some(NOW), NOW.plus(secs(30)), "slow down"));
+    limit.lift_quiet();
+    assert_eq!((limit.quiet(NOW), limit.over_at()), (None, NOW.plus(secs(30))));
+    limit.quiet_until(NOW.plus(secs(10)), "again", NOW.plus(secs(2)));
+    let again = limit.quiet(NOW.plus(secs(2))).unwrap();
+    assert_eq!(
+        (again.since, again.until),
+        (Some(NOW.plus(secs(2))), NOW.plus(secs(10))),
+        "shorter than before"
+    );
+}
+
+#[test]
+fn a_quiet_that_ends_later_than_any_answer_can_ask_for_is_bounded() {
+    let mut limit: Limit = serde_json::from_str(r#"{"quietUntilUs":9000000000000000}"#).unwrap();
+    let hour = secs(3_600);
+    assert!(limit.quiet_exceeds(hour, NOW));
+    limit.bound_quiet(hour, NOW);
+    assert_eq!(limit.quiet_at(NOW).unwrap().0, NOW.plus(hour));
+    let bounded = limit.clone();
+    limit.bound_quiet(hour, NOW.plus(secs(5)));
+    assert_eq!(limit, bounded, "once");
 }
 
 #[test]
@@ -83,7 +112,7 @@ fn after_the_clock_was_set_back_nobody_waits_longer_than_a_window() {
 fn g16_a_limit_survives_being_written_down() {
     let mut limit = Limit::default();
     limit.take(SES, 7, NOW);
-    limit.quiet_until(NOW.plus(secs(9)), "Daily message quota exceeded");
+    limit.quiet_until(NOW.plus(secs(9)), "Daily message quota exceeded", NOW);
     let json = serde_json::to_string(&limit).unwrap();
     assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit);
     assert_eq!(serde_json::to_string(&Limit::default()).unwrap(), "{}");

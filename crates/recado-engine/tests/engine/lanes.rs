@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
 use recado_core::{AttemptResult, CompanyId, EventKind, Fault, NetworkKind, RouteName, Status};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::providers::{CompanySlots, ProviderTerms};
 use recado_engine::tenants::TermsChange;
 use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Submission};
 
@@ -336,7 +336,7 @@ async fn two_routes_of_one_provider_share_its_slots() {
 async fn one_company_may_not_take_all_slots_where_that_is_bounded() {
     let given = Given::new();
     let flaky = Arc::new(Flaky { latency: Duration::from_secs(10), ..Flaky::default() });
-    let terms = ProviderTerms { company_concurrency: Some(2), ..ProviderTerms::plain(8) };
+    let terms = ProviderTerms { company_slots: CompanySlots::AtMost(2), ..ProviderTerms::plain(8) };
     let engine =
         protected(&given, vec![route("mail", Carrier::Transport(flaky.clone()))], &[("mail", terms)]);
     submit(&engine, to("acme", "first")).await;

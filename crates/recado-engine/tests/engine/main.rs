@@ -25,6 +25,7 @@ mod nodes;
 mod operators;
 mod outage;
 mod pins;
+mod receivers;
 mod replays;
 mod ringing;
 mod shaky;

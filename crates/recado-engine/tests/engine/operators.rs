@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use recado_core::{AuditKind, CompanyId, Status};
 use recado_engine::calls::{Call, Called};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::providers::{CompanySlots, ProviderTerms};
 use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_engine::workers::LeaseRequest;
 use recado_engine::{Carrier, Holder, Limit, Paused, Route, Submission};
@@ -154,7 +154,7 @@ async fn two_operators_who_set_a_companys_terms_at_the_same_time_lose_nothing() 
 async fn a_company_whose_slots_are_taken_waits_for_a_limit_and_not_for_its_turn() {
     let given = Given::new();
     let flaky = Arc::new(Flaky { latency: Duration::from_secs(10), ..Flaky::default() });
-    let terms = ProviderTerms { company_concurrency: Some(2), ..ProviderTerms::plain(8) };
+    let terms = ProviderTerms { company_slots: CompanySlots::AtMost(2), ..ProviderTerms::plain(8) };
     let engine = protected(&given, vec![mail(&flaky)], &[("mail", terms)]);
     for n in 0..6 {
         submit(&engine, to("acme", &format!("a-{n}"))).await;

@@ -215,5 +215,6 @@ fn facts(screen: &mut Screen, provider: &Provider) -> io::Result<()> {
     facts.push(("concurrency", Field::from(format!("{}{adaptive}", limits.concurrency))));
     facts.extend(limits.company_rate.map(|limit| ("rate of a company", Field::from(rate(limit)))));
     facts.extend(limits.company_concurrency.map(|max| ("concurrency of a company", Field::from(max))));
+    facts.extend(limits.endpoint_concurrency.map(|max| ("concurrency of an endpoint", Field::from(max))));
     screen.pairs(facts)
 }

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::providers::{CompanySlots, ProviderTerms};
 
 use super::RouteConfig;
 use super::fault::At;
 use super::raw::{RawBreaker, RawProvider};
-use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT};
+use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind};
 
 /// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
@@ -33,6 +33,10 @@ pub fn resolve(
         let row = own_row.or_else(|| users().find_map(|config| config.built_in));
         let raw = written.iter().find(|(written, _)| written == name).map(|(_, raw)| raw);
         let mut terms = terms(raw, row);
+        let users_choose_receivers = users().any(|config| config.kind == Kind::Webhook);
+        if users_choose_receivers && terms.company_slots == CompanySlots::All {
+            terms.company_slots = CompanySlots::AsManyAsFree;
+        }
         if let Some(breaker) = &mut terms.breaker {
             let timeout = users().map(|config| config.route.timeout).max();
             breaker.probe = timeout.or(breaker.slow).unwrap_or(PERMIT_MAX) + PROBE_MARGIN;
@@ -58,7 +62,11 @@ fn terms(raw: Option<&RawProvider>, row: Option<&BuiltIn>) -> ProviderTerms {
         rate: raw.rate.or(usual.rate),
         company_rate: raw.tenant_rate,
         concurrency: raw.concurrency.as_ref().map_or(usual.concurrency, |said| count(said.value)),
-        company_concurrency: raw.tenant_concurrency.as_ref().map(|said| count(said.value)),
+        company_slots: raw
+            .tenant_concurrency
+            .as_ref()
+            .map_or(CompanySlots::All, |said| CompanySlots::AtMost(count(said.value))),
+        receiver_concurrency: raw.endpoint_concurrency.as_ref().map(|said| count(said.value)),
         adaptive: raw.adaptive.as_ref().is_some_and(|said| said.value),
     }
 }

@@ -73,6 +73,7 @@ pub struct RawProvider {
     pub connect_timeout: Option<At<Duration>>,
     pub concurrency: Option<At<u64>>,
     pub tenant_concurrency: Option<At<u64>>,
+    pub endpoint_concurrency: Option<At<u64>>,
     pub breaker: Option<RawBreaker>,
     pub rate: Option<Rate>,
     pub tenant_rate: Option<Rate>,
@@ -136,6 +137,7 @@ pub struct RawRoute {
     pub transport: Option<At<Kind>>,
     pub policy: Option<RawPolicy>,
     pub timeout: Option<At<Duration>>,
+    pub hold_max: Option<At<Duration>>,
     pub classifier: Option<At<&'static str>>,
     pub classify: Option<At<Vec<RawRule>>>,
     pub fallback: Option<RawFallback>,
@@ -284,6 +286,7 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
             .get("connect_timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(600))),
         concurrency: section.get("concurrency", |it| it.count(1..=100_000)),
         tenant_concurrency: section.get("tenant_concurrency", |it| it.count(1..=100_000)),
+        endpoint_concurrency: section.get("endpoint_concurrency", |it| it.count(1..=100_000)),
         breaker: section.get("breaker", breaker),
         rate: section.get("rate", rate),
         tenant_rate: section.get("tenant_rate", rate),
@@ -393,6 +396,7 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
         policy: section.get("policy", policy),
         timeout: section
             .get("timeout", |it| it.duration(Duration::from_millis(1)..=Duration::from_secs(HOUR_SECS))),
+        hold_max: section.get("hold_max", |it| it.duration(secs(1, YEAR_SECS))),
         classifier: section.get("classifier", |it| {
             it.choice("classifier", &recado_core::rules::NAMES.map(|name| (name, name)))
         }),

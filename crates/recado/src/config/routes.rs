@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
-use recado_core::{Backoff, Policy, RouteName, rules};
+use recado_core::{Backoff, Classifier, Policy, RouteName, rules};
 use recado_engine::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Carrier, Fallback, Route};
@@ -146,7 +147,10 @@ fn route(
         carrier,
         provider: provider_name.into(),
         others: legs.others,
-        classifier: rules::named(classifier).unwrap_or_default().preceded_by(own),
+        classifier: Classifier {
+            hold_max: raw.hold_max.as_ref().map_or(HOLD_MAX_DEFAULT, |said| said.value),
+            ..rules::named(classifier).unwrap_or_default().preceded_by(own)
+        },
         terms: Terms {
             policy,
             dead_letter_ttl: given.dead_letter_ttl,

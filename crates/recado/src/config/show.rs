@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_core::classify::{Blame, Class};
+use recado_core::classify::{Blame, Class, HOLD_MAX_DEFAULT};
 use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
 use recado_engine::auto_replay::AutoReplay;
 use recado_engine::notices::{Channel, Shape};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::providers::{CompanySlots, ProviderTerms};
 use recado_engine::{Act, Carrier, Fallback};
 use recado_store_redis::link::{TIMEOUT, Target};
 
@@ -246,8 +246,13 @@ impl Page {
         self.set("breaker", &terms.breaker.as_ref().map_or("false".to_owned(), breaker));
         self.set_or_once("rate", terms.rate.map(rate), "{ max = 100, per = \"1m\" }");
         self.set_or_once("tenant_rate", terms.company_rate.map(rate), "{ max = 10, per = \"1s\" }");
-        let bound = terms.company_concurrency.map(|bound| bound.to_string());
+        let bound = match terms.company_slots {
+            CompanySlots::AtMost(bound) => Some(bound.to_string()),
+            CompanySlots::All | CompanySlots::AsManyAsFree => None,
+        };
         self.set_or_once("tenant_concurrency", bound, "2");
+        let bound = terms.receiver_concurrency.map(|bound| bound.to_string());
+        self.set_or_once("endpoint_concurrency", bound, "16");
         self.set_or_once("adaptive", terms.adaptive.then(|| "true".to_owned()), "true");
     }
 
@@ -277,6 +282,8 @@ impl Page {
         }
         self.set("classifier", &text(config.classifier));
         self.set("timeout", &duration(route.timeout));
+        let hold_max = Some(route.classifier.hold_max).filter(|max| *max != HOLD_MAX_DEFAULT);
+        self.set_or_once("hold_max", hold_max.map(duration), &duration(HOLD_MAX_DEFAULT));
         let of_row = |environment| match config.built_in {
             Some(row) if self.style != Style::Effective => row.policy(environment),
             _ => route.terms.policy.clone(),

@@ -182,13 +182,25 @@ const COMMENTS: [(&str, &str); 58] = [
         "So many deliveries at most in such a time; what is over waits and spends no attempt.",
     ),
     ("providers.tenant_rate", "The same for each company on its own."),
-    ("providers.tenant_concurrency", "Of the deliveries at the same time, so many at most for one company."),
+    (
+        "providers.tenant_concurrency",
+        "Of the deliveries at the same time, so many at most for one company. Left out, a company may have them all;\n\
+         at a provider of webhooks as many as are still free, which is half of them while it is alone.",
+    ),
+    (
+        "providers.endpoint_concurrency",
+        "Webhooks: so many at most for one endpoint, or for one host of a company. Left out, a quarter.",
+    ),
     ("providers.adaptive", "Concurrency rises while the provider answers well and falls when it throttles."),
     (
         "routes.classifier",
         "The built-in rules that judge a failure; `classify` puts rules of your own before them.",
     ),
     ("routes.timeout", "How long one attempt may take."),
+    (
+        "routes.hold_max",
+        "The longest wait that an answer from outside (a Retry-After, a limit that is reached) can impose.",
+    ),
     (
         "routes.fallback",
         "What happens when a job fails for good (\"dead\") and, where that stands here too, to jobs that are due while every\n\

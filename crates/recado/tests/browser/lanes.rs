@@ -188,7 +188,7 @@ fn why_a_job_waits_is_always_answered() {
     let words = if reason == "retry" {
         "Waits for its next attempt."
     } else {
-        "Parked: the provider asked for quiet."
+        "Parked: the provider, or the webhook’s receiver, asked for quiet."
     };
     browser.sees(words);
     browser.is_clean();

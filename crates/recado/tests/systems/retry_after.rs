@@ -1,4 +1,5 @@
-//! What a provider says about coming back is obeyed, in whatever form it comes, and never shortened.
+//! What a provider says about coming back is obeyed, in whatever form it comes, and never shortened below the route's
+//! `hold_max`.
 
 use serde_json::{Value, json};
 
@@ -74,8 +75,18 @@ fn f8_garbage_leaves_the_policy_in_charge() {
 }
 
 #[test]
-fn f8_a_wish_beyond_the_jobs_life_brings_it_before_a_person_and_not_earlier_to_the_provider() {
+fn f8_a_wish_for_days_holds_for_an_hour_unless_the_route_says_otherwise() {
     let (instagram, _, scene) = scene();
+    instagram.always("days", page(429).with("retry-after", 3 * 86_400));
+    scene.send("instagram", "acme", "days", &post("days"));
+    assert_eq!(next_after_ms(&scene, "days"), 3_600_000);
+}
+
+#[test]
+fn f8_a_wish_beyond_the_jobs_life_brings_it_before_a_person_and_not_earlier_to_the_provider() {
+    let instagram = graph::start();
+    let patient = "[routes.instagram]\nhold_max = \"7d\"\n";
+    let scene = Scene::with(&(graph::provider(&instagram) + patient));
     instagram.always("late", page(429).with("retry-after", 3 * 86_400));
     scene.send("instagram", "acme", "late", &post("late"));
     scene.buried("late", "EXPIRED");

@@ -111,3 +111,16 @@ fn f8_the_wish_to_be_asked_later_stays_with_the_failure() {
         assert_eq!((failure.class, failure.retry_after), (RateLimit, wish), "{set}");
     }
 }
+
+#[test]
+fn f8_a_wish_is_bounded_by_hold_max_and_the_operators_own_wait_is_not() {
+    let century = Fault { retry_after: Some(Duration::from_secs(3_000_000_000)), ..http(429, "") };
+    let hour = Duration::from_secs(3_600);
+    assert_eq!(classify("http", century.clone()).retry_after, Some(hour));
+    let mut own = super::super::given::set("http").clone();
+    own.hold_max = Duration::from_secs(60);
+    assert_eq!(own.classify(century.clone()).retry_after, Some(own.hold_max));
+    own.rules.iter_mut().for_each(|rule| rule.wait = Some(6 * hour));
+    let silent = Fault { retry_after: None, ..century };
+    assert_eq!((own.classify(silent).retry_after, own.longest_wait()), (Some(6 * hour), 6 * hour));
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::limit::Rate;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::providers::{CompanySlots, ProviderTerms};
 
 use super::*;
 
@@ -39,7 +39,8 @@ fn a_provider_is_protected_as_it_says() {
         rate: Some(Rate { max: 9, per: seconds(1) }),
         company_rate: Some(Rate { max: 4, per: seconds(5) }),
         concurrency: 7,
-        company_concurrency: Some(2),
+        company_slots: CompanySlots::AtMost(2),
+        receiver_concurrency: None,
         adaptive: true,
     };
     assert_eq!(config.protection["p"], expected);

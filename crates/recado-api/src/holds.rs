@@ -1,0 +1,70 @@
+//! Holds that answers from outside imposed: listed, and lifted by an operator.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use recado_core::reason::clip;
+use recado_engine::{HeldScope, OutsideHold, Receiver};
+use recado_wire::holds::{Hold, HoldList, HoldScope};
+use recado_wire::providers::PauseRequest;
+use recado_wire::{Code, Problem};
+
+use crate::answer::{self, Refused};
+use crate::extract::{Actor, Asked, Segment};
+use crate::openapi::{ReadProblems, WriteProblems};
+use crate::providers::why;
+use crate::state::ApiState;
+
+/// Bytes at most that a message repeats of an id.
+const ID_SHOWN_MAX_BYTES: usize = 128;
+
+fn show(hold: OutsideHold) -> Hold {
+    let (scope, company_id, endpoint_id, host) = match hold.scope {
+        HeldScope::Provider => (HoldScope::Provider, None, None, None),
+        HeldScope::Company(company) => (HoldScope::Company, Some(company), None, None),
+        HeldScope::Receiver(company, Receiver::Endpoint(id)) => {
+            (HoldScope::Endpoint, Some(company), Some(id), None)
+        }
+        HeldScope::Receiver(company, Receiver::Host(host)) => {
+            (HoldScope::Host, Some(company), None, Some(host))
+        }
+    };
+    let OutsideHold { id, provider, reason, since, until, .. } = hold;
+    Hold { id, scope, provider, company_id, endpoint_id, host, reason, since, until }
+}
+
+/// Every hold that an answer from outside imposed: a `Retry-After`, or a limit that is reached.
+#[utoipa::path(
+    get, path = "/v1/holds", tag = "providers",
+    responses((status = 200, body = HoldList), ReadProblems)
+)]
+pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
+    let holds = api.engine().outside_holds().into_iter();
+    Ok(answer::ok(&HoldList { items: holds.map(show).collect() }))
+}
+
+/// Lift a hold on every node. Jobs that it kept back go out soon; see the documentation for how soon.
+#[utoipa::path(
+    delete, path = "/v1/holds/{id}", tag = "providers",
+    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, description = "The hold as it was.", body = Hold),
+        (status = 404, description = "There is no such hold, or no more.", body = Problem, content_type = "application/problem+json"),
+        WriteProblems,
+    )
+)]
+pub(crate) async fn lift(
+    State(api): State<ApiState>,
+    Segment(id): Segment,
+    Actor(actor): Actor,
+    request: Request,
+) -> Result<Response, Refused> {
+    let reason = why(&api, request).await?;
+    match api.engine().lift_hold(&id, reason.as_deref(), Some(&actor)).await? {
+        Some(hold) => Ok(answer::ok(&show(hold))),
+        None => {
+            let id = clip(&id, ID_SHOWN_MAX_BYTES);
+            Err(Refused::new(Code::NotFound, format!("there is no hold `{id}`; it may be over")))
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Holds that answers from outside impose, by a `Retry-After` or a limit that is reached: listed, and lifted by an
+//! operator.
+
+use std::sync::Arc;
+
+use recado_core::limit::{Limit, Quiet};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Job, Timestamp};
+use recado_transport::Receiver;
+
+use crate::agreed::{Agreed, make_on_record};
+use crate::engine::{Engine, EngineError, Inner};
+use crate::holds::{self, Hold, Holder};
+use crate::providers::Provider;
+use crate::values::{LimitStep, Spend};
+
+/// The part of a provider's jobs that a hold keeps back.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeldScope {
+    Provider,
+    Company(CompanyId),
+    Receiver(CompanyId, Receiver),
+}
+
+/// A hold that an answer from outside imposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideHold {
+    /// The same on every node, as long as it lasts.
+    pub id: Box<str>,
+    pub provider: Box<str>,
+    pub scope: HeldScope,
+    /// The words of the answer.
+    pub reason: Box<str>,
+    /// Absent where an older version wrote it.
+    pub since: Option<Timestamp>,
+    pub until: Timestamp,
+}
+
+impl OutsideHold {
+    fn new(provider: &Provider, scope: HeldScope, quiet: Quiet) -> Self {
+        let parts = match &scope {
+            HeldScope::Provider => ["provider", "", ""],
+            HeldScope::Company(company) => ["company", company.as_str(), ""],
+            HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
+            HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
+        };
+        let digest = recado_core::payload::digest_of(&[&provider.name, parts[0], parts[1], parts[2]]);
+        let Quiet { since, until, reason } = quiet;
+        let provider = provider.name.clone();
+        OutsideHold { id: format!("hold_{digest:032x}").into(), provider, scope, reason, since, until }
+    }
+}
+
+type Found = (OutsideHold, Arc<Provider>, Arc<Agreed<Limit>>);
+
+impl Inner {
+    fn outside_holds(&self, now: Timestamp) -> Vec<Found> {
+        let mut found = Vec::new();
+        for provider in self.providers.values() {
+            let whole = provider.limit.read(|limit| limit.quiet(now));
+            let whole = whole.map(|quiet| (HeldScope::Provider, quiet, provider.limit.clone()));
+            let companies = provider.held_companies(now).into_iter();
+            let companies = companies.map(|(name, quiet, limit)| (HeldScope::Company(name), quiet, limit));
+            let receivers = provider.receivers.all_held(now).into_iter();
+            let receivers = receivers
+                .map(|(id, quiet, limit)| (HeldScope::Receiver(id.company, id.receiver), quiet, limit));
+            let held = whole.into_iter().chain(companies).chain(receivers);
+            found.extend(held.map(|(scope, quiet, limit)| {
+                (OutsideHold::new(provider, scope, quiet), provider.clone(), limit)
+            }));
+        }
+        found.sort_by(|(one, ..), (other, ..)| {
+            (&one.provider, &one.scope).cmp(&(&other.provider, &other.scope))
+        });
+        found
+    }
+
+    /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait. A route with several
+    /// providers holds the job back only when each of them does.
+    pub fn receiver_hold(&self, job: &Job) -> Option<Hold> {
+        let now = self.clock.now();
+        let route = self.routes.get(job.route.as_str())?;
+        let held = |leg: crate::route::Leg| leg.provider.receivers.held(&leg.receiver_of(job)?, now);
+        let held: Option<Vec<Quiet>> = self.legs(route).into_iter().map(held).collect();
+        let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
+        let why = format!("the receiver asked for quiet: {}", first.reason);
+        (first.until > job.due_at).then(|| Hold {
+            by: Holder::Limit(holds::Limit::Quiet),
+            why,
+            said: Some(first.reason),
+            until: Some(first.until),
+        })
+    }
+}
+
+impl Engine {
+    /// Lists the holds that answers from outside imposed, by provider and scope.
+    pub fn outside_holds(&self) -> Vec<OutsideHold> {
+        self.inner.outside_holds(self.now()).into_iter().map(|(hold, ..)| hold).collect()
+    }
+
+    /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait.
+    pub fn receiver_hold(&self, job: &Job) -> Option<Hold> {
+        self.inner.receiver_hold(job)
+    }
+
+    /// Lifts a hold on every node; who did it and why is recorded in the same step. `None` when there is no such hold.
+    pub async fn lift_hold(
+        &self,
+        id: &str,
+        reason: Option<&str>,
+        actor: Option<&str>,
+    ) -> Result<Option<OutsideHold>, EngineError> {
+        let now = self.now();
+        let found = self.inner.outside_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
+        let Some((hold, provider, limit)) = found else { return Ok(None) };
+        let step = LimitStep { at: now, what: Spend::Lift };
+        let audit = lifted(&hold, reason, actor, now);
+        make_on_record(&*self.inner.store, &[(&*limit, Some(step))], &|_| vec![audit.clone()], now).await?;
+        provider.changed.notify_waiters();
+        self.inner.said.notify_waiters();
+        tracing::warn!(holdId = id, provider = %hold.provider, scope = ?hold.scope, reason, actor, "Hold lifted by hand");
+        Ok(Some(hold))
+    }
+}
+
+fn lifted(hold: &OutsideHold, reason: Option<&str>, actor: Option<&str>, now: Timestamp) -> AuditEvent {
+    let scope = match &hold.scope {
+        HeldScope::Provider => "all its jobs".to_owned(),
+        HeldScope::Company(company) => format!("company {company}"),
+        HeldScope::Receiver(company, Receiver::Endpoint(id)) => format!("company {company}, endpoint {id}"),
+        HeldScope::Receiver(company, Receiver::Host(host)) => format!("company {company}, host {host}"),
+    };
+    let words = match reason {
+        Some(reason) => format!("{scope}: {reason}"),
+        None => scope,
+    };
+    let mut audit = AuditEvent::about_provider(&hold.provider, AuditKind::HoldLifted, now);
+    audit.company_id = match &hold.scope {
+        HeldScope::Provider => None,
+        HeldScope::Company(company) | HeldScope::Receiver(company, _) => Some(company.as_str().into()),
+    };
+    audit.by(actor).reason(words)
+}

@@ -1,0 +1,70 @@
+//! Holds that answers from outside imposed, by a `Retry-After` or a limit that is reached.
+
+use recado_core::{CompanyId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Answer to `GET /v1/holds`, by provider and scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HoldList {
+    pub items: Vec<Hold>,
+}
+
+/// A hold that an answer from outside imposed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Hold {
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "hold_4f0c…"))]
+    pub id: Box<str>,
+    /// The part of the provider's jobs that waits.
+    pub scope: HoldScope,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "webhook"))]
+    pub provider: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub company_id: Option<CompanyId>,
+    /// The webhook endpoint that is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub endpoint_id: Option<Box<str>>,
+    /// The host that is held, for jobs that name a `url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub host: Option<Box<str>>,
+    /// The words of the answer.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub reason: Box<str>,
+    /// Absent where an older version wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub since: Option<Timestamp>,
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
+    pub until: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum HoldScope {
+    /// Every job of the provider.
+    Provider,
+    /// The jobs of one company at the provider.
+    Company,
+    /// The jobs of one company to one webhook endpoint.
+    Endpoint,
+    /// The jobs of one company to the addresses of one host.
+    Host,
+}
+
+impl HoldScope {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            HoldScope::Provider => "provider",
+            HoldScope::Company => "company",
+            HoldScope::Endpoint => "endpoint",
+            HoldScope::Host => "host",
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A receiver that a customer chose holds back its own webhooks and no others, for an hour at most, and an
+//! operator can lift it.
+
+use serde_json::{Value, json};
+
+use super::far_ends::{Act, receiver};
+use super::given::{between_ms, eventually};
+use super::scene::{Scene, tries};
+
+/// Asks for quiet until the year 2121.
+fn quiet_for_a_century() -> Act {
+    receiver::error(429).with("retry-after", "3000000000")
+}
+
+fn hook(endpoint: &str) -> Value {
+    json!({ "endpointId": endpoint, "event": "order.paid", "payload": { "order": 1 } })
+}
+
+fn holds(scene: &Scene) -> Vec<Value> {
+    scene.get("/v1/holds")["items"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_receivers_retry_after_holds_back_that_receiver_alone_for_an_hour_at_most_and_is_lifted() {
+    let (loud, good, ops) = (receiver::start(), receiver::start(), receiver::start());
+    let notify = receiver::channel("ops", &ops) + "[dlq]\nnotify = \"ops\"\n";
+    let scene = Scene::with(&format!("{}{notify}", receiver::provider()));
+    let (held, _) = scene.endpoint("acme", &loud.url(), &["JobFailed"]);
+    let (sibling, _) = scene.endpoint("acme", &good.url(), &["JobFailed"]);
+    let (other, _) = scene.endpoint("globex", &good.url(), &["JobFailed"]);
+    loud.always("", quiet_for_a_century());
+    scene.send("webhook", "acme", "held-1", &hook(&held));
+    scene.job_when("held-1", |job| job["attempts"][0]["errorCode"] == "429");
+
+    // Another company, another endpoint of the same company and our own notices go out at once.
+    scene.send("webhook", "globex", "other-1", &hook(&other));
+    scene.send("webhook", "acme", "sibling-1", &hook(&sibling));
+    scene.send("webhook", "globex", "unknown", &hook("ep_none"));
+    scene.sent("other-1");
+    scene.sent("sibling-1");
+    ops.once("ENDPOINT_UNKNOWN", 1);
+
+    let listed = holds(&scene);
+    assert_eq!(listed.len(), 1, "{listed:#?}");
+    let hold = &listed[0];
+    assert_eq!((&hold["scope"], &hold["provider"]), (&json!("endpoint"), &json!("webhook")));
+    assert_eq!((&hold["companyId"], &hold["endpointId"]), (&json!("acme"), &json!(held)));
+    assert!(hold["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{hold:#}");
+    assert_eq!(between_ms(&hold["since"], &hold["until"]), 3_600_000, "{hold:#}");
+
+    // It is the same after a restart, and a new job to that endpoint waits without an attempt.
+    let scene = scene.restarted();
+    assert_eq!(holds(&scene), listed);
+    scene.send("webhook", "acme", "held-2", &hook(&held));
+    let waiting = scene.job_when("held-2", |job| job["status"] == "parked");
+    assert_eq!((&waiting["attempts"], &waiting["nextAttemptAt"]), (&json!([]), &hold["until"]));
+    scene.send("webhook", "globex", "other-2", &hook(&other));
+    scene.sent("other-2");
+    loud.was_asked("held-1", 1);
+
+    loud.recovers();
+    let id = hold["id"].as_str().expect("an id");
+    let lines = scene.recado(&["holds", "list"]).done();
+    assert!(lines.contains(id) && lines.contains("acme"), "{lines}");
+    let lifted = scene.recado(&["holds", "lift", id, "--reason", "mended", "--json"]).json();
+    assert_eq!(lifted["id"], id);
+    assert_eq!(holds(&scene), Vec::<Value>::new());
+    assert_eq!(tries(&scene.sent("held-1")), ["failed 429 RATE_LIMIT http/429", "sent"]);
+    scene.sent("held-2");
+    let mut acts = Vec::new();
+    eventually(|| {
+        acts = scene.get("/v1/audit?kind=HOLD_LIFTED")["items"].as_array().cloned().unwrap_or_default();
+        !acts.is_empty()
+    });
+    assert_eq!((acts[0]["actor"].as_str(), acts.len()), (Some("tester"), 1), "{acts:#?}");
+}
+
+#[test]
+fn a_host_that_a_job_names_is_held_for_its_company_and_lifted_over_http() {
+    let customer = receiver::start();
+    let scene = Scene::with(&receiver::provider());
+    let to = |path: &str| json!({ "url": format!("{}{path}", customer.url()), "event": "ping", "payload": [path] });
+    customer.always("/acme", quiet_for_a_century());
+    scene.send("webhook", "acme", "first", &to("/acme"));
+    scene.job_when("first", |job| job["attempts"][0]["errorCode"] == "429");
+    scene.send("webhook", "globex", "theirs", &to("/globex"));
+    scene.sent("theirs");
+
+    let listed = holds(&scene);
+    let host = customer.url().trim_start_matches("http://").to_owned();
+    assert_eq!((&listed[0]["scope"], &listed[0]["host"]), (&json!("host"), &json!(host)), "{listed:#?}");
+    customer.recovers();
+    let path = format!("/v1/holds/{}", listed[0]["id"].as_str().expect("an id"));
+    let (status, lifted) = scene.ask("DELETE", &path, &Value::Null);
+    assert_eq!((status, &lifted["id"]), (200, &listed[0]["id"]), "{lifted}");
+    assert_eq!(scene.ask("DELETE", &path, &Value::Null).0, 404, "it is gone");
+    scene.sent("first");
+}
+
+#[test]
+fn a_black_hole_of_one_company_leaves_slots_for_others_and_for_its_own_endpoints() {
+    let (hole, good) = (receiver::start(), receiver::start());
+    hole.always("", Act::Hang);
+    let scene = Scene::with(&receiver::provider());
+    let (silent, _) = scene.endpoint("acme", &hole.url(), &["JobFailed"]);
+    let (sibling, _) = scene.endpoint("acme", &good.url(), &["JobFailed"]);
+    let (other, _) = scene.endpoint("globex", &good.url(), &["JobFailed"]);
+    let jobs: Vec<_> = (0..500)
+        .map(|n| json!({ "jobId": format!("silent-{n}"), "route": "webhook", "companyId": "acme", "data": hook(&silent) }))
+        .collect();
+    let (status, taken) = scene.ask("POST", "/v1/jobs/batch", &json!(jobs));
+    assert_eq!(status, 200, "{taken}");
+    // As many as there are slots for it.
+    eventually(|| hole.ledger().len() >= 16);
+
+    scene.send("webhook", "globex", "other", &hook(&other));
+    scene.sent("other");
+    scene.send("webhook", "acme", "sibling", &hook(&sibling));
+    scene.sent("sibling");
+    // None of the black hole's attempts has ended meanwhile, so none of them gave a slot back.
+    let ended = scene.get("/v1/jobs?companyId=acme&status=retrying&limit=1000");
+    assert_eq!(ended["items"], json!([]), "the machine was too slow for this test");
+    assert_eq!(hole.ledger().len(), 16, "a quarter of the slots");
+}
