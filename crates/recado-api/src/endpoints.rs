@@ -72,7 +72,7 @@ fn refused(refusal: manage::Refused, id: &str) -> Refused {
 
 /// Add an endpoint. Its secret is in the answer, and is never shown again.
 #[utoipa::path(
-    post, path = "/v1/endpoints", tag = "endpoints", request_body = EndpointRequest,
+    post, path = "/v1/endpoints", tag = "endpoints", operation_id = "addEndpoint", request_body = EndpointRequest,
     responses(
         (status = 201, body = Endpoint),
         (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
@@ -95,7 +95,7 @@ pub(crate) async fn add(State(api): State<ApiState>, request: Request) -> Result
 
 /// Endpoints, oldest first.
 #[utoipa::path(
-    get, path = "/v1/endpoints", tag = "endpoints", params(EndpointQuery),
+    get, path = "/v1/endpoints", tag = "endpoints", operation_id = "listEndpoints", params(EndpointQuery),
     responses((status = 200, body = EndpointList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -109,7 +109,7 @@ pub(crate) async fn list(
 
 /// One endpoint.
 #[utoipa::path(
-    get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    get, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "getEndpoint", params(("id" = String, Path)),
     responses(
         (status = 200, body = Endpoint),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -129,7 +129,7 @@ pub(crate) async fn show(
 
 /// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
 #[utoipa::path(
-    patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    patch, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "changeEndpoint", params(("id" = String, Path)),
     request_body = EndpointChange,
     responses(
         (status = 200, body = Endpoint),
@@ -160,7 +160,7 @@ pub(crate) async fn change(
 
 /// Remove an endpoint. What is on its way to it goes to the dead letter queue.
 #[utoipa::path(
-    delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    delete, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "removeEndpoint", params(("id" = String, Path)),
     responses(
         (status = 204, description = "It is gone."),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -174,7 +174,7 @@ pub(crate) async fn remove(State(api): State<ApiState>, Segment(id): Segment) ->
 
 /// Switch an endpoint on again, with no failures to its name.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", params(("id" = String, Path)),
+    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint", params(("id" = String, Path)),
     responses(
         (status = 200, body = Endpoint),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -190,7 +190,7 @@ pub(crate) async fn enable(State(api): State<ApiState>, Segment(id): Segment) ->
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
+    post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint", params(("id" = String, Path)),
     responses(
         (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),

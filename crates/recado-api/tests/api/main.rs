@@ -10,6 +10,7 @@ mod batch;
 mod bulk;
 mod calls;
 mod client;
+mod conformance;
 mod decisions;
 mod dlq;
 mod documents;
