@@ -1,6 +1,6 @@
 //! Accounts whose credential a provider no longer takes.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use recado_core::reason::clip;
 use recado_engine::accounts;
@@ -8,7 +8,7 @@ use recado_wire::accounts::{Account, AccountList, AccountQuery};
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::extract::{Actor, Asked};
+use crate::extract::{Actor, Asked, TwoSegments};
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -30,7 +30,7 @@ fn view(account: &accounts::Account) -> Account {
 
 /// Accounts that are marked, and why.
 #[utoipa::path(
-    get, path = "/v1/accounts", tag = "accounts", params(AccountQuery),
+    get, path = "/v1/accounts", tag = "accounts", operation_id = "listAccounts", params(AccountQuery),
     responses((status = 200, body = AccountList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -44,7 +44,7 @@ pub(crate) async fn list(
 
 /// Take the mark off an account, for its user has signed in again.
 #[utoipa::path(
-    delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts",
+    delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts", operation_id = "clearAccount",
     params(
         ("provider" = String, Path), ("companyId" = String, Path),
         ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")
@@ -57,7 +57,7 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn clear(
     State(api): State<ApiState>,
-    Path((provider, company)): Path<(String, String)>,
+    TwoSegments(provider, company): TwoSegments,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
     if api.engine().clear_account(&provider, &company, &actor).await? {

@@ -15,7 +15,7 @@ use crate::state::ApiState;
 
 /// What rings now, and every rule. Where several nodes share the store, what the one that rings for all last said.
 #[utoipa::path(
-    get, path = "/v1/alerts", tag = "alerts",
+    get, path = "/v1/alerts", tag = "alerts", operation_id = "listAlerts",
     responses((status = 200, body = AlertList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Response {

@@ -28,7 +28,7 @@ use crate::body::{self, Format};
 use crate::csv;
 use crate::dlq::wanted;
 use crate::extract::{Actor, Asked};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Entries that are asked of the store at a time.
@@ -37,7 +37,7 @@ const PAGE_ENTRIES: usize = 50;
 /// Every dead letter that is asked for, newest first, as lines of JSON or as a table. Each export is put on the audit
 /// trail before it begins.
 #[utoipa::path(
-    get, path = "/v1/dlq/export", tag = "dead letters",
+    get, path = "/v1/dlq/export", tag = "dead letters", operation_id = "exportDeadLetters",
     params(DeadLetterFilter, ExportQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
@@ -110,8 +110,8 @@ impl Export {
 /// Bring dead letters back: the lines of a file of the archive, or of an export. Twice is harmless. No other entry is
 /// pushed out: lines that find the queue full are refused, and can be sent again.
 #[utoipa::path(
-    post, path = "/v1/dlq/import", tag = "dead letters",
-    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/dlq/import", tag = "dead letters", operation_id = "importDeadLetters",
+    params(ActorHeader),
     request_body(content = String, content_type = "application/x-ndjson", description = "Up to 10,000 lines of an archive or an export."),
     responses((status = 200, body = ImportAnswer), WriteProblems)
 )]

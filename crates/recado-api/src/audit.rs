@@ -13,7 +13,7 @@ use crate::answer::{self, Refused};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Steps at most that one record is read as.
@@ -22,7 +22,7 @@ const STEPS_MAX: usize = 4;
 /// What was analysed, computed, scheduled and decided, and what people did: archived or not yet. A query for one person's
 /// records, by `userId` or `correlationId`, is put on the trail itself.
 #[utoipa::path(
-    get, path = "/v1/audit", tag = "audit",
+    get, path = "/v1/audit", tag = "audit", operation_id = "listAudit",
     params(AuditQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses((status = 200, body = AuditList), ReadProblems)
 )]
@@ -94,8 +94,8 @@ fn steps(found: &Found) -> Vec<AuditItem> {
 
 /// Remove one person's data: from the trail, dead letters and jobs. It is put on record who asked, and when.
 #[utoipa::path(
-    post, path = "/v1/audit/erasures", tag = "audit", request_body = ErasureRequest,
-    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/audit/erasures", tag = "audit", operation_id = "erasePerson", request_body = ErasureRequest,
+    params(ActorHeader),
     responses(
         (status = 200, body = ErasureDone),
         (status = 409, description = "Jobs of the person wait or are being delivered, or another node writes the trail: nothing was touched.", body = Problem, content_type = "application/problem+json"),

@@ -25,7 +25,7 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
 
 /// Enqueue up to 10,000 jobs: a JSON list, or one job a line. One bad item does not refuse the others.
 #[utoipa::path(
-    post, path = "/v1/jobs/batch", tag = "jobs",
+    post, path = "/v1/jobs/batch", tag = "jobs", operation_id = "enqueueBatch",
     params(("traceparent" = Option<String>, Header, description = "The caller's span, for jobs that name none.")),
     request_body(content(
         (Vec<JobRequest> = "application/json"),

@@ -16,7 +16,7 @@ use recado_wire::{Code, Problem};
 use crate::answer::{self, Refused};
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Entries that a dry run shows.
@@ -27,8 +27,8 @@ const ID_SHOWN_MAX_BYTES: usize = 64;
 
 /// Replay every dead letter that a filter chooses: paced, with a canary first if asked. A dry run only counts.
 #[utoipa::path(
-    post, path = "/v1/dlq/replay", tag = "dead letters",
-    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/dlq/replay", tag = "dead letters", operation_id = "replayDeadLetters",
+    params(ActorHeader),
     request_body = BulkRequest,
     responses(
         (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
@@ -47,8 +47,8 @@ pub(crate) async fn replay(
 
 /// Give up every dead letter that a filter chooses, for a reason. A dry run only counts.
 #[utoipa::path(
-    post, path = "/v1/dlq/discard", tag = "dead letters",
-    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/dlq/discard", tag = "dead letters", operation_id = "discardDeadLetters",
+    params(ActorHeader),
     request_body = BulkRequest,
     responses(
         (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
@@ -109,7 +109,7 @@ async fn begin(
 
 /// Bulk acts, newest first: those that run and those that ended lately.
 #[utoipa::path(
-    get, path = "/v1/replays", tag = "dead letters", responses((status = 200, body = BulkList), ReadProblems)
+    get, path = "/v1/replays", tag = "dead letters", operation_id = "listBulkActs", responses((status = 200, body = BulkList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
     let items = api.engine().bulks().await?.into_iter().map(shown).collect();
@@ -118,7 +118,7 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 
 /// How far a bulk act came.
 #[utoipa::path(
-    get, path = "/v1/replays/{id}", tag = "dead letters", params(("id" = String, Path)),
+    get, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "getBulkAct", params(("id" = String, Path)),
     responses(
         (status = 200, body = Bulk),
         (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),
@@ -136,8 +136,8 @@ pub(crate) async fn show(
 
 /// Stop a bulk act. What it has done stays done; one that has ended is left as it is.
 #[utoipa::path(
-    delete, path = "/v1/replays/{id}", tag = "dead letters",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    delete, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "stopBulkAct",
+    params(("id" = String, Path), ActorHeader),
     responses(
         (status = 200, body = Bulk),
         (status = 404, description = "There is no such bulk act.", body = Problem, content_type = "application/problem+json"),

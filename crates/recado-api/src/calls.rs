@@ -19,7 +19,7 @@ use crate::state::ApiState;
 
 /// Ask a provider and wait: its answer, or the last good one, or when to come back.
 #[utoipa::path(
-    post, path = "/v1/calls", tag = "calls", request_body = CallRequest,
+    post, path = "/v1/calls", tag = "calls", operation_id = "callProvider", request_body = CallRequest,
     params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 200, description = "The provider's answer; or, with `fallback`, its last good one.", body = CallAnswer),

@@ -6,7 +6,6 @@
 //!
 //! Deliberately absent: a build step, compression, files read at run time.
 
-use axum::extract::Path;
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY,
     X_CONTENT_TYPE_OPTIONS,
@@ -18,6 +17,8 @@ use recado_core::reason::clip;
 use recado_wire::{Code, Problem};
 
 use crate::answer::Refused;
+use crate::extract::TwoSegments;
+use crate::openapi::GateProblems;
 use crate::probes;
 
 /// The last two make the browser itself refuse what would turn text into markup or script.
@@ -73,8 +74,12 @@ fn content_type(name: &str) -> &'static str {
 
 /// The dashboard for browsers, a few lines of text for whoever does not ask for HTML.
 #[utoipa::path(
-    get, path = "/", tag = "probes",
-    responses((status = 200, content((String = "text/html"), (String = "text/plain"))))
+    get, path = "/", tag = "probes", operation_id = "getDashboard",
+    responses(
+        (status = 200, content((String = "text/html"), (String = "text/plain"))),
+        (status = 304, description = "Unchanged since it was sent with this ETag."),
+        GateProblems,
+    )
 )]
 pub(crate) async fn index(headers: HeaderMap) -> Result<Response, Refused> {
     let wanted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -88,16 +93,22 @@ pub(crate) async fn index(headers: HeaderMap) -> Result<Response, Refused> {
 
 /// A file of the dashboard.
 #[utoipa::path(
-    get, path = "/dashboard/{folder}/{file}", tag = "probes",
+    get, path = "/dashboard/{folder}/{file}", tag = "probes", operation_id = "getDashboardFile",
     params(("folder" = String, Path), ("file" = String, Path)),
     responses(
-        (status = 200, description = "As it is.", body = String, content_type = "text/javascript"),
+        (
+            status = 200, description = "As it is.",
+            content(
+                (String = "text/javascript"), (String = "text/css"), (String = "image/svg+xml"), (String = "text/plain"),
+            ),
+        ),
         (status = 304, description = "Unchanged since it was sent with this ETag."),
         (status = 404, description = "There is no such file.", body = Problem, content_type = "application/problem+json"),
+        GateProblems,
     )
 )]
 pub(crate) async fn asset(
-    Path((folder, name)): Path<(String, String)>,
+    TwoSegments(folder, name): TwoSegments,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     file(&format!("{folder}/{name}"), &headers)

@@ -13,7 +13,7 @@ use crate::state::ApiState;
 
 /// Retry a failed submission or not, and when. Keeps nothing but the audit record.
 #[utoipa::path(
-    post, path = "/v1/decisions", tag = "decisions", request_body = DecisionRequest,
+    post, path = "/v1/decisions", tag = "decisions", operation_id = "decideRetry", request_body = DecisionRequest,
     responses((status = 200, body = Decision), WriteProblems)
 )]
 pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {

@@ -19,7 +19,7 @@ use crate::answer::{self, Refused};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Id};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Entries that are asked of the store at a time.
@@ -64,7 +64,7 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
 
 /// Dead letters, newest first. That they were shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/dlq", tag = "dead letters",
+    get, path = "/v1/dlq", tag = "dead letters", operation_id = "listDeadLetters",
     params(DeadLetterFilter, DeadLetterQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses((status = 200, body = DeadLetterList), ReadProblems)
 )]
@@ -106,7 +106,7 @@ fn data_len(entry: &recado_core::DeadLetter) -> usize {
 
 /// How many dead letters there are, by what they have in common.
 #[utoipa::path(
-    get, path = "/v1/dlq/stats", tag = "dead letters", params(DeadLetterStatsQuery),
+    get, path = "/v1/dlq/stats", tag = "dead letters", operation_id = "countDeadLetters", params(DeadLetterStatsQuery),
     responses((status = 200, body = DeadLetterStats), ReadProblems)
 )]
 pub(crate) async fn stats(
@@ -142,7 +142,7 @@ pub(crate) async fn stats(
 
 /// One dead letter. That it was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/dlq/{jobId}", tag = "dead letters",
+    get, path = "/v1/dlq/{jobId}", tag = "dead letters", operation_id = "getDeadLetter",
     params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, body = DeadLetter),
@@ -168,8 +168,8 @@ pub(crate) async fn show(
 /// Put a dead letter back in line with a fresh budget of attempts, corrected if data is given. What it was corrected to
 /// before goes out again, unless the original is asked for.
 #[utoipa::path(
-    post, path = "/v1/dlq/{jobId}/replay", tag = "dead letters",
-    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/dlq/{jobId}/replay", tag = "dead letters", operation_id = "replayDeadLetter",
+    params(("jobId" = String, Path), ActorHeader),
     request_body = Option<ReplayRequest>,
     responses(
         (status = 202, description = "It is on its way.", body = ReplayStarted),
@@ -223,8 +223,8 @@ pub(crate) async fn replay(
 
 /// Give a dead letter up for good.
 #[utoipa::path(
-    post, path = "/v1/dlq/{jobId}/discard", tag = "dead letters",
-    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/dlq/{jobId}/discard", tag = "dead letters", operation_id = "discardDeadLetter",
+    params(("jobId" = String, Path), ActorHeader),
     request_body = DiscardRequest,
     responses(
         (status = 200, body = Discarded),

@@ -72,7 +72,7 @@ fn refused(refusal: manage::Refused, id: &str) -> Refused {
 
 /// Add an endpoint. Its secret is in the answer, and is never shown again.
 #[utoipa::path(
-    post, path = "/v1/endpoints", tag = "endpoints", request_body = EndpointRequest,
+    post, path = "/v1/endpoints", tag = "endpoints", operation_id = "addEndpoint", request_body = EndpointRequest,
     params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 201, body = Endpoint),
@@ -100,7 +100,7 @@ pub(crate) async fn add(
 
 /// Endpoints, oldest first.
 #[utoipa::path(
-    get, path = "/v1/endpoints", tag = "endpoints", params(EndpointQuery),
+    get, path = "/v1/endpoints", tag = "endpoints", operation_id = "listEndpoints", params(EndpointQuery),
     responses((status = 200, body = EndpointList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -114,7 +114,7 @@ pub(crate) async fn list(
 
 /// One endpoint.
 #[utoipa::path(
-    get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+    get, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "getEndpoint", params(("id" = String, Path)),
     responses(
         (status = 200, body = Endpoint),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -134,7 +134,7 @@ pub(crate) async fn show(
 
 /// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
 #[utoipa::path(
-    patch, path = "/v1/endpoints/{id}", tag = "endpoints",
+    patch, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "changeEndpoint",
     params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     request_body = EndpointChange,
     responses(
@@ -167,7 +167,7 @@ pub(crate) async fn change(
 
 /// Remove an endpoint. What is on its way to it goes to the dead letter queue.
 #[utoipa::path(
-    delete, path = "/v1/endpoints/{id}", tag = "endpoints",
+    delete, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "removeEndpoint",
     params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 204, description = "It is gone."),
@@ -186,7 +186,7 @@ pub(crate) async fn remove(
 
 /// Switch an endpoint on again, with no failures to its name.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints",
+    post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint",
     params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 200, body = Endpoint),
@@ -207,7 +207,7 @@ pub(crate) async fn enable(
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
 #[utoipa::path(
-    post, path = "/v1/endpoints/{id}/test", tag = "endpoints",
+    post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint",
     params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
     responses(
         (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),

@@ -35,7 +35,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// Hear of events as they happen: `id:` an event's id, `event:` its kind, `data:` its JSON on one line.
 #[utoipa::path(
-    get, path = "/v1/events", tag = "events",
+    get, path = "/v1/events", tag = "events", operation_id = "listenToEvents",
     params(
         EventQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The last event heard: the stream goes on after it."),

@@ -41,6 +41,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
+/// The two parts of the path that vary, as they stand. What is not UTF-8 is the name of nothing.
+#[derive(Debug)]
+pub(crate) struct TwoSegments(pub String, pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TwoSegments {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let (first, second) = path.map(|Path(both)| both).unwrap_or_default();
+        Ok(TwoSegments(first, second))
+    }
+}
+
 /// Who acts, for the audit trail.
 #[derive(Debug)]
 pub(crate) struct Actor(pub String);

@@ -20,7 +20,7 @@ use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;
 use crate::extract::{self, Actor, Asked, Id};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
@@ -32,7 +32,7 @@ const CHUNK_JOBS: usize = 100;
 
 /// Enqueue a job. Answers once it is durable.
 #[utoipa::path(
-    post, path = "/v1/jobs", tag = "jobs", request_body = JobRequest,
+    post, path = "/v1/jobs", tag = "jobs", operation_id = "enqueueJob", request_body = JobRequest,
     params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 202, description = "Taken in.", body = JobAccepted),
@@ -127,7 +127,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
 /// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. That
 /// the payload was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/jobs/{jobId}", tag = "jobs",
+    get, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "getJob",
     params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
     responses(
         (status = 200, body = JobView),
@@ -220,7 +220,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
 
 /// Jobs, newest first.
 #[utoipa::path(
-    get, path = "/v1/jobs", tag = "jobs", params(JobQuery),
+    get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery),
     responses((status = 200, body = JobList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -260,8 +260,8 @@ pub(crate) async fn list(
 
 /// Cancel a job that has not been sent.
 #[utoipa::path(
-    delete, path = "/v1/jobs/{jobId}", tag = "jobs",
-    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    delete, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "cancelJob",
+    params(("jobId" = String, Path), ActorHeader),
     responses(
         (status = 200, description = "Cancelled, now or before.", body = JobCancelled),
         (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),
@@ -293,7 +293,7 @@ pub(crate) async fn cancel(
 
 /// A job's audit trail, oldest first; from the archive once the job is forgotten.
 #[utoipa::path(
-    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", params(("jobId" = String, Path)),
+    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit", params(("jobId" = String, Path)),
     responses(
         (status = 200, body = AuditTrail),
         (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),

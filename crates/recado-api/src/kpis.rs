@@ -6,10 +6,10 @@ use axum::extract::State;
 use axum::response::Response;
 use recado_core::{RouteName, Timestamp};
 use recado_observe::{Figure, Target};
-use recado_wire::Code;
 use recado_wire::kpis::{
     AttemptRate, CoursePart, DeadLetterFlow, Kpi, KpiQuery, Kpis, NamedCount, RouteFlow, WINDOW_DEFAULT_MS,
 };
+use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::extract::Asked;
@@ -20,10 +20,10 @@ use crate::state::ApiState;
 /// Success after retry, mean attempts, lost share, time to success, and the technical figures of seed 003, each
 /// beside its target.
 #[utoipa::path(
-    get, path = "/v1/kpis", tag = "alerts", params(KpiQuery),
+    get, path = "/v1/kpis", tag = "alerts", operation_id = "getKpis", params(KpiQuery),
     responses(
         (status = 200, body = Kpis),
-        (status = 404, description = "`code`: not_found"),
+        (status = 404, description = "There is no such route.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]

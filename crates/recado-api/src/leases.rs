@@ -23,7 +23,7 @@ use crate::state::ApiState;
 
 /// Lease jobs of routes that workers deliver, waiting for the first if asked to.
 #[utoipa::path(
-    post, path = "/v1/leases", tag = "leases", request_body = LeaseRequest,
+    post, path = "/v1/leases", tag = "leases", operation_id = "leaseJobs", request_body = LeaseRequest,
     responses((status = 200, description = "Empty when nothing came in time.", body = Leases), WriteProblems)
 )]
 pub(crate) async fn lease(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
@@ -62,7 +62,7 @@ fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::
 
 /// The job is done.
 #[utoipa::path(
-    post, path = "/v1/leases/{leaseToken}/succeed", tag = "leases", params(("leaseToken" = String, Path)),
+    post, path = "/v1/leases/{leaseToken}/succeed", tag = "leases", operation_id = "succeedLease", params(("leaseToken" = String, Path)),
     request_body = Option<SucceedRequest>,
     responses(
         (status = 200, body = LeaseSettled),
@@ -82,7 +82,7 @@ pub(crate) async fn succeed(
 
 /// The job failed; the route's rules and policy decide what happens next.
 #[utoipa::path(
-    post, path = "/v1/leases/{leaseToken}/fail", tag = "leases", params(("leaseToken" = String, Path)),
+    post, path = "/v1/leases/{leaseToken}/fail", tag = "leases", operation_id = "failLease", params(("leaseToken" = String, Path)),
     request_body = FailRequest,
     responses(
         (status = 200, body = LeaseSettled),
@@ -124,7 +124,7 @@ async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Res
 
 /// Keep the job for longer.
 #[utoipa::path(
-    post, path = "/v1/leases/{leaseToken}/extend", tag = "leases", params(("leaseToken" = String, Path)),
+    post, path = "/v1/leases/{leaseToken}/extend", tag = "leases", operation_id = "extendLease", params(("leaseToken" = String, Path)),
     request_body = ExtendRequest,
     responses(
         (status = 200, body = LeaseExtended),
@@ -147,7 +147,7 @@ pub(crate) async fn extend(
 
 /// Report on up to 1,000 leases, each on its own.
 #[utoipa::path(
-    post, path = "/v1/leases/settle", tag = "leases", request_body = Vec<SettleRequest>,
+    post, path = "/v1/leases/settle", tag = "leases", operation_id = "settleLeases", request_body = Vec<SettleRequest>,
     responses(
         (status = 200, description = "What became of each, in the order given.", body = SettleAnswer),
         WriteProblems,

@@ -12,7 +12,7 @@
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
 //! | [`acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
-//! | [`openapi`] | the document that describes all of it, written from the code |
+//! | [`openapi`] [`document`] | the document that describes all of it, written from the code |
 //!
 //! Requests and answers are types of `recado-wire`; what they mean is the engine's business. So a handler
 //! reads, asks the engine, and shows what it said.
@@ -36,6 +36,7 @@ mod cursor;
 mod dashboard;
 mod decisions;
 mod dlq;
+mod document;
 mod endpoints;
 mod events;
 mod extract;
@@ -126,16 +127,16 @@ fn described() -> OpenApiRouter<ApiState> {
         .routes(routes!(dashboard::asset))
 }
 
-/// The API's description of itself.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    described().into_openapi()
+/// The API's description of itself, as it is served.
+pub fn openapi() -> serde_json::Value {
+    document::finish(&described().into_openapi())
 }
 
 /// The whole API, gate included.
 pub fn router(state: ApiState) -> Router {
     let gate = state.gate();
     let (router, document) = described().split_for_parts();
-    state.keep_document(&document);
+    state.keep_document(&document::finish(&document));
     let counted = metrics::Counted(state.clone());
     router
         .fallback(no_such_path)

@@ -19,7 +19,7 @@ use crate::state::ApiState;
 
 /// Every figure in Prometheus's text format. Companies are named here, so it asks for the token like the rest.
 #[utoipa::path(
-    get, path = "/metrics", tag = "alerts",
+    get, path = "/metrics", tag = "alerts", operation_id = "getMetrics",
     responses((status = 200, body = String, content_type = "text/plain"), ReadProblems)
 )]
 pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {

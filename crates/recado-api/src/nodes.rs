@@ -12,7 +12,7 @@ use crate::state::ApiState;
 
 /// The nodes that share the store: version, health, share of the work.
 #[utoipa::path(
-    get, path = "/v1/nodes", tag = "nodes",
+    get, path = "/v1/nodes", tag = "nodes", operation_id = "listNodes",
     responses((status = 200, body = NodeList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use recado_wire::events::{EventSchema, Gap};
 use recado_wire::problem::PROBLEM_JSON;
-use recado_wire::{Code, Problem};
+use recado_wire::{ACTOR_LEN_MAX, Code, Problem};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, Modify, OpenApi as _};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder};
+use utoipa::{IntoParams, IntoResponses, Modify, OpenApi as _};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -95,6 +97,27 @@ const WRITE: &[Code] = &[
     Code::Stopping,
     Code::Overloaded,
 ];
+
+/// The header that says who acts.
+pub(crate) struct ActorHeader;
+
+impl IntoParams for ActorHeader {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let name = ObjectBuilder::new().schema_type(Type::String);
+        let name = name.min_length(Some(1)).max_length(Some(ACTOR_LEN_MAX)).pattern(Some(r"\S"));
+        let header = ParameterBuilder::new().name("X-Recado-Actor").parameter_in(ParameterIn::Header);
+        vec![header.required(Required::False).description(Some("Who acts.")).schema(Some(name)).build()]
+    }
+}
+
+/// What can go wrong at the gate, for whatever lies behind it.
+pub(crate) struct GateProblems;
+
+impl IntoResponses for GateProblems {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problems(&[Code::Unauthorized, Code::HostNotAllowed, Code::OriginNotAllowed])
+    }
+}
 
 /// What can go wrong with any request that only looks.
 pub(crate) struct ReadProblems;

@@ -7,18 +7,19 @@ use axum::response::{IntoResponse, Response};
 use recado_wire::health::{Health, JobCounts, Readiness, Ready, StoreState};
 
 use crate::answer;
+use crate::openapi::GateProblems;
 use crate::state::ApiState;
 
 /// The process is alive. Asks nothing of the store, so that a slow disk gets nobody killed.
-#[utoipa::path(get, path = "/healthz", tag = "probes", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "probes", operation_id = "getHealth", responses((status = 200, body = Health)))]
 pub(crate) async fn healthz() -> Response {
     answer::ok(&Health { status: "alive".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
 /// The server is ready for work: the store answers, or a part of it does, it takes jobs, and nothing is stopping.
 #[utoipa::path(
-    get, path = "/readyz", tag = "probes",
-    responses((status = 200, body = Readiness), (status = 503, description = "Not ready, and why.", body = Readiness))
+    get, path = "/readyz", tag = "probes", operation_id = "getReadiness",
+    responses((status = 200, body = Readiness), (status = 503, description = "Not ready, and why.", body = Readiness), GateProblems)
 )]
 pub(crate) async fn readyz(State(api): State<ApiState>, headers: HeaderMap) -> Response {
     let readiness = look(&api).await;
@@ -82,8 +83,8 @@ async fn look(api: &ApiState) -> Readiness {
 
 /// This document.
 #[utoipa::path(
-    get, path = "/openapi.json", tag = "probes",
-    responses((status = 200, description = "OpenAPI.", content_type = "application/json", body = Object))
+    get, path = "/openapi.json", tag = "probes", operation_id = "getOpenApi",
+    responses((status = 200, description = "OpenAPI.", content_type = "application/json", body = Object), GateProblems)
 )]
 pub(crate) async fn openapi_json(State(api): State<ApiState>) -> Response {
     answer::written(StatusCode::OK, api.document())

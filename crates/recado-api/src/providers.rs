@@ -21,7 +21,7 @@ use recado_wire::{Code, Problem};
 use crate::answer::{self, Refused};
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Bytes at most that a message repeats of a name.
@@ -139,7 +139,7 @@ async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> 
 
 /// Every provider: its breaker, its limits, what waits for it.
 #[utoipa::path(
-    get, path = "/v1/providers", tag = "providers",
+    get, path = "/v1/providers", tag = "providers", operation_id = "listProviders",
     responses((status = 200, body = ProviderList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
@@ -150,7 +150,7 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 
 /// One provider.
 #[utoipa::path(
-    get, path = "/v1/providers/{name}", tag = "providers", params(("name" = String, Path)),
+    get, path = "/v1/providers/{name}", tag = "providers", operation_id = "getProvider", params(("name" = String, Path)),
     responses(
         (status = 200, body = Provider),
         (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
@@ -170,8 +170,8 @@ pub(crate) async fn show(
 
 /// Open or close a provider's breaker by hand. Opened by hand it stays open until it is closed by hand.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/breaker", tag = "providers",
-    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/providers/{name}/breaker", tag = "providers", operation_id = "setBreaker",
+    params(("name" = String, Path), ActorHeader),
     request_body = BreakerRequest,
     responses(
         (status = 200, body = Provider),
@@ -201,8 +201,8 @@ pub(crate) async fn turn(
 
 /// Pause a provider: its jobs wait and spend no attempt.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/pause", tag = "providers",
-    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/providers/{name}/pause", tag = "providers", operation_id = "pauseProvider",
+    params(("name" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, body = Provider),
@@ -235,8 +235,8 @@ async fn set_pause(
 
 /// Let a paused provider go on.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/resume", tag = "providers",
-    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/providers/{name}/resume", tag = "providers", operation_id = "resumeProvider",
+    params(("name" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, body = Provider),
@@ -255,7 +255,7 @@ pub(crate) async fn resume(
 
 /// May the caller's own code ask this provider now? Whoever may says how it went, by success or failure.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/permit", tag = "providers", params(("name" = String, Path)),
+    post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit", params(("name" = String, Path)),
     responses(
         (status = 200, description = "Yes or no.", body = Permit),
         (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
@@ -274,7 +274,7 @@ pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) 
 
 /// A permitted call went well.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/success", tag = "providers", params(("name" = String, Path)),
+    post, path = "/v1/providers/{name}/success", tag = "providers", operation_id = "reportSuccess", params(("name" = String, Path)),
     request_body = Option<SuccessReport>,
     responses(
         (status = 200, body = Provider),
@@ -293,7 +293,7 @@ pub(crate) async fn success(
 
 /// A permitted call failed, and the provider is to blame.
 #[utoipa::path(
-    post, path = "/v1/providers/{name}/failure", tag = "providers", params(("name" = String, Path)),
+    post, path = "/v1/providers/{name}/failure", tag = "providers", operation_id = "reportFailure", params(("name" = String, Path)),
     request_body = Option<FailureReport>,
     responses(
         (status = 200, body = Provider),

@@ -11,7 +11,7 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::extract::{Actor, Asked, Segment};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::{millis, show_pause, waiting_for, why};
 use crate::state::ApiState;
 
@@ -39,7 +39,7 @@ async fn counts(api: &ApiState) -> Result<Counts, Refused> {
 
 /// Every route: its transport, its providers, when it tries again, what waits on it and what holds it back.
 #[utoipa::path(
-    get, path = "/v1/routes", tag = "routes",
+    get, path = "/v1/routes", tag = "routes", operation_id = "listRoutes",
     responses((status = 200, body = RouteList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
@@ -50,8 +50,8 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 
 /// Pause a route: its jobs wait and spend no attempt. Other routes to the same provider go on.
 #[utoipa::path(
-    post, path = "/v1/routes/{name}/pause", tag = "routes",
-    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/routes/{name}/pause", tag = "routes", operation_id = "pauseRoute",
+    params(("name" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, body = Route),
@@ -70,8 +70,8 @@ pub(crate) async fn pause(
 
 /// Let a paused route go on.
 #[utoipa::path(
-    post, path = "/v1/routes/{name}/resume", tag = "routes",
-    params(("name" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    post, path = "/v1/routes/{name}/resume", tag = "routes", operation_id = "resumeRoute",
+    params(("name" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, body = Route),

@@ -104,9 +104,8 @@ impl ApiState {
         Gate::new(self.inner.options.token.clone(), self.inner.options.hosts.clone())
     }
 
-    pub(crate) fn keep_document(&self, document: &utoipa::openapi::OpenApi) {
-        let json = document.to_json().unwrap_or_default();
-        let _ = self.inner.document.set(json.into());
+    pub(crate) fn keep_document(&self, document: &serde_json::Value) {
+        let _ = self.inner.document.set(document.to_string().into());
     }
 
     pub(crate) fn document(&self) -> Bytes {

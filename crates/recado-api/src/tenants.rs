@@ -9,6 +9,7 @@ use recado_core::reason::clip;
 use recado_core::{CompanyId, RouteName};
 use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
+use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, WEIGHT_MAX};
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
@@ -18,7 +19,7 @@ use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
 use crate::jobs::why_due_and_waiting;
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
@@ -138,7 +139,7 @@ async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, 
 
 /// Every tenant: how it fares, what it may, why it waits.
 #[utoipa::path(
-    get, path = "/v1/tenants", tag = "tenants", params(TenantQuery),
+    get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants", params(TenantQuery),
     responses((status = 200, body = TenantList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -159,7 +160,7 @@ pub(crate) async fn list(
 
 /// One tenant.
 #[utoipa::path(
-    get, path = "/v1/tenants/{companyId}", tag = "tenants", params(("companyId" = String, Path)),
+    get, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "getTenant", params(("companyId" = String, Path)),
     responses(
         (status = 200, body = Tenant),
         (status = 404, description = "Nothing is known of it.", body = Problem, content_type = "application/problem+json"),
@@ -181,8 +182,8 @@ pub(crate) async fn show(
 /// Say how a tenant is treated; what is absent stays, whoever else says something at the same time. A tenant may be
 /// treated before its first job.
 #[utoipa::path(
-    put, path = "/v1/tenants/{companyId}", tag = "tenants",
-    params(("companyId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    put, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "setTenant",
+    params(("companyId" = Name, Path), ActorHeader),
     request_body = TenantChange,
     responses((status = 200, body = Tenant), WriteProblems)
 )]

@@ -23,7 +23,7 @@ const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import"
 const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
 
 /// How long the ids of users and correlations may be.
-const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
+pub const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
 
 /// A company that callers may speak for: any but our own, to which nothing is told.
 pub fn company(name: &str) -> Result<CompanyId, String> {

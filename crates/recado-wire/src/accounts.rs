@@ -43,7 +43,7 @@ pub struct AccountList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct AccountQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
 }
 

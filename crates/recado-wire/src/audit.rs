@@ -4,10 +4,8 @@ use recado_core::audit::AuditStep;
 use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::dlq::WORDS_LEN_MAX;
 use crate::read::{Body, Faults, Fields, Params, Query};
-
-/// Characters at most of the reason of an erasure.
-pub const ERASURE_REASON_LEN_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,10 +20,10 @@ pub struct AuditTrail {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditItem {
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::audit_step))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AuditStep))]
     pub event: AuditStep,
     /// The record that the step is of; its steps share everything else.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::audit_kind))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AuditKind))]
     pub kind: AuditKind,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub timestamp: Timestamp,
@@ -53,16 +51,19 @@ pub struct AuditItem {
     pub provider: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub error_message: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub retry_count: Option<u32>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
     pub next_retry_time: Option<Timestamp>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub should_retry: Option<bool>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub retry_reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -161,16 +162,22 @@ pub enum AuditOrder {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct AuditQuery {
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub job_id: Option<String>,
     /// The claim, or the job that stands for it.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub claim_id: Option<String>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub company_id: Option<String>,
     /// Whom the job was about.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub user_id: Option<String>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
     /// Who did it.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub actor: Option<String>,
-    #[cfg_attr(feature = "openapi", param(schema_with = crate::schema::audit_kind))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::AuditKind>, inline))]
     pub kind: Option<AuditKind>,
     /// Happened at or after this.
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
@@ -182,8 +189,10 @@ pub struct AuditQuery {
     #[cfg_attr(feature = "openapi", param(inline))]
     pub order: Option<AuditOrder>,
     /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -267,10 +276,11 @@ impl Body for AuditSubject {
 pub struct ErasureRequest {
     pub subject: AuditSubject,
     /// Why. It stays on record for good: give a reference, such as a request's number, and no name.
-    #[cfg_attr(feature = "openapi", schema(example = "LGPD request 17"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason, example = "LGPD request 17"))]
     pub reason: String,
     /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
     pub with_jobs: bool,
 }
 
@@ -290,8 +300,8 @@ impl Body for ErasureRequest {
         let length = self.reason.chars().count();
         if self.reason.trim().is_empty() {
             faults.note("reason", "is empty; give a reference, such as a request's number");
-        } else if length > ERASURE_REASON_LEN_MAX {
-            faults.note("reason", format!("has {length} characters; give at most {ERASURE_REASON_LEN_MAX}"));
+        } else if length > WORDS_LEN_MAX {
+            faults.note("reason", format!("has {length} characters; give at most {WORDS_LEN_MAX}"));
         }
     }
 }

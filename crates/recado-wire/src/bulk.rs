@@ -24,7 +24,7 @@ pub struct BulkFilter {
     pub entries: DeadLetterFilter,
     /// Only these, up to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::Name>>, min_items = 1, max_items = 1000))]
     pub job_ids: Option<Vec<JobId>>,
 }
 
@@ -72,15 +72,19 @@ pub struct BulkRequest {
     pub dry_run: Option<bool>,
     /// 1 to 1000; 50 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     pub rate_per_second: Option<u32>,
     /// So many are replayed first, up to 100; the rest follows when they were delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
     pub canary: Option<u32>,
     /// Why, for the audit trail; a discard needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
     /// The same, as a single replay calls it; read where there is no `reason`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub note: Option<String>,
 }
 

@@ -18,9 +18,9 @@ const TIMEOUT_BOUNDS: &str = "whole milliseconds, 1 to 300000";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallRequest {
-    #[cfg_attr(feature = "openapi", schema(example = "openai"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "openai"))]
     pub route: String,
-    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
     pub company_id: String,
     /// What to ask, as the route's transport wants it.
     #[serde(deserialize_with = "crate::read::payload")]
@@ -36,7 +36,7 @@ pub struct CallRequest {
     pub cache_key: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"))]
     pub traceparent: Option<TraceParent>,
 }
 
@@ -86,12 +86,13 @@ impl Body for CallRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CallAnswer {
     /// `null` when the provider said yes and nothing else.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
+    #[cfg_attr(feature = "openapi", schema(required, schema_with = crate::schema::any))]
     pub answer: Option<Payload>,
     /// Absent when the answer is not the provider's of this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
     /// `null` when the provider answered.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub fallback: Option<CallFallback>,
     /// How old the answer is, when it was remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +124,7 @@ pub struct CallError {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
     pub error_reason: String,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
     pub error_classification: Class,
     /// The rule that classified it.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]

@@ -4,6 +4,7 @@ use recado_core::claim::{ClaimDecision, ClaimError};
 use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::INT32_MAX;
 use crate::read::{Body, Faults, Fields};
 
 /// The route whose rules and policy decide when the caller names none.
@@ -19,14 +20,19 @@ pub const CLAIM_ID_LEN_MAX: usize = 256;
 pub struct DecisionRequest {
     /// `tiss-claims` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>))]
     pub route: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(example = "CLM-ENC-001-1234567890"))]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(min_length = 1, max_length = 256, pattern = "\\S", example = "CLM-ENC-001-1234567890")
+    )]
     pub claim_id: String,
     /// The message of the submission that failed.
-    #[cfg_attr(feature = "openapi", schema(example = "SERVICE_UNAVAILABLE"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::NotBlank, example = "SERVICE_UNAVAILABLE"))]
     pub submission_error: String,
     /// Retries already made; 0 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 2147483647))]
     pub retry_count: Option<u32>,
     /// May be absent on the first try.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +74,9 @@ impl Body for DecisionRequest {
         if length > CLAIM_ID_LEN_MAX {
             faults.note("claimId", format!("has {length} characters; give at most {CLAIM_ID_LEN_MAX}"));
         }
+        if self.retry_count.is_some_and(|count| count > INT32_MAX) {
+            faults.note("retryCount", format!("is out of range; give 0 to {INT32_MAX}"));
+        }
         if self.submission_error.trim().is_empty() {
             faults.note("submissionError", "is empty; give the message of the submission that failed");
         }
@@ -81,14 +90,15 @@ impl Body for DecisionRequest {
 pub struct Decision {
     pub should_retry: bool,
     /// `null` when there is no retry.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
     pub next_retry_time: Option<Timestamp>,
     /// One more than was given when there is a retry, the same when there is none.
     pub retry_count: u32,
     pub retry_reason: String,
     /// `null` when there is no retry.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub backoff_minutes: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
     pub error_classification: Class,
     /// Why there is no retry.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,7 @@ pub struct DeadLetter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub correlation_id: Option<Box<str>>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
     pub error_classification: Class,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
@@ -57,9 +57,9 @@ pub struct DeadLetter {
     /// Failures that a person would call the same have the same one.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub fingerprint: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::cause))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Cause))]
     pub cause: Cause,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::dead_letter_state))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
     pub state: DeadLetterState,
     /// The part that changed in the store after the job was accepted: `data`, `originalData` or `identity`. Absent of
     /// entries that are whole. Damaged data is shown as it is, as a string if it is no JSON any more.
@@ -114,17 +114,20 @@ pub struct DeadLetterList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>), param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>), param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>), param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>), param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub last_failure_code: Option<String>,
     /// The reason contains this, without regard to case.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::NotEmpty>), param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub fingerprint: Option<String>,
     /// Moved to the queue at or after this.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,8 +174,10 @@ pub struct DeadLetterQuery {
     #[cfg_attr(feature = "openapi", param(ignore))]
     pub filter: DeadLetterFilter,
     /// Items on a page, up to 1000; 100 when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -216,10 +221,11 @@ pub enum GroupBy {
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct DeadLetterStatsQuery {
     /// `lastFailureCode` when absent.
+    #[cfg_attr(feature = "openapi", param(inline))]
     pub by: Option<GroupBy>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
@@ -275,7 +281,7 @@ pub struct DeadLettersInHour {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetterGroup {
     /// `null` for entries that have no such value.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub key: Option<Box<str>>,
     pub count: u64,
     /// One entry's reason, so that a group can be read.
@@ -300,6 +306,7 @@ pub struct ReplayRequest {
     pub original: Option<bool>,
     /// Why, for the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub note: Option<String>,
 }
 
@@ -330,7 +337,7 @@ impl Body for ReplayRequest {
 pub struct ReplayStarted {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::dead_letter_state))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
     pub state: DeadLetterState,
 }
 
@@ -340,6 +347,7 @@ pub struct ReplayStarted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DiscardRequest {
     /// Why it is given up, for the audit trail.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
     pub reason: String,
 }
 
@@ -366,6 +374,6 @@ impl Body for DiscardRequest {
 pub struct Discarded {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
 }

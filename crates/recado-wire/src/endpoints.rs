@@ -33,20 +33,21 @@ impl fmt::Debug for Secret {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointRequest {
-    #[cfg_attr(feature = "openapi", schema(required, value_type = String, example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = crate::components::Name, example = "acme"))]
     pub company_id: Option<String>,
     /// Where the company listens.
-    #[cfg_attr(feature = "openapi", schema(required, value_type = String, example = "https://example.com/hooks"))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = String, format = "uri", example = "https://example.com/hooks"))]
     pub url: Option<String>,
     /// What it wants to hear of; everything when absent or empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::EventKind>>))]
     pub events: Option<Vec<String>>,
     /// `whsec_` and 24 to 64 bytes in Base64; drawn by Recado when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"))]
     pub secret: Option<Secret>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
     pub description: Option<String>,
 }
 
@@ -81,17 +82,19 @@ impl Body for EndpointRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointChange {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(format = "uri"))]
     pub url: Option<String>,
     /// Everything when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::EventKind>>))]
     pub events: Option<Vec<String>>,
     /// Signs from now on; the one before signs beside it for 24 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$"))]
     pub secret: Option<Secret>,
     /// Taken away when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 256))]
     pub description: Option<String>,
     /// Switching it on forgets the failures in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +130,7 @@ pub struct Endpoint {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub description: Option<Box<str>>,
     /// What it hears of; everything when empty.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::event_kinds))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::EventKind>))]
     pub events: Vec<EventKind>,
     pub enabled: bool,
     /// In a row; at ten it is switched off.
@@ -165,7 +168,7 @@ pub struct EndpointList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct EndpointQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
 }
 

@@ -8,42 +8,54 @@ use serde::{Deserialize, Serialize};
 use crate::problem::Problem;
 use crate::read::{Body, Fields, Params, Query};
 
+/// Characters at most of a user's or a correlation's id.
+pub const PERSON_ID_LEN_MAX: usize = 256;
+
+/// Shortest time to live of a job.
+pub const TTL_MIN_MS: u64 = 1_000;
+
 /// A job to enqueue: the body of `POST /v1/jobs`, or one item of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobRequest {
     /// The caller's outboxId and idempotency key: a UUID, or up to 128 characters of `A–Z a–z 0–9 . _ : -`.
-    /// Made by Recado when absent.
+    /// Made by Recado when absent. Not `batch`, `stats`, `export`, `import`, `replay`, `discard` or only dots, and none
+    /// that begins with `evt_` or `refresh:`: those have a meaning of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Name>))]
     pub job_id: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(example = "email"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "email"))]
     pub route: String,
     /// The tenant.
-    #[cfg_attr(feature = "openapi", schema(example = "acme"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
     pub company_id: String,
     /// What to deliver, as the route's transport wants it.
     #[serde(deserialize_with = "crate::read::payload")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub data: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::PersonId>))]
     pub user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::PersonId>))]
     pub correlation_id: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
     /// is a child of it. It is no part of the job's identity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
     pub traceparent: Option<TraceParent>,
-    /// Not before this. Excludes `delayMs`.
+    /// Not before this, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub run_at: Option<Timestamp>,
     /// Not before this long from now. Excludes `runAt`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub delay_ms: Option<u64>,
     /// How long it is worth delivering, from when it may first run; 24 hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::TimeToLiveMs>))]
     pub ttl_ms: Option<u64>,
     /// 1 (most urgent) to 9, within the tenant; 5 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +126,7 @@ impl Body for JobRequest {
 pub struct JobAccepted {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
     /// The same job was here before; this is where it stands.
     pub duplicate: bool,
@@ -148,7 +160,7 @@ pub struct BatchItem {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub job_id: Option<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Status>))]
     pub status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
@@ -167,7 +179,7 @@ pub struct JobView {
     pub route: RouteName,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
     pub priority: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,11 +201,12 @@ pub struct JobView {
     pub expires_at: Timestamp,
     pub attempts: Vec<Attempt>,
     /// `null` when nothing more is going to happen by itself, or somebody is at it right now.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
     pub next_attempt_at: Option<Timestamp>,
     /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.
     pub deferrals: u32,
     /// `null` when it does not wait. With status `parked` it is `breaker`, `limit` or `pause`.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub waiting_for: Option<WaitingFor>,
     /// Times a person brought it back from the dead letter queue.
     pub replays: u32,
@@ -215,7 +228,7 @@ pub struct JobView {
     pub data: Option<Payload>,
 }
 
-/// One try that reached out to the provider. Every field is always there.
+/// One try that reached out to the provider. What is not known is `null`; `provider` and `recipients` are absent then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -225,19 +238,21 @@ pub struct Attempt {
     pub started_at: Timestamp,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub ended_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attempt_result))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AttemptResult))]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     /// The rule that classified it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub rule: Option<Box<str>>,
     /// Whose fault it is; only the provider's own failures count towards its breaker.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::blame))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::Blame>))]
     pub blame: Option<Blame>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_delay_ms: Option<u64>,
     /// Which provider served it. Absent of attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,14 +273,15 @@ pub struct Attempt {
 pub struct Recipient {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub recipient: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::attempt_result))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::AttemptResult))]
     pub result: AttemptResult,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub error_code: Option<Box<str>>,
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub error_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub rule: Option<Box<str>>,
 }
 
@@ -435,16 +451,19 @@ pub struct JobList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct JobQuery {
-    #[cfg_attr(feature = "openapi", param(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Status>, inline))]
     pub status: Option<Status>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
     /// Items on a page, up to 1000; 100 when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -472,6 +491,6 @@ pub struct JobCancelled {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub job_id: JobId,
     /// `cancelled`; or `failed` when it was a replay, whose dead letter stays.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::status))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
 }

@@ -20,9 +20,10 @@ pub const WINDOW_MIN_MS: u64 = 60_000;
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct KpiQuery {
     /// Of this route; of all together when absent.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
     /// How far to look back, from 60000 (a minute) to 604800000 (a week); a day when absent.
+    #[cfg_attr(feature = "openapi", param(minimum = 60000, maximum = 604800000))]
     pub window_ms: Option<u64>,
 }
 

@@ -3,6 +3,7 @@
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
 
+use crate::DURATION_MAX_MS;
 use crate::jobs::Attempt;
 use crate::problem::Problem;
 use crate::read::{Body, Faults, Fields};
@@ -32,6 +33,7 @@ pub const WORKER_ID_LEN_MAX: usize = 128;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseRequest {
     /// Routes of transport `worker`; the first is asked first.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::Name>, min_items = 1, max_items = 100))]
     pub routes: Vec<String>,
     /// Leases wanted at most; 1 when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +48,7 @@ pub struct LeaseRequest {
     #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
     pub lease_ms: Option<u64>,
     /// Who holds the leases, for the record.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
     pub worker_id: String,
 }
 
@@ -210,22 +213,26 @@ impl Body for SucceedRequest {
 pub struct FailRequest {
     /// What the other side calls it: a status, an SMTP code, an error name.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
     pub code: Option<String>,
     /// What went wrong, in words; the route's rules read it.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::NotBlank))]
     pub message: String,
+    /// Bytes, not characters, are what is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(max_length = 65536))]
     pub stack_trace: Option<String>,
     /// The other side's wish, obeyed and never shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub retry_after_ms: Option<u64>,
 }
 
-/// Bytes at most of a failure's code and of its stack trace.
-pub const CODE_MAX_BYTES: usize = 128;
-pub const STACK_TRACE_MAX_BYTES: usize = 64 * 1_024;
+/// Characters at most of a failure's code.
+pub const CODE_LEN_MAX: usize = 128;
 
-/// Longest wait that a failure may ask for.
-pub const RETRY_AFTER_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
+/// Bytes at most of a failure's stack trace.
+pub const STACK_TRACE_MAX_BYTES: usize = 64 * 1_024;
 
 impl FailRequest {
     pub fn new(message: impl Into<String>) -> Self {
@@ -249,20 +256,22 @@ impl Body for FailRequest {
         if self.message.trim().is_empty() {
             faults.note("message", "is blank; say in words what went wrong");
         }
-        if self.code.as_ref().is_some_and(|code| code.trim().is_empty() || code.len() > CODE_MAX_BYTES) {
+        if self
+            .code
+            .as_ref()
+            .is_some_and(|code| code.trim().is_empty() || code.chars().count() > CODE_LEN_MAX)
+        {
             faults.note(
                 "code",
-                format!("is blank or too long; give 1 to {CODE_MAX_BYTES} bytes, or leave it out"),
+                format!("is blank or too long; give 1 to {CODE_LEN_MAX} characters, or leave it out"),
             );
         }
         if self.stack_trace.as_ref().is_some_and(|trace| trace.len() > STACK_TRACE_MAX_BYTES) {
             faults.note("stackTrace", format!("is too long; give at most {STACK_TRACE_MAX_BYTES} bytes"));
         }
-        if self.retry_after_ms.is_some_and(|wait| wait > RETRY_AFTER_MAX_MS) {
-            faults.note(
-                "retryAfterMs",
-                format!("is out of range; give at most {RETRY_AFTER_MAX_MS} (366 days)"),
-            );
+        if self.retry_after_ms.is_some_and(|wait| wait > DURATION_MAX_MS) {
+            faults
+                .note("retryAfterMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
         }
     }
 }
@@ -315,6 +324,7 @@ pub struct LeaseSettled {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SettleRequest {
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[0-9A-Fa-f]{32}$"))]
     pub lease_token: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub succeed: Option<SucceedRequest>,

@@ -32,6 +32,8 @@ pub mod routes;
 pub mod tenants;
 
 #[cfg(feature = "openapi")]
+pub mod components;
+#[cfg(feature = "openapi")]
 mod schema;
 
 pub use problem::{Code, FieldFault, Problem};
@@ -47,6 +49,12 @@ pub const BATCH_JOBS_MAX: usize = 10_000;
 
 /// Reports at most in one `POST /v1/leases/settle`.
 pub const SETTLE_REPORTS_MAX: usize = 1_000;
+
+/// Longest time that a duration in a request may be: 366 days.
+pub const DURATION_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
+
+/// Largest number that a request may give where the document says `int32`.
+pub const INT32_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// Names who acts, for the audit trail.
 pub const ACTOR_HEADER: &str = "x-recado-actor";

@@ -31,7 +31,7 @@ pub struct Problem {
     /// What happened this time.
     pub detail: String,
     /// Stable: programs may rely on it.
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::code))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ProblemCode))]
     pub code: String,
     /// For bad input, every fault at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +40,7 @@ pub struct Problem {
     #[serde(rename = "errorCode", default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     #[serde(rename = "errorClassification", default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::class))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::ErrorClassification>))]
     pub error_classification: Option<Class>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,

@@ -4,6 +4,7 @@ use recado_core::breaker::BreakerState;
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::DURATION_MAX_MS;
 use crate::dlq::WORDS_LEN_MAX;
 use crate::jobs::WaitingFor;
 use crate::read::{Body, Faults, Fields};
@@ -15,7 +16,7 @@ use crate::read::{Body, Faults, Fields};
 pub struct Provider {
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "instagram"))]
     pub name: Box<str>,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::breaker_state))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::BreakerState))]
     pub state: BreakerState,
     /// That it is to blame for, and that count now.
     pub failures_in_window: u64,
@@ -135,6 +136,7 @@ pub struct BreakerRequest {
     /// Opened by hand it stays open until it is closed by hand.
     pub action: BreakerAction,
     /// Why, for whoever comes next.
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
     pub reason: String,
 }
 
@@ -164,6 +166,7 @@ impl Body for BreakerRequest {
 pub struct PauseRequest {
     /// Why, for whoever comes next.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
 }
 
@@ -185,7 +188,7 @@ impl Body for PauseRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permit {
     pub permitted: bool,
-    #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::breaker_state))]
+    #[cfg_attr(feature = "openapi", schema(value_type = crate::components::BreakerState))]
     pub state: BreakerState,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,6 +205,7 @@ pub struct Permit {
 pub struct SuccessReport {
     /// How long the provider took: slow successes may count as failures.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub took_ms: Option<u64>,
 }
 
@@ -210,6 +214,10 @@ impl Body for SuccessReport {
 
     fn from_fields(fields: &mut Fields<'_, '_>) -> Self {
         SuccessReport { took_ms: fields.integer("tookMs", MILLISECONDS) }
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        check_took(self.took_ms, faults);
     }
 }
 
@@ -220,8 +228,10 @@ impl Body for SuccessReport {
 pub struct FailureReport {
     /// What went wrong. Report only what the provider is to blame for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub took_ms: Option<u64>,
 }
 
@@ -234,10 +244,17 @@ impl Body for FailureReport {
 
     fn check(&self, faults: &mut Faults) {
         check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
+        check_took(self.took_ms, faults);
     }
 }
 
 const MILLISECONDS: &str = "whole milliseconds from 0 on";
+
+fn check_took(took_ms: Option<u64>, faults: &mut Faults) {
+    if took_ms.is_some_and(|took| took > DURATION_MAX_MS) {
+        faults.note("tookMs", format!("is out of range; give at most {DURATION_MAX_MS} (366 days)"));
+    }
+}
 
 pub(crate) fn check_length(name: &str, text: &str, faults: &mut Faults) {
     if text.chars().count() > WORDS_LEN_MAX {

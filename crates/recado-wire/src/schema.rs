@@ -4,9 +4,7 @@ use recado_core::audit::AuditStep;
 use recado_core::breaker::BreakerState;
 use recado_core::{AttemptResult, AuditKind, Blame, Cause, Class, DeadLetterState, EventKind, Status};
 use serde::Serialize;
-use utoipa::openapi::schema::{
-    ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
-};
+use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 
 use crate::problem::Code;
 
@@ -102,10 +100,6 @@ pub fn audit_kind() -> Object {
 
 pub fn event_kind() -> Object {
     words(EventKind::ALL)
-}
-
-pub fn event_kinds() -> Schema {
-    Schema::Array(ArrayBuilder::new().items(event_kind()).build())
 }
 
 /// An event as the core writes it: a test holds the two together.

@@ -3,6 +3,7 @@
 use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::INT32_MAX;
 use crate::jobs::WaitingFor;
 use crate::providers::check_length;
 use crate::read::{Body, Faults, Fields, Params, Query};
@@ -95,14 +96,16 @@ pub struct TenantList {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 pub struct TenantQuery {
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
     /// Only what concerns this route.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<String>))]
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
     /// Items on a page, up to 1000; 100 when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub cursor: Option<String>,
 }
 
@@ -130,13 +133,14 @@ pub struct TenantChange {
     pub weight: Option<u32>,
     /// Deliveries at most that start in a minute, over all routes; `null` for no bound.
     #[serde(default, deserialize_with = "crate::read::or_null", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1, maximum = 2147483647))]
     pub max_per_minute: Option<Option<u32>>,
     /// While it is paused its jobs wait and spend no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Why, for whoever comes next.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
 }
 
@@ -156,8 +160,15 @@ impl Body for TenantChange {
         if self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight)) {
             faults.note("weight", format!("is out of range; write 1 to {WEIGHT_MAX}"));
         }
-        if self.max_per_minute == Some(Some(0)) {
-            faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant");
+        match self.max_per_minute.flatten() {
+            Some(0) => faults.note("maxPerMinute", "is 0; write 1 or more, or pause the tenant"),
+            Some(max) if max > INT32_MAX => {
+                faults.note(
+                    "maxPerMinute",
+                    format!("is out of range; give 1 to {INT32_MAX}, or null for no bound"),
+                );
+            }
+            _ => {}
         }
         check_length("reason", self.reason.as_deref().unwrap_or_default(), faults);
     }

@@ -3,7 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use recado_wire::Code;
+use recado_core::name::NAME_LEN_MAX;
+use recado_engine::accept::{AHEAD_MAX, ID_CHARACTERS, TTL_MAX, TTL_MIN};
+use recado_engine::endpoints::manage::DESCRIPTION_LEN_MAX;
+use recado_wire::bulk::{CANARY_MAX, JOB_IDS_MAX, RATE_MAX};
+use recado_wire::calls::{CACHE_KEY_LEN_MAX, TIMEOUT_MAX_MS};
+use recado_wire::decisions::CLAIM_ID_LEN_MAX;
+use recado_wire::dlq::WORDS_LEN_MAX;
+use recado_wire::kpis::{WINDOW_MAX_MS, WINDOW_MIN_MS};
+use recado_wire::leases::{
+    CODE_LEN_MAX, LEASE_MAX_MS, LEASE_MIN_MS, LEASES_MAX, ROUTES_MAX, STACK_TRACE_MAX_BYTES, WAIT_MAX_MS,
+    WORKER_ID_LEN_MAX,
+};
+use recado_wire::tenants::WEIGHT_MAX;
+use recado_wire::{Code, INT32_MAX, PAGE_ITEMS_MAX};
 use serde_json::Value;
 
 use crate::given::{Answer, Server};
@@ -146,7 +159,7 @@ async fn every_route_has_words_and_every_reference_leads_somewhere() {
 async fn a_status_in_the_document_is_one_of_the_contracts() {
     let server = Server::plain().await;
     let document = server.get("/openapi.json").await.body;
-    let statuses = document["components"]["schemas"]["JobAccepted"]["properties"]["status"]["enum"].clone();
+    let statuses = document["components"]["schemas"]["Status"]["enum"].clone();
     let expected = [
         "scheduled",
         "queued",
@@ -159,9 +172,92 @@ async fn a_status_in_the_document_is_one_of_the_contracts() {
         "discarded",
     ];
     assert_eq!(statuses, serde_json::json!(expected));
-    let codes =
-        document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"].as_array().unwrap().len();
+    let codes = document["components"]["schemas"]["ProblemCode"]["enum"].as_array().unwrap().len();
     assert_eq!(codes, Code::ALL.len());
+}
+
+/// Every bound that a number or a text has, where the document says it and what the code enforces.
+const BOUNDS: [(&str, &str, &str, u64); 28] = [
+    ("DurationMs", "", "maximum", AHEAD_MAX.as_secs() * 1_000),
+    ("TimeToLiveMs", "", "minimum", TTL_MIN.as_secs() * 1_000),
+    ("TimeToLiveMs", "", "maximum", TTL_MAX.as_secs() * 1_000),
+    ("JobRequest", "priority", "minimum", 1),
+    ("JobRequest", "priority", "maximum", 9),
+    ("PersonId", "", "maxLength", *ID_CHARACTERS.end() as u64),
+    ("Name", "", "maxLength", NAME_LEN_MAX as u64),
+    ("Note", "", "maxLength", WORDS_LEN_MAX as u64),
+    ("Reason", "", "maxLength", WORDS_LEN_MAX as u64),
+    ("CallRequest", "timeoutMs", "maximum", TIMEOUT_MAX_MS),
+    ("CallRequest", "cacheKey", "maxLength", CACHE_KEY_LEN_MAX as u64),
+    ("BulkFilter", "jobIds", "maxItems", JOB_IDS_MAX as u64),
+    ("BulkRequest", "ratePerSecond", "maximum", RATE_MAX as u64),
+    ("BulkRequest", "canary", "maximum", CANARY_MAX as u64),
+    ("DecisionRequest", "claimId", "maxLength", CLAIM_ID_LEN_MAX as u64),
+    ("DecisionRequest", "retryCount", "maximum", INT32_MAX as u64),
+    ("EndpointRequest", "description", "maxLength", DESCRIPTION_LEN_MAX as u64),
+    ("EndpointChange", "description", "maxLength", DESCRIPTION_LEN_MAX as u64),
+    ("LeaseRequest", "routes", "maxItems", ROUTES_MAX as u64),
+    ("LeaseRequest", "max", "maximum", LEASES_MAX as u64),
+    ("LeaseRequest", "waitMs", "maximum", WAIT_MAX_MS),
+    ("LeaseRequest", "leaseMs", "minimum", LEASE_MIN_MS),
+    ("LeaseRequest", "leaseMs", "maximum", LEASE_MAX_MS),
+    ("LeaseRequest", "workerId", "maxLength", WORKER_ID_LEN_MAX as u64),
+    ("FailRequest", "code", "maxLength", CODE_LEN_MAX as u64),
+    ("FailRequest", "stackTrace", "maxLength", STACK_TRACE_MAX_BYTES as u64),
+    ("TenantChange", "weight", "maximum", WEIGHT_MAX as u64),
+    ("TenantChange", "maxPerMinute", "maximum", INT32_MAX as u64),
+];
+
+#[test]
+fn a_bound_in_the_document_is_the_one_that_is_enforced() {
+    let document = recado_api::openapi();
+    for (schema, property, keyword, enforced) in BOUNDS {
+        let mut described = &document["components"]["schemas"][schema];
+        if !property.is_empty() {
+            described = &described["properties"][property];
+        }
+        assert_eq!(described[keyword], enforced, "{schema} {property} {keyword}: {described}");
+    }
+    for path in ["/v1/jobs", "/v1/dlq", "/v1/tenants", "/v1/audit"] {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+        let limit = parameters.iter().find(|parameter| parameter["name"] == "limit").unwrap();
+        let (least, most) = (&limit["schema"]["minimum"], &limit["schema"]["maximum"]);
+        assert_eq!((least, most), (&1.into(), &PAGE_ITEMS_MAX.into()), "{path}: {limit}");
+    }
+    let window = &document["paths"]["/v1/kpis"]["get"]["parameters"][1]["schema"];
+    assert_eq!((&window["minimum"], &window["maximum"]), (&WINDOW_MIN_MS.into(), &WINDOW_MAX_MS.into()));
+}
+
+#[tokio::test]
+async fn what_lies_beyond_a_bound_of_the_document_is_refused() {
+    let server = Server::plain().await;
+    let decision = r#"{"claimId":"c","submissionError":"TIMEOUT","retryCount":2147483648}"#;
+    server.post("/v1/decisions", decision).await.faults_at(&["/retryCount"]);
+    let tenant = serde_json::json!({"maxPerMinute": 2_147_483_648_u64});
+    server.put("/v1/tenants/acme", tenant).await.faults_at(&["/maxPerMinute"]);
+    for outcome in ["success", "failure"] {
+        let path = format!("/v1/providers/sandbox/{outcome}");
+        server.post(&path, r#"{"tookMs":9223372036854775808}"#).await.faults_at(&["/tookMs"]);
+    }
+}
+
+#[test]
+fn every_call_has_a_name_of_its_own() {
+    let document = recado_api::openapi();
+    let mut names = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, call) in methods.as_object().unwrap() {
+            let name = call["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "{method} {path} is called `{name}`, and another one is");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_is_not_utf_8_leads_nowhere() {
+    let server = Server::plain().await;
+    server.delete("/v1/accounts/%FF/acme").await.is_problem(404, "not_found");
+    server.get("/dashboard/%FF/x.js").await.is_problem(404, "not_found");
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::conformance::AnswerCheck;
+
 /// Longest wait for something that should be there in a moment.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -171,6 +173,7 @@ pub struct Server {
     pub engine: Engine,
     pub closing: CancellationToken,
     pub http: reqwest::Client,
+    _answers: AnswerCheck,
     serving: JoinHandle<()>,
     pub dir: TempDir,
 }
@@ -204,10 +207,11 @@ impl Server {
             limits: setup.limits,
             closing: closing.clone(),
         };
-        let router = router(ApiState::new(engine.clone(), options));
+        let answers = AnswerCheck::default();
+        let router = answers.around(router(ApiState::new(engine.clone(), options)));
         let serving = tokio::spawn(serve(listener, router, setup.serve, closing.clone().cancelled_owned()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Server { address, engine, closing, http, serving, dir }
+        Server { address, engine, closing, http, _answers: answers, serving, dir }
     }
 
     pub async fn plain() -> Server {

@@ -11,6 +11,7 @@ mod batch;
 mod bulk;
 mod calls;
 mod client;
+mod conformance;
 mod decisions;
 mod dlq;
 mod documents;

@@ -14,7 +14,8 @@ use crate::engine::Engine;
 /// As long as a delivery may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-const DESCRIPTION_LEN_MAX: usize = 256;
+/// Characters at most of an endpoint's description.
+pub const DESCRIPTION_LEN_MAX: usize = 256;
 
 /// What a caller says of an endpoint. To change one, what is absent stays.
 #[derive(Clone, Debug, Default)]
