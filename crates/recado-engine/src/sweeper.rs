@@ -129,6 +129,7 @@ async fn sweep(engine: &Arc<Inner>, pick: Pick, now: Timestamp) -> Result<Swept,
         now,
         lease_until: engine.lease_until(),
         worker: engine.settings.node.clone(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };

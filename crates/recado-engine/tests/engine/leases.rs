@@ -88,6 +88,7 @@ async fn a_job_whose_lease_was_lost_before_it_was_sent_is_not_sent() {
         now,
         lease_until: now.plus(SECOND * 600),
         worker: "another node".into(),
+        provider: None,
         outlives_process: false,
         turns: Turns::default(),
     };

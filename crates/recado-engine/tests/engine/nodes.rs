@@ -155,7 +155,14 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     let now = given.clock.now();
     for (shelf, key) in [("providers", &*provider), ("routes", "mail"), ("tenants", "acme")] {
         let shelf = Shelf::new(shelf);
-        let gone = NoteWrite { shelf, key: key.into(), value: None, expect: None, expires_at: None };
+        let gone = NoteWrite {
+            shelf,
+            key: key.into(),
+            value: None,
+            expect: None,
+            audit: Vec::new(),
+            expires_at: None,
+        };
         given.store.write_notes(vec![gone], now).await.unwrap();
     }
     pass(2).await;

@@ -283,7 +283,8 @@ async fn a_quiet_that_an_older_version_kept_for_a_century_is_bounded_when_it_is_
     for key in ["mail/", "mail/acme"] {
         let (value, expires_at) = (Some(quiet.clone()), Some(given.clock_now().plus(CENTURY)));
         let shelf = Shelf::new("limits");
-        let note = NoteWrite { shelf, key: key.into(), value, expect: Some(0), expires_at };
+        let note =
+            NoteWrite { shelf, key: key.into(), value, expect: Some(0), audit: Vec::new(), expires_at };
         given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
     }
     let routes = || vec![route("mail", Carrier::Transport(flaky.clone()))];

@@ -142,6 +142,7 @@ async fn a_damaged_note_is_left_out_and_can_be_written_anew() {
         key: key.into(),
         value: Some(Payload::new(&format!(r#"{{"url":"https://{key}.example"}}"#)).unwrap()),
         expect,
+        audit: Vec::new(),
         expires_at: None,
     };
     let home = Directory::in_memory();

@@ -17,6 +17,7 @@ async fn claim(store: &EmbeddedStore, pick: Pick, now: Timestamp, lease: Duratio
         now,
         lease_until: now.plus(lease),
         worker: "worker".into(),
+        provider: None,
         outlives_process: true,
         turns: Turns::default(),
     };

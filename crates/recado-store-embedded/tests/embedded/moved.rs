@@ -76,6 +76,7 @@ async fn it_is_noticed_while_nothing_is_written() {
             now: T0,
             lease_until: T0.plus(HOUR),
             worker: "node".into(),
+            provider: None,
             outlives_process: false,
             turns: Turns::default(),
         };

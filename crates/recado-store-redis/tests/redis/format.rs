@@ -59,6 +59,7 @@ async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
         key: "smtp".into(),
         value: Some(Payload::trusted("1")),
         expect,
+        audit: Vec::new(),
         expires_at: None,
     };
     let written = async |expect| store.write_notes(vec![write(expect)], T0).await.unwrap().remove(0);

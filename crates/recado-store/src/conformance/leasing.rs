@@ -84,6 +84,7 @@ pub async fn a_lease_ends_by_its_own_time_whatever_the_wall_clock_said_at_its_cl
             now: wall,
             lease_until,
             worker: "node".into(),
+            provider: None,
             outlives_process: false,
             turns: Turns::default(),
         };

@@ -74,7 +74,8 @@ pub async fn write(
 ) -> Result<(), StoreError> {
     let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
     let value = mark.map(json).transpose()?.map(Payload::trusted);
-    let write = NoteWrite { shelf: MOVES, key: end.key().into(), value, expect, expires_at: None };
+    let write =
+        NoteWrite { shelf: MOVES, key: end.key().into(), value, expect, audit: Vec::new(), expires_at: None };
     match store.write_notes(vec![write], now).await?.first() {
         Some(Noted::Done { .. }) => Ok(()),
         _ => Err(StoreError::Unavailable("another move has marked it meanwhile".to_owned())),

@@ -291,8 +291,14 @@ async fn a_source_that_is_being_moved_is_moved_nowhere_else() {
 async fn a_store_with_a_running_node_is_moved_neither_away_nor_into() {
     let node = |side: Named| async move {
         let value = Some(Payload::trusted("{}"));
-        let write =
-            NoteWrite { shelf: nodes::SHELF, key: "host/1".into(), value, expect: None, expires_at: None };
+        let write = NoteWrite {
+            shelf: nodes::SHELF,
+            key: "host/1".into(),
+            value,
+            expect: None,
+            audit: Vec::new(),
+            expires_at: None,
+        };
         side.store.write_notes(vec![write], T0).await.unwrap();
         side
     };
@@ -308,7 +314,8 @@ async fn what_an_earlier_version_left_half_way_is_not_served_and_not_filled_furt
     let (from, to) = (busy("a").await, empty("b"));
     let value = Some(Payload::trusted(r#"{"store":"a","done":false}"#));
     let shelf = Shelf::new("moves");
-    let write = NoteWrite { shelf, key: "from".into(), value, expect: None, expires_at: None };
+    let write =
+        NoteWrite { shelf, key: "from".into(), value, expect: None, audit: Vec::new(), expires_at: None };
     to.store.write_notes(vec![write], T0).await.unwrap();
     assert_eq!(held(&to).await, Some(InMove::FilledFrom("a".to_owned())));
     let moved = go(&from, &to).await;
@@ -421,8 +428,14 @@ async fn a_bulk_act_goes_on_behind_the_entry_that_it_had_come_to() {
             "ratePerSecond": 50, "total": 3, "done": 0, "skipped": 0, "failed": 0, "failures": [], "startedAt": T0,
             "heldUntil": T0});
         let value = Some(Payload::trusted(value.to_string()));
-        let write =
-            NoteWrite { shelf: bulk::SHELF, key: "rpl_1".into(), value, expect: None, expires_at: None };
+        let write = NoteWrite {
+            shelf: bulk::SHELF,
+            key: "rpl_1".into(),
+            value,
+            expect: None,
+            audit: Vec::new(),
+            expires_at: None,
+        };
         from.store.write_notes(vec![write], T0).await.unwrap();
         move_all(&from, &to, &[bulk::SHELF], T0, |_| {}).await.unwrap();
         assert_eq!(dead(&*to.store).await, order);
