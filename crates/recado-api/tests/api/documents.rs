@@ -53,6 +53,8 @@ const CONTRACT: [(&str, &str); 56] = [
     ("POST", "/v1/providers/{name}/permit"),
     ("POST", "/v1/providers/{name}/success"),
     ("POST", "/v1/providers/{name}/failure"),
+    ("GET", "/v1/holds"),
+    ("DELETE", "/v1/holds/{id}"),
     ("GET", "/v1/routes"),
     ("POST", "/v1/routes/{name}/pause"),
     ("POST", "/v1/routes/{name}/resume"),
