@@ -74,7 +74,6 @@ fn a_hold_is_seen_with_its_end_and_lifted_with_a_reason() {
     scene.job_when("loud", |job| job["attempts"][0]["errorCode"] == "429");
     scene.enqueue(job("kept", "ok"));
     browser.sees("the whole provider");
-    browser.picture("holds");
     browser.click("Lift");
     browser.sees("Lift the hold on instagram?");
     browser.write("Reason", "their mistake");
