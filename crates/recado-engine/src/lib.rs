@@ -9,6 +9,8 @@
 //! | [`accept`] | jobs on their way in |
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
 //! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
+//! | [`receivers`] | endpoints and hosts that users choose, each held back on its own |
+//! | [`outside_holds`] | holds that answers from outside imposed: listed and lifted |
 //! | [`admission`] | asking to send and telling how it went, across all nodes |
 //! | [`agreed`] [`values`] | small values that all nodes agree on, and the steps that change them |
 //! | [`refresh`] [`copies`] | keeps this process's copies of them fresh |

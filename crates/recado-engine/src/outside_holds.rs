@@ -11,6 +11,7 @@ use crate::agreed::{Agreed, make_on_record};
 use crate::engine::{Engine, EngineError, Inner};
 use crate::holds::{self, Hold, Holder};
 use crate::providers::Provider;
+use crate::route::Leg;
 use crate::values::{LimitStep, Spend};
 
 /// The part of a provider's jobs that a hold keeps back.
@@ -79,8 +80,13 @@ impl Inner {
     pub fn receiver_hold(&self, job: &Job) -> Option<Hold> {
         let now = self.clock.now();
         let route = self.routes.get(job.route.as_str())?;
-        let held = |leg: crate::route::Leg| leg.provider.receivers.held(&leg.receiver_of(job)?, now);
-        let held: Option<Vec<Quiet>> = self.legs(route).into_iter().map(held).collect();
+        let legs = self.legs(route);
+        // Most of the time nothing is held, and no job's data has to be read.
+        if legs.iter().any(|leg| leg.provider.receivers.is_empty()) {
+            return None;
+        }
+        let held = |leg: &Leg| leg.provider.receivers.held(&leg.receiver_of(job)?, now);
+        let held: Option<Vec<Quiet>> = legs.iter().map(held).collect();
         let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
         let why = format!("the receiver asked for quiet: {}", first.reason);
         (first.until > job.due_at).then(|| Hold {

@@ -184,6 +184,11 @@ impl Receivers {
         Some(self.state(&mut known, id).hold.clone())
     }
 
+    /// Returns true when no receiver is held and none has a delivery on its way.
+    pub fn is_empty(&self) -> bool {
+        self.known.lock().is_empty()
+    }
+
     /// Returns the hold on a receiver at `now`.
     pub fn held(&self, id: &ReceiverId, now: Timestamp) -> Option<Quiet> {
         self.known.lock().get(id)?.hold.read(|hold| hold.quiet(now))

@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::given::{Answer, Server};
 
 /// The contract's calls that exist so far.
-const CONTRACT: [(&str, &str); 56] = [
+const CONTRACT: [(&str, &str); 58] = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
@@ -66,6 +66,8 @@ const CONTRACT: [(&str, &str); 56] = [
     ("POST", "/v1/providers/{name}/permit"),
     ("POST", "/v1/providers/{name}/success"),
     ("POST", "/v1/providers/{name}/failure"),
+    ("GET", "/v1/holds"),
+    ("DELETE", "/v1/holds/{id}"),
     ("GET", "/v1/routes"),
     ("POST", "/v1/routes/{name}/pause"),
     ("POST", "/v1/routes/{name}/resume"),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use recado_core::{DeadLetter, JobId, Status};
+use recado_core::{DeadLetter, Job, JobId, Status};
 use recado_store::{Discarded, PageRequest, StoreError};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -328,7 +328,8 @@ impl Runner {
                 Some(_) => {
                     all_sent = false;
                     let job = view.as_ref().map(|view| &view.job);
-                    let held = job.and_then(|job| self.engine.hold(job.route.as_str(), job.company.as_str()));
+                    let hold = |job: &Job| self.engine.hold(job.route.as_str(), job.company.as_str());
+                    let held = job.and_then(|job| hold(job).or_else(|| self.engine.receiver_hold(job)));
                     waiting_for = waiting_for.or(held.map(|hold| hold.why.into_boxed_str()));
                 }
             }

@@ -209,7 +209,7 @@ async fn a_receivers_failures_do_not_move_the_breaker_that_all_receivers_share()
     let (given, far_ends) = (Given::new(), Arc::new(FarEnds::default()));
     far_ends.set("broken", Temper::Fails(Fault { status: Some(500), ..Fault::answer("500", "broken") }));
     far_ends.set("hole", Temper::Hangs);
-    let terms = ProviderTerms { breaker: Some(BREAKER), adaptive: true, ..shared(8) };
+    let terms = ProviderTerms { breaker: Some(BREAKER), ..shared(8) };
     let engine = protected(&given, vec![hooks(&far_ends)], &[("mail", terms)]);
     for n in 0..10 {
         submit(&engine, hook("acme", &format!("broken-{n}"), "broken")).await;

@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 58] = [
+const COMMENTS: [(&str, &str); 60] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),

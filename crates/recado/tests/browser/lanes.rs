@@ -63,6 +63,28 @@ fn a_provider_is_paused_and_let_go_on() {
 }
 
 #[test]
+fn a_hold_is_seen_with_its_end_and_lifted_with_a_reason() {
+    let scene = Scene::new();
+    let browser = &scene.browser;
+    scene.as_operator("Ana");
+    browser.go("#/providers?name=instagram");
+    browser.sees("When a provider or a webhook’s receiver asks for quiet");
+    let job = |id: &str, script: &str| json!({ "jobId": id, "route": "instagram", "companyId": "acme", "data": { "script": [script] } });
+    scene.enqueue(job("loud", "429 retry-after=3000000000"));
+    scene.job_when("loud", |job| job["attempts"][0]["errorCode"] == "429");
+    scene.enqueue(job("kept", "ok"));
+    browser.sees("the whole provider");
+    browser.click("Lift");
+    browser.sees("Lift the hold on instagram?");
+    browser.write("Reason", "their mistake");
+    browser.click("Lift");
+    browser.sees("The hold on instagram is lifted.");
+    browser.sees("When a provider or a webhook’s receiver asks for quiet");
+    scene.job_once("kept", "sent");
+    browser.is_clean();
+}
+
+#[test]
 fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
     let scene = Scene::looking(Look::default(), |server| {
         let later = json!({ "jobId": "later-1", "route": "sandbox", "companyId": "acme", "delayMs": 3_600_000, "data": {} });

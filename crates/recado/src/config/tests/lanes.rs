@@ -62,6 +62,24 @@ fn a_provider_that_says_nothing_has_neither_breaker_nor_rate() {
 }
 
 #[test]
+fn webhooks_share_their_slots_unless_told_and_other_providers_do_not() {
+    let terms = |text: &str, name: &str| load(text).protection[name];
+    let webhook = terms("", "webhook");
+    assert_eq!(webhook.company_slots, CompanySlots::AsManyAsFree);
+    assert_eq!((webhook.company_slots_max(), webhook.receiver_slots_max()), (Some(32), 16));
+    let told = terms("[providers.webhook]\ntenant_concurrency = 64\nendpoint_concurrency = 5\n", "webhook");
+    assert_eq!((told.company_slots, told.receiver_slots_max()), (CompanySlots::AtMost(64), 5));
+    assert_eq!(terms("", "smtp").company_slots, CompanySlots::All);
+}
+
+#[test]
+fn a_route_bounds_the_waits_that_answers_impose_by_an_hour_unless_told() {
+    let config = load("[routes.email]\ntransport = \"worker\"\nhold_max = \"5m\"\n");
+    let hold_max = |route: &str| config.route(route).unwrap().route.classifier.hold_max;
+    assert_eq!((hold_max("email"), hold_max("webhook")), (seconds(300), seconds(3_600)));
+}
+
+#[test]
 fn what_a_breaker_does_not_say_stays_as_it_was() {
     let config = load(
         "[providers.openai]\nbreaker = { failures = 9 }\n[providers.smtp]\nbreaker = true\n[providers.instagram]\nbreaker = false\n",

@@ -192,18 +192,18 @@ fn own_rules_come_first_and_leave_their_name() {
 
 #[test]
 fn what_config_show_prints_reads_back_as_the_same_configuration() {
-    let text = "[server]\nmax_body = \"2MiB\"\n[routes.email]\ntransport = \"worker\"\ntimeout = \"7s\"\n\
+    let text = "[server]\nmax_body = \"2MiB\"\n[routes.email]\ntransport = \"worker\"\ntimeout = \"7s\"\nhold_max = \"5m\"\n\
                 classify = [ { code = \"550\", status = [500, \"5xx\", \"42x\"], regex = '\\d+ \"x\"', as = \"transient\" } ]\n\
                 [routes.mine]\nprovider = \"p\"\npolicy = { schedule = [\"0s\", \"9s\"] }\n[providers.p]\nurl = \"https://p.example.com/a\"\nconcurrency = 3\n\
                 breaker = { failures = 2, within = \"9s\", slow = \"1s\", ramp = \"0s\" }\nrate = { max = 7, per = \"1s\" }\n\
-                tenant_rate = { max = 3, per = \"1s\" }\ntenant_concurrency = 2\nadaptive = true\n\
+                tenant_rate = { max = 3, per = \"1s\" }\ntenant_concurrency = 2\nendpoint_concurrency = 1\nadaptive = true\n\
                 [providers.q]\nurl = \"https://q.example.com\"\nbreaker = false\n\
                 [routes.both]\nproviders = [\"q\", \"p\"]\n[fairness]\nbatch = 4\n";
     let first = load(text);
     let shown = show::page(&first, show::Style::Effective);
     assert_eq!(show::page(&load(&shown), show::Style::Effective), shown);
     assert_eq!((&load(&shown).protection, load(&shown).turn_jobs), (&first.protection, 4));
-    for line in ["max_body = \"2MiB\"", "providers = [\"q\", \"p\"]"] {
+    for line in ["max_body = \"2MiB\"", "hold_max = \"5m\"", "providers = [\"q\", \"p\"]"] {
         assert!(shown.contains(line), "{line} is missing from\n{shown}");
     }
 }
