@@ -21,13 +21,16 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// been suspended, meanwhile.
 const CLOCK_LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Sleeps until the wall clock shows `at`, whatever is done to it meanwhile; for ever without a time.
+/// Sleeps until the wall clock shows `at`, or would have shown it had it not been set back: the caller looks again at
+/// what it waits for. Without a time it sleeps for ever.
 pub(crate) async fn sleep_until(clock: &dyn Clock, at: Option<Timestamp>) {
     let Some(at) = at else { return std::future::pending().await };
+    let mut left = until(at, clock.now());
     loop {
-        let left = until(at, clock.now());
-        tokio::time::sleep(left.min(CLOCK_LOOK_EVERY)).await;
-        if left <= CLOCK_LOOK_EVERY {
+        let step = left.min(CLOCK_LOOK_EVERY);
+        tokio::time::sleep(step).await;
+        left -= step;
+        if left.is_zero() || clock.now() >= at {
             return;
         }
     }
