@@ -107,7 +107,7 @@ impl ClaimStep {
             now,
             lease_until: after(now, self.lease_ms),
             worker: format!("worker-{}", self.lease_ms).into(),
-            provider: (self.max % 2 == 0).then(|| format!("provider-{}", self.lease_ms).into()),
+            provider: self.max.is_multiple_of(2).then(|| format!("provider-{}", self.lease_ms).into()),
             outlives_process: self.outlives_process,
             turns: self.turns.clone(),
         }
