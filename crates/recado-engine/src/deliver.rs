@@ -73,14 +73,15 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let (leg, way) = match pins::relation(&lease.job, route, &leg.provider.name) {
         Pinned::Here => (leg.clone(), way),
         Pinned::Gone(provider) => return pins::bury(engine, &lease, &provider).await,
-        Pinned::Elsewhere(provider) => match pins::admit(engine, route, provider, &lease.job).await {
-            Some(pinned) => pinned,
-            None => {
+        Pinned::Elsewhere(provider) => {
+            drop(way);
+            let Some(pinned) = pins::admit(engine, route, provider, &lease.job).await else {
                 let until = engine.pinned_until(provider, started_at, engine.chance.draw());
                 return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy)
                     .await;
-            }
-        },
+            };
+            pinned
+        }
     };
     if let Some(until) = stand_back(engine, &leg, &lease.job, started_at) {
         return settle_with(engine, &lease, Transition::Postpone { until }, None, WaitBy::Policy).await;
@@ -99,6 +100,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let outcome = send(&leg.transport, delivery).await;
     let took = began.elapsed();
     if let Some(fault) = outcome.shortage() {
+        drop(way);
         return put_off(engine, &lease, &route.terms, fault).await;
     }
 
