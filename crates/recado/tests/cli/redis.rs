@@ -154,3 +154,22 @@ fn after_flushall_a_node_with_another_number_of_partitions_is_still_refused() {
     server.enqueue(sandbox("after", 0));
     server.job_once("after", "sent");
 }
+
+#[test]
+fn a_node_stays_ready_while_a_shard_of_a_cluster_is_down_and_names_what_is_away() {
+    let (mut masters, url) = Redis::cluster();
+    let place = Place::with("[store]\npartitions = 6\ntimeout = \"1s\"\n");
+    let server = place.serve_with(&["--store", &url], &[]);
+    assert_eq!(server.get("/readyz")["reasons"], Value::Null);
+    masters[1].kill();
+    let (status, ready) = server.ask("GET", "/readyz", &Value::Null);
+    assert_eq!((status, &ready["status"]), (200, &json!("ready")), "{ready}");
+    // The slots of these are the second master's.
+    assert!(ready["reasons"][0].as_str().unwrap().contains("these do not answer: 1, 2, 5"), "{ready}");
+    let of = |nth: usize| json!({"jobId": format!("job-{nth}"), "route": "sandbox", "companyId": format!("company-{nth}"), "data": {"script": ["ok"]}});
+    let answers: Vec<u16> = (0..8).map(|nth| server.ask("POST", "/v1/jobs", &of(nth)).0).collect();
+    assert!(answers.contains(&202) && answers.contains(&503), "{answers:?}");
+    masters[0].kill();
+    masters[2].kill();
+    assert_eq!(server.ask("GET", "/readyz", &Value::Null).0, 503);
+}

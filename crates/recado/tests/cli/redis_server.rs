@@ -32,6 +32,32 @@ impl Redis {
         panic!("redis-server does not start");
     }
 
+    /// Three masters of a Cluster, a third of the slots each, that goes on without one of them; and its URL.
+    pub fn cluster() -> (Vec<Redis>, String) {
+        let bus = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let start = |_| {
+            let bus = bus().expect("a free port").port().to_string();
+            let lasting = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+            (Redis::with(&[&lasting[..], &["--cluster-port", &bus]].concat()), bus)
+        };
+        let masters: Vec<_> = (0..3).map(start).collect();
+        for ((redis, _), slots) in masters.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
+            redis.say(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        }
+        for (redis, bus) in &masters[1..] {
+            masters[0].0.say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", redis.port));
+        }
+        let is_whole = |redis: &Redis| {
+            let info = redis.say("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+        };
+        super::eventually(|| masters.iter().all(|(redis, _)| is_whole(redis)));
+        let addresses: Vec<_> =
+            masters.iter().map(|(redis, _)| format!("127.0.0.1:{}", redis.port)).collect();
+        let url = format!("redis+cluster://{}", addresses.join(","));
+        (masters.into_iter().map(|(redis, _)| redis).collect(), url)
+    }
+
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

@@ -8,7 +8,7 @@ use super::far_end::FarEnd;
 use super::given::redis_server::{DURABLE, Redis};
 use super::given::{Place, eventually};
 use super::ledger::{Account, Clients};
-use super::nodes::{Nodes, enqueue};
+use super::nodes::{Nodes, enqueue, job};
 
 #[test]
 fn orphans_of_a_killed_node_run_again_within_their_lease_and_a_second() {
@@ -93,4 +93,33 @@ fn a_fourth_node_takes_its_share() {
             && fourth["sharePercent"].as_f64().is_some_and(|share| share > 0.0)
     };
     eventually(|| seen(&nodes.at(0).get("/v1/nodes")));
+}
+
+/// Every node forgets what is too old or too much every ten seconds; here nothing is.
+#[test]
+fn ids_of_jobs_that_ended_while_nodes_pruned_are_still_known() {
+    const PRUNED_AT_LEAST_ONCE: Duration = Duration::from_secs(11);
+    let (redis, far_end) = (Redis::with(&[]), FarEnd::start());
+    let nodes =
+        Nodes::start(&(far_end.lane("concurrency = 8\n") + "[store]\npartitions = 3\n"), &redis.url());
+    let started = Instant::now();
+    let mut batches: Vec<Vec<Value>> = Vec::new();
+    while started.elapsed() < PRUNED_AT_LEAST_ONCE {
+        let nth = batches.len();
+        let company = |at: usize| format!("company-{}", at % 12);
+        let jobs: Vec<_> =
+            (0..24).map(|at| job(&format!("job-{nth}-{at}"), &company(at), "deliver")).collect();
+        let (status, told) = nodes.at(nth % 3).ask("POST", "/v1/jobs/batch", &json!(jobs));
+        assert_eq!((status, &told["accepted"]), (200, &json!(24)), "{told}");
+        batches.push(jobs);
+        // They end as others come.
+        far_end.once_come((nth * 24).saturating_sub(48));
+    }
+    let count = batches.len() * 24;
+    far_end.once_come(count);
+    for jobs in &batches {
+        let (status, told) = nodes.at(0).ask("POST", "/v1/jobs/batch", &json!(jobs));
+        assert_eq!((status, &told["accepted"]), (200, &json!(0)), "taken in again: {told}");
+    }
+    assert_eq!(far_end.count(), count, "delivered again");
 }
