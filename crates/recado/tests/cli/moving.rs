@@ -199,6 +199,22 @@ fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
 }
 
 #[test]
+fn a_server_that_was_taken_for_dead_ends_when_its_store_is_moved_away() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    server
+        .enqueue(json!({"jobId": "a", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}}));
+    server.job_once("a", "sent");
+    server.signal("STOP");
+    // As after the minute that a silent node is remembered for.
+    redis.say("DEL recado:{notes}:shelf:nodes");
+    migrate(&place, &redis.url(), "new");
+    server.signal("CONT");
+    let (status, said) = server.ended();
+    assert!(!status.success() && said.contains("everything in this store was moved to"), "{status}: {said}");
+}
+
+#[test]
 fn a_bulk_replay_goes_on_in_another_store_and_passes_no_entry_by() {
     const ENTRIES: usize = 60;
     let (redis, place) = (Redis::with(&DURABLE), Place::with(FAST));
