@@ -42,12 +42,20 @@ pub enum MoveError {
          its data directory, or its keys from Redis), and ask again"
     )]
     TargetHalfFilled { from: String },
+    #[error("everything in the target was moved to {to} before; move into an empty store")]
+    TargetMoved { to: String },
+    #[error(
+        "the source does not hold everything that {from} had: finish that move first, or move from there"
+    )]
+    SourceHalfFilled { from: String },
     #[error("the source was moved to {to} before; serve that one, or move from there")]
     SourceMoved { to: String },
     #[error("the source is being moved to {to}; go on with that move, or call it off with --to {to} --abort")]
     SourceMoving { to: String },
     #[error("the source is not being moved; there is nothing to call off")]
     NoMove,
+    #[error("the move was called off meanwhile: serve the source")]
+    CalledOff,
     #[error(
         "{store} is in use by {nodes}; stop these servers, wait a minute if one was killed, and ask again"
     )]
@@ -150,6 +158,7 @@ async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<String, MoveE
     let source = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
     let target = marks::read(&*to.store, End::Target, now).await.map_err(MoveError::Target)?;
     let (source, target) = (source.map(|(mark, _)| mark), target.map(|(mark, _)| mark));
+    refuse_in_other_move(from, to, now).await?;
     if let (Some(source), Some(target)) = (&source, &target)
         && source.is_same_move(target)
         && target.done
@@ -204,6 +213,18 @@ fn begun(to: &Named, source: Option<&Mark>, target: Option<&Mark>) -> Result<Beg
     }
 }
 
+/// Refuses a source that another move fills, and a target that another move has emptied.
+async fn refuse_in_other_move(from: &Named, to: &Named, now: Timestamp) -> Result<(), MoveError> {
+    let filled = marks::read(&*from.store, End::Target, now).await.map_err(MoveError::Source)?;
+    if let Some((mark, _)) = filled.filter(|(mark, _)| !mark.done) {
+        return Err(MoveError::SourceHalfFilled { from: mark.store });
+    }
+    match marks::read(&*to.store, End::Source, now).await.map_err(MoveError::Target)? {
+        Some((mark, _)) => Err(MoveError::TargetMoved { to: mark.store }),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a target that holds something.
 async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Result<(), MoveError> {
     let jobs = total(&*to.store, now).await.map_err(MoveError::Target)?;
@@ -228,7 +249,10 @@ async fn refuse_if_used(side: &Named, now: Timestamp) -> Result<Result<(), MoveE
 /// Marks both stores as whole, the source first: between the two neither is served.
 async fn end(from: &Named, to: &Named, id: String, now: Timestamp) -> Result<(), MoveError> {
     let mark = |other: &Named| Mark { store: other.name.clone(), done: true, id: Some(id.clone()) };
-    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), None, now).await;
+    let begun = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
+    let begun = begun.filter(|(begun, _)| begun.is_same_move(&mark(to)));
+    let (_, version) = begun.ok_or(MoveError::CalledOff)?;
+    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), Some(version), now).await;
     left.map_err(MoveError::Source)?;
     let arrived = marks::write(&*to.store, End::Target, Some(&mark(from)), None, now).await;
     arrived.map_err(MoveError::Target)

@@ -260,21 +260,21 @@ async fn walked(engine: &Engine, order: Order, limit: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
-    const RECORDS: usize = 12_000;
-    let (given, dir) = (Given::new(), TempDir::new().unwrap());
-    let engine = archiving(&given, &["ok"], dir.path());
-    pass(5).await;
-    // Nothing is awaited in between that would let the archiver run.
+    const RECORDS: usize = 10_500;
+    let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
+    let (engine, faulty) = node(&given, &bell, "one", dir.path());
+    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     let act = |nth| {
-        AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now())
-            .reason(format!("{nth:05}"))
+        let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
+        act.reason(format!("{nth:05}"))
     };
     engine.store().record((0..RECORDS).map(act).collect()).await.unwrap();
     let whole: Vec<String> = (0..RECORDS).map(|nth| format!("{nth:05}")).collect();
-    assert_eq!(walked(&engine, Order::OldestFirst, 5_000).await, whole);
-    let mut newest_first = walked(&engine, Order::NewestFirst, 5_000).await;
+    assert_eq!(walked(&engine, Order::OldestFirst, 6_000).await, whole);
+    let mut newest_first = walked(&engine, Order::NewestFirst, 6_000).await;
     newest_first.reverse();
     assert_eq!(newest_first, whole);
+    assert_eq!(count(dir.path()), 0, "all of them were fresh");
 }
 
 #[tokio::test(start_paused = true)]

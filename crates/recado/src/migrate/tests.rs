@@ -282,9 +282,27 @@ async fn a_source_that_is_being_moved_is_moved_nowhere_else() {
     assert!(matches!(&elsewhere, Err(MoveError::SourceMoving { to }) if to == "b"), "{elsewhere:?}");
     let other = go(&busy("d").await, &to).await;
     assert!(matches!(&other, Err(MoveError::TargetHalfFilled { from }) if from == "a"), "{other:?}");
+    let on = go(&to, &empty("c")).await;
+    assert!(matches!(&on, Err(MoveError::SourceHalfFilled { from }) if from == "a"), "{on:?}");
+    let into = go(&busy("d").await, &from).await;
+    assert!(matches!(&into, Err(MoveError::TargetMoved { to }) if to == "b"), "{into:?}");
     go(&from, &to).await.unwrap();
     let other = go(&busy("d").await, &to).await;
     assert!(matches!(&other, Err(MoveError::TargetWhole { from }) if from == "a"), "{other:?}");
+}
+
+#[tokio::test]
+async fn a_move_that_is_called_off_under_way_does_not_end_well() {
+    let (from, to) = (busy("a").await, empty("b"));
+    let moved = move_all(&from, &to, &[SHELF], T0, |step| {
+        if let Step::Copied { .. } = step {
+            let called_off = futures_util::FutureExt::now_or_never(call_off(&from, "b", T0));
+            assert!(called_off.is_some_and(|done| done.is_ok()), "it was called off");
+        }
+    })
+    .await;
+    assert!(matches!(&moved, Err(MoveError::CalledOff)), "{moved:?}");
+    assert_eq!((held(&from).await, held(&to).await), (None, Some(InMove::FilledFrom("a".to_owned()))));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A wire between a command and Redis that breaks once so many bytes have gone to the server, and can be mended.
+//! A wire between a command and Redis that breaks before certain words reach the server, and can be mended.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,25 +8,27 @@ use parking_lot::Mutex;
 
 pub struct Wire {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<Mutex<State>>,
 }
 
+#[derive(Default)]
 struct State {
-    /// Bytes that still go to the server; none: it is broken.
-    bytes_left: Mutex<u64>,
-    bytes_passed: Mutex<u64>,
+    break_before: Option<&'static str>,
+    is_broken: bool,
 }
 
 impl Wire {
     pub fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
-        let state = Arc::new(State { bytes_left: Mutex::new(u64::MAX), bytes_passed: Mutex::default() });
+        let state = Arc::new(Mutex::new(State::default()));
         let carrying = state.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if let (false, Ok(server)) = (carrying.is_broken(), TcpStream::connect(("127.0.0.1", port))) {
-                    carrying.carry(&client, &server);
+                if let (false, Ok(server)) =
+                    (carrying.lock().is_broken, TcpStream::connect(("127.0.0.1", port)))
+                {
+                    carry(&client, &server, &carrying);
                 }
             }
         });
@@ -37,48 +39,39 @@ impl Wire {
         format!("redis://{}", self.address)
     }
 
-    /// Lets so many bytes through from now on; what has gone through is counted anew.
-    pub fn break_after(&self, bytes: u64) {
-        *self.state.bytes_left.lock() = bytes;
-        *self.state.bytes_passed.lock() = 0;
+    /// What a command writes from these words on does not reach the server, and the wire is broken.
+    pub fn break_before(&self, words: &'static str) {
+        *self.state.lock() = State { break_before: Some(words), is_broken: false };
+    }
+
+    pub fn mend(&self) {
+        *self.state.lock() = State::default();
     }
 
     pub fn is_broken(&self) -> bool {
-        self.state.is_broken()
+        self.state.lock().is_broken
     }
+}
 
-    pub fn bytes_passed(&self) -> u64 {
-        *self.state.bytes_passed.lock()
-    }
+fn carry(client: &TcpStream, server: &TcpStream, state: &Arc<Mutex<State>>) {
+    let ends = || [client.try_clone().expect("a stream"), server.try_clone().expect("a stream")];
+    let ([client, to_server], [to_client, server], state) = (ends(), ends(), state.clone());
+    std::thread::spawn(move || pump(&client, &to_server, |bytes| state.lock().breaks(bytes)));
+    std::thread::spawn(move || pump(&server, &to_client, |_| false));
 }
 
 impl State {
-    fn is_broken(&self) -> bool {
-        *self.bytes_left.lock() == 0
-    }
-
-    fn carry(self: &Arc<Self>, client: &TcpStream, server: &TcpStream) {
-        let ends = || [client.try_clone().expect("a stream"), server.try_clone().expect("a stream")];
-        let ([client, to_server], [to_client, server], state) = (ends(), ends(), self.clone());
-        std::thread::spawn(move || pump(&client, &to_server, |bytes| state.let_through(bytes)));
-        std::thread::spawn(move || pump(&server, &to_client, |bytes| bytes));
-    }
-
-    /// How many of these bytes reach the server.
-    fn let_through(&self, bytes: usize) -> usize {
-        let mut left = self.bytes_left.lock();
-        let through = (bytes as u64).min(*left);
-        *left -= through;
-        *self.bytes_passed.lock() += through;
-        through as usize
+    fn breaks(&mut self, bytes: &[u8]) -> bool {
+        let is_there = |words: &str| bytes.windows(words.len()).any(|window| window == words.as_bytes());
+        self.is_broken |= self.break_before.is_some_and(is_there);
+        self.is_broken
     }
 }
 
-fn pump(mut from: &TcpStream, mut to: &TcpStream, let_through: impl Fn(usize) -> usize) {
-    let mut buffer = vec![0; 64 << 10];
+fn pump(mut from: &TcpStream, mut to: &TcpStream, breaks: impl Fn(&[u8]) -> bool) {
+    let mut buffer = vec![0; 1 << 20];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        let through = let_through(read);
-        if to.write_all(&buffer[..through]).is_err() || through < read {
+        if breaks(&buffer[..read]) || to.write_all(&buffer[..read]).is_err() {
             break;
         }
     }
