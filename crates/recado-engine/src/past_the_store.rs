@@ -17,7 +17,7 @@ use crate::deliver;
 use crate::engine::Inner;
 use crate::route::{Carrier, Route};
 
-/// How long the end of the process waits for the alert about a store that failed.
+/// Longest time that the end of the process waits for the alert about a store that failed.
 const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn send(engine: &Inner, notice: NewJob) {
