@@ -1,7 +1,7 @@
 //! Checksums of what a store keeps of a job, so that damage is noticed before anything is sent.
 //!
-//! A store writes them when it takes a job in and gives them back with the job; whoever is about to send something
-//! compares. They are no defence against people who can write to the store.
+//! A store writes them when it takes a job in and gives them back with the job; the engine compares before it sends.
+//! They are no defence against people who can write to the store.
 
 use std::fmt;
 use std::hash::Hasher;

@@ -204,7 +204,7 @@ pub(crate) async fn settle_with(
 
 /// Moves jobs to the dead letter queue whose stored content is damaged, and takes their leases out of the list.
 ///
-/// Where the ids or the company are damaged nobody is notified: it could be another company's endpoint.
+/// Where the ids or the company are damaged no endpoint is notified: it could be another company's.
 pub(crate) async fn bury_damaged(engine: &Inner, leases: &mut Vec<Lease>) {
     for lease in leases.extract_if(.., |lease| lease.job.damage().is_some()).collect::<Vec<_>>() {
         let Some(damage) = lease.job.damage() else { continue };

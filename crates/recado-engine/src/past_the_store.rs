@@ -20,7 +20,7 @@ use crate::route::{Carrier, Route};
 /// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 
-/// How long the end of the process waits for the alert about a store that failed.
+/// Longest time that the end of the process waits for the alert about a store that failed.
 const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn send(engine: &Inner, notice: NewJob) {

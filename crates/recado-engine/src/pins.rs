@@ -59,7 +59,7 @@ pub(crate) async fn admit(
 ) -> Option<(Leg, Way)> {
     let leg = engine.legs(route).into_iter().find(|leg| *leg.provider.name == *provider)?;
     let mut places = engine.admit(&leg.provider, 1, Slots::Ours).await.ok()?;
-    let way = places.start(&job.company, job.progress.attempts_spent == 0)?;
+    let way = places.start(&job.company, leg.receiver_of(job), job.progress.attempts_spent == 0).ok()?;
     let taken = engine.take(Some(&leg.provider), &[Some(&job.company)]).await;
     matches!(taken.as_deref(), Ok([true])).then_some((leg, way))
 }

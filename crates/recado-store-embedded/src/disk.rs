@@ -75,8 +75,8 @@ impl StorePlace {
         known.collect::<std::io::Result<_>>().map(StorePlace)
     }
 
-    /// Says what is no longer there: moved, removed, or another file in its place. What is written from then on is
-    /// lost for whoever starts there next.
+    /// Says what is no longer there: moved, removed, or another file in its place. What is written from then on
+    /// would not be there after a restart.
     pub fn find_missing(&self) -> Option<String> {
         let (path, _) = self.0.iter().find(|(path, known)| identity(path).ok() != Some(*known))?;
         Some(format!("{} was moved, removed or replaced while the store was open", path.display()))

@@ -205,7 +205,7 @@ impl Apply<'_> {
         Ok(forgotten)
     }
 
-    /// How many rows it took.
+    /// Forgets a job's records and returns how many rows it took.
     fn forget_records(&self, records: &str) -> Result<usize> {
         let mut rows = 0;
         for number in numbers(records) {

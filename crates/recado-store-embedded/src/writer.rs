@@ -42,10 +42,10 @@ const GROUP_REQUESTS_MAX: usize = 4_096;
 /// A transaction that has lasted this long takes no further request: those that came later would have to wait for it.
 const TURN_MAX: Duration = Duration::from_millis(10);
 
-/// How long folding the log waits for readers. They are back soon, and whoever writes must not wait for them.
+/// Longest wait of a fold for readers. They end soon, and writes must not wait for them.
 const FOLD_WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// How long a statement waits for another program that has locked the file.
+/// Longest wait of a statement for another program that has locked the file.
 pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The log is folded back into the file in the background from this size on.

@@ -177,7 +177,7 @@ impl Record {
     }
 }
 
-/// Reads a head, or says in the log which one is damaged and leaves it alone: whoever looks through many goes on.
+/// Reads a head. One that is damaged is named in the log and left alone, so that the others are served.
 pub fn decode_or_report(head: &[u8], partition: u16, seq: u64) -> Option<Record> {
     Record::decode(head)
         .inspect_err(

@@ -227,6 +227,8 @@ async fn a_dead_letter_of_a_route_that_is_gone_says_so_when_it_is_replayed() {
     tokio::time::sleep(ms(2)).await;
     let (_, line) = exported(&server, "").await;
     let gone = line.replace("\"1\"", "\"2\"").replace("\"route\":\"sandbox\"", "\"route\":\"gone\"");
+    // A line of the first version has no checksum.
+    let gone = gone.replace("\"version\":2", "\"version\":1");
     let answer = server.post_as("/v1/dlq/import", "application/x-ndjson", gone).await;
     assert_eq!(answer.body["imported"], 1, "{}", answer.body);
     let refused = server.post("/v1/dlq/2/replay", "{}").await;

@@ -269,6 +269,8 @@ async fn g7_a_file_adds_nothing_to_what_is_on_record_about_a_job() {
         let line = engine.exported(&entry).await.unwrap().unwrap();
         let forged = line.replace("\"kind\":\"BURIED\"", "\"actor\":\"ana\",\"kind\":\"REPLAYED\"");
         assert_ne!(line, forged, "the fault is in place");
+        // A line of the first version has no checksum to forge.
+        let forged = forged.replace("\"version\":2", "\"version\":1");
         lines.push(forged);
         engine.discard(&JobId::new(name).unwrap(), "no longer wanted", None).await.unwrap();
     }

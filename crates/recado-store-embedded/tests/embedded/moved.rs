@@ -85,6 +85,6 @@ async fn it_is_noticed_while_nothing_is_written() {
             Err(StoreError::Broken(_)) => return,
             Err(error) => panic!("{error}"),
         }
-        assert!(began.elapsed() < PATIENCE, "nobody notices");
+        assert!(began.elapsed() < PATIENCE, "it is not noticed");
     }
 }

@@ -233,6 +233,7 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
     ];
     facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
     facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
+    facts.extend(entry.damage.as_ref().map(|what| ("damaged", Field::painted(what, Paint::Bad))));
     facts.push(("data", Field::from(entry.original_data.as_str())));
     let corrected = entry.corrected_data.as_ref().map(|data| data.as_str());
     facts.extend(corrected.map(|data| ("corrected", Field::painted(data, Paint::Warn))));

@@ -117,6 +117,8 @@ fn a_flipped_bit_in_a_dead_letter_or_an_exported_line_does_not_come_back() {
 
     let server = place.serve();
     assert_eq!(server.get("/v1/dlq/dead")["damage"], "data");
+    let shown = server.run(place, &["dlq", "show", "dead"]).done();
+    assert!(shown.contains("damaged"), "{shown}");
     let (status, problem) = server.ask("POST", "/v1/dlq/dead/replay", &json!({}));
     assert_eq!(status, 409, "{problem}");
     let bulk = server.run(place, &["dlq", "replay", "--all", "--yes", "--json"]);
