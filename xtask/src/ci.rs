@@ -5,13 +5,14 @@ use crate::{Outcome, cargo, setup, tidy};
 /// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 9] = [
+const NOT_ON_REDIS: [&str; 10] = [
     "cli::configuring",
     "cli::moving",
     "cli::starting",
     "cli::redis",
     "systems::addresses",
     "systems::at_the_seeds_pace",
+    "systems::described",
     "systems::documented",
     "systems::observing::g18",
     "systems::operating",
