@@ -5,7 +5,7 @@ use crate::{Outcome, cargo, setup, tidy};
 /// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
 /// store's files, about pages and configuration alone, or only waits.
 const ON_REDIS: [&str; 2] = ["systems", "cli"];
-const NOT_ON_REDIS: [&str; 11] = [
+const NOT_ON_REDIS: [&str; 12] = [
     "cli::configuring",
     "cli::damage",
     "cli::moved_directory",
@@ -14,6 +14,7 @@ const NOT_ON_REDIS: [&str; 11] = [
     "cli::redis",
     "systems::addresses",
     "systems::at_the_seeds_pace",
+    "systems::described",
     "systems::documented",
     "systems::observing::g18",
     "systems::operating",

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 
 /// A program that a test runs, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("cc", "gcc"),
     ("mount", "mount"),
     ("smtpd", "opensmtpd"),
@@ -15,10 +15,19 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
     ("promtool", "prometheus"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Python programs that tests talk to, each pinned, in a virtual environment below `target`.
-const PEERS: [(&str, &str); 1] = [("moto_server", "moto[server]==5.2.5")];
+const PEERS: [(&str, &str); 3] = [
+    ("moto_server", "moto[server]==5.2.5"),
+    ("schemathesis", "schemathesis==4.32.5"),
+    ("openapi-python-client", "openapi-python-client==0.29.1"),
+];
+
+/// The package that generates a TypeScript client, pinned by its lock file. It is installed below `target`.
+const NPM_PACKAGE: &str = "crates/recado/tests/systems/described/typescript";
 
 pub fn run() -> Outcome {
     println!("── set-up");
@@ -28,6 +37,7 @@ pub fn run() -> Outcome {
         install(package).map_err(|why| format!("{why}; install the Debian package `{package}` yourself"))?;
     }
     peers()?;
+    npm_package()?;
     for component in ["rustfmt", "clippy"] {
         let command = if component == "clippy" { "clippy" } else { "fmt" };
         let works =
@@ -56,6 +66,29 @@ fn peers() -> Outcome {
     let mut pip = Command::new(environment.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check"]);
     crate::run("pip install", pip.args(missing.iter().map(|(_, requirement)| *requirement)))
+}
+
+/// Installs the npm package anew whenever its lock file has changed.
+fn npm_package() -> Outcome {
+    let (from, to) = (crate::root().join(NPM_PACKAGE), crate::root().join("target/peers/typescript"));
+    let read = |path: std::path::PathBuf| std::fs::read(path).unwrap_or_default();
+    let installed = to.join("node_modules/installed-lock.json");
+    let wanted = read(from.join("package-lock.json"));
+    if read(installed.clone()) == wanted {
+        return Ok(());
+    }
+    let copy = |name: &str| std::fs::copy(from.join(name), to.join(name));
+    std::fs::create_dir_all(&to)
+        .and_then(|()| copy("package.json"))
+        .and_then(|_| copy("package-lock.json"))
+        .map_err(|error| format!("cannot write to {}: {error}", to.display()))?;
+    let mut npm = Command::new("npm");
+    crate::run(
+        "npm ci",
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]).arg(&to),
+    )?;
+    std::fs::write(&installed, wanted)
+        .map_err(|error| format!("cannot write {}: {error}", installed.display()))
 }
 
 fn is_here(program: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Finishes the API document: what holds for all of it and cannot be said type by type.
 //!
 //! - A field of a request that may be absent may also be `null`, which counts as absent; no other field is taken.
+//! - A number of a request that has a maximum has no format: a generated client would send an `int64` as text.
 //! - A field of an answer that may be absent is never `null`: either it is always there and may be `null`, or it is
 //!   left out.
 //! - A body, a parameter or a header that may be absent is never `null`.
@@ -21,15 +22,14 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
     join_parts(&mut document);
     let mut asked = BTreeSet::new();
     for operation in operations(&mut document) {
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
             refuse_null(&mut parameter["schema"]);
         }
-        for content in members_mut(&mut operation["requestBody"]["content"]) {
+        let contents = operation.pointer_mut("/requestBody/content").into_iter().flat_map(members_mut);
+        for content in contents {
             refuse_null(&mut content["schema"]);
             collect_references(&content["schema"], &mut asked);
-        }
-        if operation["requestBody"]["content"].is_null() {
-            operation.as_object_mut().map(|operation| operation.remove("requestBody"));
         }
         describe_responses(&mut operation["responses"]);
     }
@@ -70,13 +70,15 @@ fn join_parts(document: &mut Value) {
         }
         schema["type"] = json!("object");
         schema["properties"] = properties.into();
-        schema["required"] = required.into();
+        if !required.is_empty() {
+            schema["required"] = required.into();
+        }
     }
 }
 
 fn describe_responses(responses: &mut Value) {
     for (status, response) in responses.as_object_mut().into_iter().flatten() {
-        if response["description"].as_str().unwrap_or_default().is_empty() {
+        if response.get("description").and_then(Value::as_str).unwrap_or_default().is_empty() {
             let status = status.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
             response["description"] = json!(status.and_then(|status| status.canonical_reason()));
         }
@@ -111,9 +113,11 @@ fn referred(schema: &Value) -> Option<&str> {
 }
 
 fn take_no_other_field(schema: &mut Value) {
-    if schema["properties"].is_object() {
-        schema["additionalProperties"] = json!(false);
+    let Some(properties) = schema.get_mut("properties") else { return };
+    for property in members_mut(properties).filter(|property| property.get("maximum").is_some()) {
+        property.as_object_mut().map(|property| property.remove("format"));
     }
+    schema["additionalProperties"] = json!(false);
 }
 
 fn leave_out_rather_than_null(schema: &mut Value) {
@@ -178,6 +182,7 @@ mod tests {
         let document = crate::openapi();
         let text = document.to_string();
         assert!(!text.contains("\"allOf\""), "a type is in parts");
+        assert!(!text.contains(":null"), "something is `null` that should be absent");
         for (path, methods) in document["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {
                 for (status, response) in operation["responses"].as_object().unwrap() {

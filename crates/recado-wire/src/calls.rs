@@ -36,7 +36,7 @@ pub struct CallRequest {
     pub cache_key: Option<String>,
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"))]
     pub traceparent: Option<TraceParent>,
 }
 

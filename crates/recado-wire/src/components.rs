@@ -4,7 +4,7 @@
 
 use recado_core::name::NAME_LEN_MAX;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::dlq::WORDS_LEN_MAX;
@@ -55,19 +55,18 @@ components! {
     /// Text that is not empty.
     NotEmpty = text().min_length(Some(1)).build();
     /// Items on one page of a list.
-    PageLimit = integer(KnownFormat::Int32, 1, u64::from(PAGE_ITEMS_MAX));
+    PageLimit = integer(1, u64::from(PAGE_ITEMS_MAX));
     /// A time in whole milliseconds.
-    DurationMs = integer(KnownFormat::Int64, 0, DURATION_MAX_MS);
+    DurationMs = integer(0, DURATION_MAX_MS);
     /// How long a job is worth delivering, in whole milliseconds.
-    TimeToLiveMs = integer(KnownFormat::Int64, TTL_MIN_MS, DURATION_MAX_MS);
+    TimeToLiveMs = integer(TTL_MIN_MS, DURATION_MAX_MS);
 }
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn integer(format: KnownFormat, least: u64, most: u64) -> Object {
-    let format = SchemaFormat::KnownFormat(format);
-    let number = ObjectBuilder::new().schema_type(Type::Integer).format(Some(format));
+fn integer(least: u64, most: u64) -> Object {
+    let number = ObjectBuilder::new().schema_type(Type::Integer);
     number.minimum(Some(least)).maximum(Some(most)).build()
 }

@@ -43,7 +43,7 @@ pub struct JobRequest {
     /// The caller's span, as W3C Trace Context writes it; the header of this name where it is absent. Every attempt
     /// is a child of it. It is no part of the job's identity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
     pub traceparent: Option<TraceParent>,
     /// Not before this, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -384,9 +384,21 @@ fn integer<T: TryFrom<i128>>(raw: &str) -> Result<T, &'static str> {
     match raw.parse::<i128>() {
         Ok(number) => T::try_from(number).map_err(|_| if number < 0 { "negative" } else { "too large" }),
         Err(_) if kind_of(raw) != "a number" => Err(kind_of(raw)),
-        Err(_) if raw.contains(['.', 'e', 'E']) => Err("not a whole number"),
+        Err(_) if raw.contains(['.', 'e', 'E']) => {
+            whole(raw).and_then(|number| T::try_from(number).ok()).ok_or("not a whole number")
+        }
         Err(_) => Err("too large"),
     }
+}
+
+/// Reads a whole number that is written with a fraction or an exponent, such as `5.0`: JSON Schema calls it an integer.
+fn whole(raw: &str) -> Option<i128> {
+    /// Beyond this a number so written stands for several.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let number: f64 = raw.parse().ok()?;
+    let is_whole = number.fract() == 0.0 && number.abs() < EXACT_MAX;
+    // Rust writes such a number without an exponent.
+    is_whole.then(|| format!("{number:.0}").parse().ok()).flatten()
 }
 
 /// What JSON text holds, in words that fit after "is".

@@ -17,6 +17,7 @@ mod systems {
     mod addresses;
     mod alerts;
     mod at_the_seeds_pace;
+    mod described;
     mod documented;
     mod email;
     mod email_ses;

@@ -231,6 +231,20 @@ async fn wrong_types_are_named_with_what_to_write_instead() {
 }
 
 #[tokio::test]
+async fn a_whole_number_may_be_written_with_a_point_or_an_exponent() {
+    let server = Server::plain().await;
+    for written in ["1e3", "1000.0", "1.0E+3"] {
+        let body = format!(r#"{{"jobId":"1","route":"work","companyId":"a","data":1,"delayMs":{written}}}"#);
+        let answer = server.post("/v1/jobs", body).await;
+        assert!(answer.status < 300, "{written}: {}", answer.body);
+    }
+    for written in ["1.5", "1e-3", "9007199254740993.0", "-1.0", "1e400"] {
+        let body = format!(r#"{{"route":"work","companyId":"a","data":1,"delayMs":{written}}}"#);
+        server.post("/v1/jobs", body).await.faults_at(&["/delayMs"]);
+    }
+}
+
+#[tokio::test]
 async fn a_thousand_faults_are_cut_to_a_hundred() {
     let server = Server::plain().await;
     let mut body = job();
