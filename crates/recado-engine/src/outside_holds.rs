@@ -88,13 +88,12 @@ impl Inner {
         let held = |leg: &Leg| leg.provider.receivers.held(&leg.receiver_of(job)?, now);
         let held: Option<Vec<Quiet>> = legs.iter().map(held).collect();
         let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
+        if first.until <= job.due_at {
+            return None;
+        }
         let why = format!("the receiver asked for quiet: {}", first.reason);
-        (first.until > job.due_at).then(|| Hold {
-            by: Holder::Limit(holds::Limit::Quiet),
-            why,
-            said: Some(first.reason),
-            until: Some(first.until),
-        })
+        let by = Holder::Limit(holds::Limit::Quiet);
+        Some(Hold { by, why, said: Some(first.reason), until: Some(first.until) })
     }
 }
 
