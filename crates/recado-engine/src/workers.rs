@@ -220,9 +220,11 @@ impl Engine {
         Lease { expires_at: self.wall_time_of(lease.expires_at), ..lease }
     }
 
-    /// A lease's end by the wall clock, as people and workers read it.
+    /// A lease's end by the wall clock, as people and workers read it. Steps of that clock count in whole seconds, so that
+    /// the same end is always told as the same time.
     pub fn wall_time_of(&self, end: Timestamp) -> Timestamp {
-        self.now().plus(end.since(self.inner.clock.steady_now()))
+        let step_ms = self.now().as_millis() - self.inner.clock.steady_now().as_millis();
+        Timestamp::from_millis(end.as_millis() + (step_ms + 500).div_euclid(1_000) * 1_000)
     }
 
     fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
