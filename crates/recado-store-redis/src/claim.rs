@@ -270,10 +270,7 @@ impl Holder {
 
     pub(crate) fn of(text: &str) -> Holder {
         let (worker, provider) = text.rsplit_once('\0').unwrap_or((text, ""));
-        Holder {
-            worker: worker.into(),
-            provider: Some(provider.into()).filter(|name: &Box<str>| !name.is_empty()),
-        }
+        Holder { worker: worker.into(), provider: (!provider.is_empty()).then(|| provider.into()) }
     }
 }
 
