@@ -174,8 +174,9 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     let job = found.job;
     let waits =
         matches!(found.status, Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked);
-    let held =
-        waits.then(|| api.engine().hold_by_pin(&job).or_else(|| api.engine().receiver_hold(&job))).flatten();
+    let receiver_hold = waits.then(|| api.engine().receiver_hold(&job)).flatten();
+    let held_until = receiver_hold.as_ref().and_then(|hold| hold.until);
+    let held = receiver_hold.or_else(|| waits.then(|| api.engine().hold_by_pin(&job)).flatten());
     let waiting_for = waits.then(|| match (held, job.due_at > now, found.status) {
         (Some(held), ..) => waiting_for(held),
         (None, true, Status::Retrying) => WaitingFor::Retry { until: job.due_at },

@@ -32,10 +32,6 @@ impl<E: Ord> Endings<E> {
     pub fn len(&self) -> usize {
         self.0.len()
     }
-
-    pub fn retain(&mut self, keep: impl FnMut(&E) -> bool) {
-        self.0.retain(keep);
-    }
 }
 
 impl<E: Ord> FromIterator<E> for Endings<E> {

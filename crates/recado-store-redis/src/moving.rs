@@ -98,7 +98,7 @@ fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), Store
             ("end", Phase::Ended(ending(*status)), Some(*at), answer.clone())
         }
     };
-    let checksum = (ended_at.is_none()).then(|| transfer.checksum());
+    let checksum = ended_at.is_none().then(|| transfer.checksum());
     let (job_without, body_hash) = (Job { data: no_data(), checksum, ..job.clone() }, *body_hash);
     let record = Record { job: job_without, body_hash, phase, ended_at, answer, receipt: None };
     let original = dead_letter.as_ref().map_or(&job.data, |letter| &letter.original_data);

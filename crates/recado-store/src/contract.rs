@@ -188,7 +188,8 @@ impl Transfer {
         let fresh = || {
             let checksum = Checksum::of_job(&self.job);
             let accepted = self.dead_letter.as_ref().map(|entry| &entry.original_data);
-            accepted.map_or(checksum, |accepted| checksum.with_accepted(accepted))
+            let checksum = accepted.map_or(checksum, |accepted| checksum.with_accepted(accepted));
+            self.job.damage().map_or(checksum, |damage| checksum.inverted(damage))
         };
         self.job.checksum.unwrap_or_else(fresh)
     }

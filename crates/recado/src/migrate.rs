@@ -11,7 +11,9 @@ mod trail;
 use std::sync::Arc;
 
 use recado_core::payload::digest_of;
-use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Timestamp, Transition};
+use recado_core::{
+    Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition,
+};
 use recado_engine::{bulk, nodes};
 use recado_store::{
     Claim, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store, StoreError, Transfer, Turns,
@@ -404,14 +406,24 @@ fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {
     Err(MoveError::Differs { what })
 }
 
-/// Everything that can be read of a job; payloads beside, because `Debug` keeps them to itself.
+/// Everything that can be read of a job; payloads beside, because `Debug` keeps them to itself. Of checksums only what
+/// they find: a job that came without one gets one, and one that has ended needs none.
 fn digest(transfer: &Transfer) -> u128 {
+    let damage = match (&transfer.standing, &transfer.dead_letter) {
+        (Standing::Ended { .. }, _) => None,
+        (_, Some(entry)) => entry.damage(),
+        (_, None) => transfer.job.damage(),
+    };
+    let mut bare = transfer.clone();
+    bare.job.checksum = None;
+    bare.dead_letter = bare.dead_letter.map(|entry| DeadLetter { checksum: None, ..entry });
     let original = transfer.dead_letter.as_ref().map_or("", |entry| entry.original_data.as_str());
     let answer = match &transfer.standing {
         Standing::Ended { answer: Some(answer), .. } => answer.as_str(),
         _ => "",
     };
-    digest_of(&[&format!("{transfer:?}"), transfer.job.data.as_str(), original, answer])
+    let damage = damage.map_or("", Damage::as_str);
+    digest_of(&[&format!("{bare:?}"), transfer.job.data.as_str(), original, answer, damage])
 }
 
 /// Without the version, which belongs to its store.

@@ -12,6 +12,7 @@ mod calls;
 mod claims;
 mod closed_off;
 mod crashes;
+mod damage;
 mod erasure;
 mod figures;
 mod flaky;

@@ -114,7 +114,7 @@ fn g1_at_one_more_than_the_bound_the_oldest_is_in_the_archive_and_import_brings_
     let rings = || server.get("/v1/alerts")["items"].as_array().unwrap().clone();
     eventually(|| rings().iter().any(|alert| alert["name"] == "dlq_overflow"));
     let archived: Value = serde_json::from_str(place.read(&file).lines().next().unwrap()).unwrap();
-    assert_eq!((&archived["jobId"], &archived["version"]), (&json!("a"), &json!(1)));
+    assert_eq!((&archived["jobId"], &archived["version"]), (&json!("a"), &json!(2)));
 
     let shown = server.run(&place, &["jobs", "show", "a"]).done();
     let way_back = format!("`recado dlq import {file}` brings it back");
