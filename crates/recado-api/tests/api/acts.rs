@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind};
-use recado_store::Store;
 use recado_wire::accounts::AccountQuery;
 use recado_wire::calls::CallRequest;
 use recado_wire::endpoints::{EndpointChange, EndpointRequest};
