@@ -171,7 +171,7 @@ pub const DEAD_LETTER_COLUMNS: &str = "entry, jobId, companyId, route, originalD
 
 pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     let mut read = RowReader::new(row);
-    let reason = Reason::new(&*read.text(6)).ok();
+    let reason = Reason::new(&read.text(6)).ok();
     let mut entry = DeadLetter {
         job_id: JobId::trusted(read.text(1)),
         company: CompanyId::trusted(read.text(2)),

@@ -11,9 +11,7 @@ mod trail;
 use std::sync::Arc;
 
 use recado_core::payload::digest_of;
-use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition,
-};
+use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
 use recado_engine::{bulk, nodes};
 use recado_store::{
     Claim, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store, StoreError, Transfer, Turns,

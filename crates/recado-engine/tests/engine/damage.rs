@@ -32,7 +32,15 @@ fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
     });
     job.checksum = job.checksum.map(|checksum| checksum.inverted(damage));
     let (standing, dead_letter) = (Standing::Waiting, None);
-    Transfer { job, body_hash: BodyHash(1), standing, dead_letter, audit: Vec::new(), archived: 0 }
+    Transfer {
+        job,
+        body_hash: BodyHash(1),
+        standing,
+        dead_letter,
+        queue_place: None,
+        audit: Vec::new(),
+        archived: 0,
+    }
 }
 
 #[tokio::test(start_paused = true)]

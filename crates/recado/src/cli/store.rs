@@ -68,7 +68,8 @@ async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
     called_off.map_err(|error| Stop::Failed(error.to_string()))?;
     from.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
     let from = &from.name;
-    screen.line(&format!("The move is called off. Serve {from} again, and empty {}.", name(&args.to)?))?;
+    let to = name(&args.to)?;
+    screen.line(format_args!("The move is called off. Serve {from} again, and empty {to}."))?;
     Ok(())
 }
 

@@ -91,20 +91,20 @@ impl Place {
         self.serve_with(&[], &[])
     }
 
-    /// A server whose process may have so many file descriptors and no more.
-    pub fn serve_with_descriptors(&self, max: u32) -> Server {
-        let serve = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(format!("ulimit -n {max}; exec \"$0\" \"$@\""));
-        command.arg(serve.get_program()).args(serve.get_args());
-        command.current_dir(self.path()).env_clear().env("USER", "tester").stdin(Stdio::null());
-        command.envs(self.store()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Server::start(command.spawn().expect("the server starts"), self.home.clone())
+    pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+        let mut command = self.serve_command();
+        command.args(arguments).envs(variables.iter().copied());
+        self.start(command)
     }
 
-    pub fn serve_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Server {
+    pub fn serve_command(&self) -> Command {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.args(arguments).envs(self.store()).envs(variables.iter().copied());
+        command.envs(self.store());
+        command
+    }
+
+    /// Starts a server by a command made of [`Place::serve_command`].
+    pub fn start(&self, mut command: Command) -> Server {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Server::start(command.spawn().expect("the server starts"), self.home.clone())
     }

@@ -1,12 +1,13 @@
 //! A shortage of our own: it spends no attempt, blames no provider, moves no breaker, and keeps no caller out.
 
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::far_ends::{FarEnd, json as answer};
-use super::given::{Place, eventually};
+use super::given::{Place, Server, eventually};
 use super::observing::fetch;
 use super::scene::tries;
 
@@ -16,6 +17,17 @@ const DESCRIPTORS: u32 = 256;
 /// Less than silent sockets may live before the server closes them by itself.
 const SOON: Duration = Duration::from_secs(8);
 
+/// Starts a server whose process may have so many file descriptors and no more.
+fn serve_with_descriptors(place: &Place, max: u32) -> Server {
+    let serve = place.serve_command();
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("ulimit -n {max}; exec \"$0\" \"$@\""));
+    command.arg(serve.get_program()).args(serve.get_args());
+    command.current_dir(place.path()).env_clear().stdin(Stdio::null());
+    command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    place.start(command)
+}
+
 #[test]
 fn idle_sockets_take_no_descriptor_from_deliveries_and_keep_no_caller_out() {
     let far_end = FarEnd::start(|_| answer(200, json!({})));
@@ -24,7 +36,7 @@ fn idle_sockets_take_no_descriptor_from_deliveries_and_keep_no_caller_out() {
         far_end.url()
     );
     let place = Place::with(&config);
-    let server = place.serve_with_descriptors(DESCRIPTORS);
+    let server = serve_with_descriptors(&place, DESCRIPTORS);
     let job = |id: &str, delay_ms: u64| {
         let data = json!({ "path": "v1/things", "body": {} });
         json!({ "jobId": id, "route": "main", "companyId": "acme", "data": data, "delayMs": delay_ms })
@@ -56,7 +68,7 @@ fn a_delivery_without_a_descriptor_spends_no_attempt_and_moves_no_breaker() {
         far_end.url()
     );
     let place = Place::with(&config);
-    let server = place.serve_with_descriptors(96);
+    let server = serve_with_descriptors(&place, 96);
     let job = |n: usize| {
         let data = json!({ "path": "v1/things", "body": {} });
         json!({ "jobId": format!("job-{n}"), "route": "main", "companyId": "acme", "data": data })
