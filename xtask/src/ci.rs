@@ -1,5 +1,7 @@
 //! Everything that must hold before a change lands, cheapest first.
 
+use std::process::Command;
+
 use crate::{Outcome, cargo, setup, tidy};
 
 /// What is run once more with the jobs in Redis: everything from end to end, but for what is about the embedded
@@ -36,6 +38,9 @@ pub fn run() -> Outcome {
         ]),
     )?;
     tidy::run()?;
+    let mut peers = Command::new("npm");
+    peers.args(["ci", "--dry-run", "--ignore-scripts", "--prefix"]).arg(crate::root().join("bench"));
+    crate::run("the benchmark's peers install from their lock file", &mut peers)?;
     crate::run("tests", cargo().args(["test", "--workspace", "--all-features"]))?;
     on_redis()?;
     println!("\nxtask ci: all of it holds");

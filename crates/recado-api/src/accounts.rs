@@ -9,7 +9,7 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::extract::{Actor, Asked, TwoSegments};
-use crate::openapi::ReadProblems;
+use crate::openapi::{ActorHeader, ReadProblems};
 use crate::state::ApiState;
 
 /// Bytes at most that a message repeats of a name.
@@ -47,7 +47,7 @@ pub(crate) async fn list(
     delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts", operation_id = "clearAccount",
     params(
         ("provider" = String, Path), ("companyId" = String, Path),
-        ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")
+        ActorHeader
     ),
     responses(
         (status = 204, description = "The mark is gone."),

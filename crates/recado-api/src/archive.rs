@@ -38,7 +38,7 @@ const PAGE_ENTRIES: usize = 50;
 /// trail before it begins.
 #[utoipa::path(
     get, path = "/v1/dlq/export", tag = "dead letters", operation_id = "exportDeadLetters",
-    params(DeadLetterFilter, ExportQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
+    params(DeadLetterFilter, ExportQuery, ActorHeader),
     responses(
         (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
         ReadProblems,

@@ -23,7 +23,7 @@ const STEPS_MAX: usize = 4;
 /// records, by `userId` or `correlationId`, is put on the trail itself.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", operation_id = "listAudit",
-    params(AuditQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
+    params(AuditQuery, ActorHeader),
     responses((status = 200, body = AuditList), ReadProblems)
 )]
 pub(crate) async fn list(

@@ -213,8 +213,9 @@ mod tests {
         let more: Vec<_> = (0..200).filter_map(|_| all.enter(ip("10.0.0.1"))).collect();
         assert!(!caller.evicted.is_cancelled() && caller.proof.is_shown());
         drop((silent, more, caller));
-        assert_eq!((all.open.lock().total, all.open.lock().closing), (0, 0));
-        assert!(all.open.lock().addresses.is_empty());
+        let open = all.open.lock();
+        assert_eq!((open.total, open.closing), (0, 0));
+        assert!(open.addresses.is_empty());
     }
 
     #[test]

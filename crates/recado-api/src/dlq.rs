@@ -65,7 +65,7 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
 /// Dead letters, newest first. That they were shown, and to whom, is put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/dlq", tag = "dead letters", operation_id = "listDeadLetters",
-    params(DeadLetterFilter, DeadLetterQuery, ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
+    params(DeadLetterFilter, DeadLetterQuery, ActorHeader),
     responses((status = 200, body = DeadLetterList), ReadProblems)
 )]
 pub(crate) async fn list(
@@ -143,7 +143,7 @@ pub(crate) async fn stats(
 /// One dead letter. That it was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/dlq/{jobId}", tag = "dead letters", operation_id = "getDeadLetter",
-    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
+    params(("jobId" = String, Path), ActorHeader),
     responses(
         (status = 200, body = DeadLetter),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),

@@ -15,7 +15,7 @@ use recado_wire::{Code, FieldFault, Problem};
 use crate::answer::{self, Refused};
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Bytes at most that a message repeats of an id.
@@ -73,7 +73,7 @@ fn refused(refusal: manage::Refused, id: &str) -> Refused {
 /// Add an endpoint. Its secret is in the answer, and is never shown again.
 #[utoipa::path(
     post, path = "/v1/endpoints", tag = "endpoints", operation_id = "addEndpoint", request_body = EndpointRequest,
-    params(("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(ActorHeader),
     responses(
         (status = 201, body = Endpoint),
         (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
@@ -135,7 +135,7 @@ pub(crate) async fn show(
 /// Change an endpoint; what is absent stays. A new secret is in the answer, and is never shown again.
 #[utoipa::path(
     patch, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "changeEndpoint",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(("id" = String, Path), ActorHeader),
     request_body = EndpointChange,
     responses(
         (status = 200, body = Endpoint),
@@ -168,7 +168,7 @@ pub(crate) async fn change(
 /// Remove an endpoint. What is on its way to it goes to the dead letter queue.
 #[utoipa::path(
     delete, path = "/v1/endpoints/{id}", tag = "endpoints", operation_id = "removeEndpoint",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(("id" = String, Path), ActorHeader),
     responses(
         (status = 204, description = "It is gone."),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -187,7 +187,7 @@ pub(crate) async fn remove(
 /// Switch an endpoint on again, with no failures to its name.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/enable", tag = "endpoints", operation_id = "enableEndpoint",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(("id" = String, Path), ActorHeader),
     responses(
         (status = 200, body = Endpoint),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
@@ -208,7 +208,7 @@ pub(crate) async fn enable(
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
 #[utoipa::path(
     post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(("id" = String, Path), ActorHeader),
     responses(
         (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),

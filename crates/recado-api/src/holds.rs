@@ -10,7 +10,7 @@ use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
 use crate::extract::{Actor, Asked, Segment};
-use crate::openapi::{ReadProblems, WriteProblems};
+use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::why;
 use crate::state::ApiState;
 
@@ -45,7 +45,7 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 /// Lift a hold on every node. Jobs that it kept back go out soon; see the documentation for how soon.
 #[utoipa::path(
     delete, path = "/v1/holds/{id}", tag = "providers",
-    params(("id" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who acts.")),
+    params(("id" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, description = "The hold as it was.", body = Hold),

@@ -128,7 +128,7 @@ pub(crate) fn show_refusal(refusal: Refusal) -> Refused {
 /// the payload was shown, and to whom, is put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "getJob",
-    params(("jobId" = String, Path), ("X-Recado-Actor" = Option<String>, Header, description = "Who reads.")),
+    params(("jobId" = String, Path), ActorHeader),
     responses(
         (status = 200, body = JobView),
         (status = 404, description = "There is no such job.", body = Problem, content_type = "application/problem+json"),

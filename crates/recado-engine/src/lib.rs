@@ -10,6 +10,9 @@
 //! | [`claimer`] | one loop a route: free slots → leases → deliveries |
 //! | [`providers`] | what stands between a lane and a provider: breaker, rates, slots, quiet times |
 //! | [`receivers`] | endpoints and hosts that users choose, each held back on its own |
+//! | [`pins`] | keeps a job with the provider that may have taken it |
+//! | [`leader`] | the lease that lets one node at a time do a duty |
+//! | [`reads`] | records of payloads that were shown |
 //! | [`outside_holds`] | holds that answers from outside imposed: listed and lifted |
 //! | [`admission`] | asking to send and telling how it went, across all nodes |
 //! | [`agreed`] [`values`] | small values that all nodes agree on, and the steps that change them |

@@ -28,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Who hears of commits, once somebody wants to.
 pub type Watched = Arc<OnceLock<Arc<dyn Watcher>>>;
 
+/// The reason why the store failed, from then on. A request that comes too late is told it, too.
+pub type FailedWhy = Arc<OnceLock<String>>;
+
 /// Fewer answers than this are sent where they are.
 const ANSWERS_APART_MIN: usize = 4;
 
@@ -63,10 +66,11 @@ impl Forcer {
         place: Option<Arc<StorePlace>>,
         wakes: Arc<Wakes>,
         watcher: Watched,
+        failed_why: FailedWhy,
     ) -> std::io::Result<Self> {
         let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
         let callers = tokio::runtime::Handle::try_current().ok();
-        let disk = Disk { log, place, wakes, callers, watcher };
+        let disk = Disk { log, place, wakes, callers, watcher, failed_why };
         let thread =
             std::thread::Builder::new().name("recado-forcer".to_owned()).spawn(move || disk.run(&inbox))?;
         Ok(Forcer { commits, thread })
@@ -90,6 +94,7 @@ struct Disk {
     /// The runtime that callers wait in, if the store was opened in one.
     callers: Option<tokio::runtime::Handle>,
     watcher: Watched,
+    failed_why: FailedWhy,
 }
 
 impl Disk {
@@ -111,6 +116,7 @@ impl Disk {
             }
             if let Some(why) = broken {
                 tracing::error!(why, "the store stops");
+                let _ = self.failed_why.set(why.clone());
                 let broken = StoreError::Broken(why);
                 for commit in group.drain(..).chain(inbox.try_iter()) {
                     self.answer(Commit { outcome: Err(broken.clone()), ..commit });
@@ -161,8 +167,14 @@ mod tests {
     #[test]
     fn answers_leave_in_the_order_of_the_commits() {
         let (tell, told) = mpsc::channel();
-        let forcer =
-            Forcer::start(tempfile::tempfile().unwrap(), None, Arc::default(), Arc::default()).unwrap();
+        let forcer = Forcer::start(
+            tempfile::tempfile().unwrap(),
+            None,
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+        )
+        .unwrap();
         for (forced, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
             forcer.force(commit(forced, name, &tell)).unwrap();
         }
@@ -176,8 +188,14 @@ mod tests {
     fn a_failed_fsync_is_told_to_everybody_and_never_tried_again() {
         let (tell, told) = mpsc::channel();
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let forcer =
-            Forcer::start(File::from(OwnedFd::from(socket)), None, Arc::default(), Arc::default()).unwrap();
+        let forcer = Forcer::start(
+            File::from(OwnedFd::from(socket)),
+            None,
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+        )
+        .unwrap();
         forcer.force(commit(false, "claim", &tell)).unwrap();
         assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not forced");
         forcer.force(commit(true, "enqueue", &tell)).unwrap();

@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::disk::{self, LockError, RoomGuard, StorePlace};
-use crate::forcer::{Forcer, Watched};
+use crate::forcer::{FailedWhy, Forcer, Watched};
 use crate::index::Index;
 use crate::inspect::{Among, Readers};
 use crate::load::{carry_over_leases, load, mend_statuses, orphan_leases};
@@ -81,6 +81,7 @@ pub struct EmbeddedStore {
     place: Arc<StorePlace>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
     watcher: Watched,
+    failed_why: FailedWhy,
 }
 
 impl EmbeddedStore {
@@ -106,14 +107,22 @@ impl EmbeddedStore {
         let place = StorePlace::of(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
         let place = Arc::new(place);
         let watcher = Watched::default();
+        let failed_why = FailedWhy::default();
         let writer = Writer {
             file,
             index: index.clone(),
             room: room.clone(),
             log: open_log()?,
-            forcer: Forcer::start(open_log()?, Some(place.clone()), wakes.clone(), watcher.clone())
-                .map_err(OpenError::Thread)?,
+            forcer: Forcer::start(
+                open_log()?,
+                Some(place.clone()),
+                wakes.clone(),
+                watcher.clone(),
+                failed_why.clone(),
+            )
+            .map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
+            failed_why: failed_why.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             log_cuts: Vec::new(),
             lock,
@@ -133,14 +142,21 @@ impl EmbeddedStore {
             place,
             writer: Mutex::new(Some(writer)),
             watcher,
+            failed_why,
         })
+    }
+
+    /// The error of a store whose writer has ended.
+    fn failed(&self) -> StoreError {
+        let why = self.failed_why.get().map_or("the writer has stopped; restart to recover", String::as_str);
+        StoreError::Broken(why.to_owned())
     }
 
     async fn ask<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
     ) -> Result<T, StoreError> {
-        let gone = || StoreError::Broken("the writer has stopped; restart to recover".to_owned());
+        let gone = || self.failed();
         let (answer, answered) = oneshot::channel();
         self.requests.send(request(answer)).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
@@ -381,7 +397,7 @@ impl Store for EmbeddedStore {
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
         if self.requests.is_closed() {
-            return Err(StoreError::Broken("the writer has stopped; restart to recover".to_owned()));
+            return Err(self.failed());
         }
         if let Some(why) = self.place.find_missing() {
             return Err(StoreError::Broken(why));

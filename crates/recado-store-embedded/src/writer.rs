@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
 use crate::disk::{DirLock, RoomGuard};
-use crate::forcer::{Commit, Forcer, Watched};
+use crate::forcer::{Commit, FailedWhy, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
 use crate::trail::{Forgotten, Recorder, Settling};
@@ -92,6 +92,7 @@ pub struct Writer {
     pub log: File,
     pub forcer: Forcer,
     pub watcher: Watched,
+    pub failed_why: FailedWhy,
     pub folder: Folder,
     /// Those who wait for the log to be cut, once the transaction has ended.
     pub log_cuts: Vec<Answer<bool>>,
@@ -139,6 +140,9 @@ impl Writer {
                 watcher.committed(requests_count, began.elapsed());
             }
             let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
+            if let Err(StoreError::Broken(why)) = &commit.outcome {
+                let _ = self.failed_why.set(why.clone());
+            }
             if let Err(error) = &commit.outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
@@ -421,8 +425,15 @@ mod tests {
             index: Arc::new(Mutex::new(Index::new())),
             room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
             log: crate::disk::open_log(dir).unwrap(),
-            forcer: Forcer::start(crate::disk::open_log(dir).unwrap(), None, Arc::default(), Arc::default())
-                .unwrap(),
+            forcer: Forcer::start(
+                crate::disk::open_log(dir).unwrap(),
+                None,
+                Arc::default(),
+                Arc::default(),
+                Arc::default(),
+            )
+            .unwrap(),
+            failed_why: Arc::default(),
             watcher: Arc::default(),
             folder: Folder::start(open()).unwrap(),
             log_cuts: Vec::new(),

@@ -2,6 +2,7 @@
 //!
 //! It lives in memory and promises nothing about crashes.
 
+mod dead_letters;
 mod lanes;
 mod moving;
 #[cfg(feature = "conformance")]
@@ -196,27 +197,6 @@ impl State {
         if let Some(lane) = self.lanes.get_mut(&job.route) {
             lane.leave(*seq);
         }
-    }
-
-    fn bury(&mut self, at: usize, burial: recado_core::Burial) {
-        let record = &mut self.records[at];
-        let before = self.dead.iter_mut().find(|(_, entry)| entry.job_id == record.job.id);
-        let accepted = before.as_ref().map(|(_, entry)| entry.original_data.clone());
-        let entry = DeadLetter::new(record.job.clone(), accepted, burial);
-        record.job.attempts = entry.attempts.clone();
-        record.phase = Phase::Dead;
-        match before {
-            Some((_, old)) => *old = entry,
-            None => self.file(entry, None),
-        }
-    }
-
-    /// Puts a new entry in the queue, at its place or as the newest.
-    fn file(&mut self, entry: DeadLetter, place: Option<u64>) {
-        let number = place.unwrap_or(self.last_dead + 1);
-        self.last_dead = self.last_dead.max(number);
-        let at = self.dead.partition_point(|(other, _)| *other < number);
-        self.dead.insert(at, (number, entry));
     }
 
     fn end(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {

@@ -143,8 +143,9 @@ async fn an_act_is_finished_when_its_caller_hangs_up() {
     server.until("seed-0000", "failed").await;
     tokio::time::sleep(ms(2)).await;
     let line = server.http.get(server.url("/v1/dlq/export")).send().await.unwrap().text().await.unwrap();
-    let line = line.trim_end();
-    assert!(line.contains("seed-0000"), "{line}");
+    // A line of the first version has no checksum, so other ids may be written into it.
+    let line = line.trim_end().replace("\"version\":2", "\"version\":1");
+    assert!(line.contains("seed-0000") && line.contains("\"version\":1"), "{line}");
     let body: String =
         (0..LINES).map(|n| line.replace("seed-0000", &format!("back-{n:04}")) + "\n").collect();
     let dead = async || server.engine.store().counts(server.engine.now()).await.unwrap().dead_letters;

@@ -1,0 +1,29 @@
+//! The reference's dead letters: filed in the order in which they came, each at one place until it leaves.
+
+use recado_core::{Burial, DeadLetter};
+
+use super::{Phase, State};
+
+impl State {
+    /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
+    pub fn bury(&mut self, at: usize, burial: Burial) {
+        let record = &mut self.records[at];
+        let before = self.dead.iter_mut().find(|(_, entry)| entry.job_id == record.job.id);
+        let accepted = before.as_ref().map(|(_, entry)| entry.original_data.clone());
+        let entry = DeadLetter::new(record.job.clone(), accepted, burial);
+        record.job.attempts = entry.attempts.clone();
+        record.phase = Phase::Dead;
+        match before {
+            Some((_, old)) => *old = entry,
+            None => self.file(entry, None),
+        }
+    }
+
+    /// Puts a new entry in the queue, at its place or as the newest.
+    pub fn file(&mut self, entry: DeadLetter, place: Option<u64>) {
+        let number = place.unwrap_or(self.last_dead + 1);
+        self.last_dead = self.last_dead.max(number);
+        let at = self.dead.partition_point(|(other, _)| *other < number);
+        self.dead.insert(at, (number, entry));
+    }
+}
