@@ -88,6 +88,20 @@ impl RedisOptions {
             trusted_roots_pem: None,
         }
     }
+
+    /// Names the store in messages and commands: its URL without the password, and the options that tell it from other
+    /// stores on the same server.
+    pub fn name(&self) -> String {
+        let usual = RedisOptions::new("");
+        let mut name = Target::read(&self.url).map(|target| target.to_string()).unwrap_or_default();
+        if self.prefix != usual.prefix {
+            name.push_str(&format!(" --prefix {}", self.prefix));
+        }
+        if self.partitions != usual.partitions {
+            name.push_str(&format!(" --partitions {}", self.partitions));
+        }
+        name
+    }
 }
 
 /// Without the URL: it may hold a password.

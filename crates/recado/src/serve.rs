@@ -16,7 +16,7 @@ use recado_engine::{Chance, Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
-use recado_store_redis::link::{RedisOptions, ServerClock, Target};
+use recado_store_redis::link::{RedisOptions, ServerClock};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -270,7 +270,7 @@ pub fn host() -> String {
 /// Where jobs are kept, in words that show no password.
 fn place(config: &Config) -> String {
     match &config.store.redis {
-        Some(options) => Target::read(&options.url).map(|target| target.to_string()).unwrap_or_default(),
+        Some(options) => options.name(),
         None => config.store.data_dir.display().to_string(),
     }
 }

@@ -42,10 +42,10 @@ pub struct MigrateArgs {
     #[arg(long, value_name = "DIR|URL")]
     to: String,
     /// What keys begin with in Redis.
-    #[arg(long, default_value = "recado")]
+    #[arg(long, default_value = "recado", overrides_with = "prefix")]
     prefix: String,
     /// Partitions of the Redis store.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 1, overrides_with = "partitions", value_parser = clap::value_parser!(u16).range(1..))]
     partitions: u16,
     /// Call off the move between these two, if it is not whole, so that the source can be served again.
     #[arg(long, conflicts_with = "json")]
@@ -64,11 +64,11 @@ pub async fn run(command: StoreCommand, screen: &mut Screen) -> Done {
 async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
     refuse_nowhere(&args.from)?;
     let from = open(&args.from, args).await?;
-    let called_off = call_off(&from, &name(&args.to)?, SystemClock.now()).await;
+    let to = name(&args.to, args)?;
+    let called_off = call_off(&from, &to, SystemClock.now()).await;
     called_off.map_err(|error| Stop::Failed(error.to_string()))?;
     from.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
     let from = &from.name;
-    let to = name(&args.to)?;
     screen.line(format_args!("The move is called off. Serve {from} again, and empty {to}."))?;
     Ok(())
 }
@@ -107,27 +107,33 @@ fn refuse_nowhere(place: &str) -> Done {
     Err(Stop::Failed(format!("there is no store in {place}; name its data directory")))
 }
 
-/// What a store is called in marks and messages: a whole path, or a URL without its password.
-fn name(place: &str) -> Result<String, Stop> {
+/// Names a store in marks and messages: a whole path, or what a command needs to find it in Redis, without its
+/// password.
+fn name(place: &str, args: &MigrateArgs) -> Result<String, Stop> {
     if is_url(place) {
-        return Ok(Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?.to_string());
+        Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?;
+        return Ok(redis_options(place, args).name());
     }
     let whole = std::path::absolute(place).map_err(|error| Stop::Usage(format!("{place}: {error}")))?;
     Ok(whole.display().to_string())
 }
 
+fn redis_options(url: &str, args: &MigrateArgs) -> RedisOptions {
+    let mut options = RedisOptions::new(url);
+    options.prefix = args.prefix.as_str().into();
+    options.partitions = args.partitions;
+    options
+}
+
 async fn open(place: &str, args: &MigrateArgs) -> Result<Named, Stop> {
     let failed = |error: String| Stop::Failed(format!("cannot open {place}: {error}"));
+    let name = name(place, args)?;
     if !is_url(place) {
         let store =
             EmbeddedStore::open(&EmbeddedOptions::at(place)).map_err(|error| failed(error.to_string()))?;
-        return Ok(Named { store: Arc::new(store), name: name(place)? });
+        return Ok(Named { store: Arc::new(store), name });
     }
-    let name = name(place)?;
-    let mut options = RedisOptions::new(place);
-    options.prefix = args.prefix.as_str().into();
-    options.partitions = args.partitions;
-    let opened = RedisStore::open(&options).await;
+    let opened = RedisStore::open(&redis_options(place, args)).await;
     let store = opened.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))?;
     Ok(Named { store: Arc::new(store), name })
 }

@@ -96,7 +96,11 @@ fn migrate(place: &Place, from: &str, to: &str) {
 
 /// Moves, and kills the process where the wire breaks. Whether it did.
 fn is_killed(place: &Place, wire: &Wire, from: &str, to: &str) -> bool {
-    let mut command = place.command(&["store", "migrate", "--from", from, "--to", to]);
+    is_killed_with(place, wire, &["store", "migrate", "--from", from, "--to", to])
+}
+
+fn is_killed_with(place: &Place, wire: &Wire, arguments: &[&str]) -> bool {
+    let mut command = place.command(arguments);
     let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
     loop {
         if moving.try_wait().expect("a child").is_some() {
@@ -159,6 +163,24 @@ fn a_move_to_redis_that_is_killed_serves_neither_store_until_it_is_taken_up_agai
         assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (jobs.len(), jobs.clone()));
         server.stop();
     }
+}
+
+#[test]
+fn a_move_that_was_cut_off_goes_on_under_the_same_prefix_and_no_other() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (wire, _) = (Wire::to(redis.port()), fill(&place));
+    let url = wire.url();
+    let plain = ["store", "migrate", "--from", "old", "--to", &url];
+    let prefixed = [&plain[..], &["--prefix", "zz", "--partitions", "2"]].concat();
+    wire.break_before("later-20");
+    assert!(is_killed_with(&place, &wire, &prefixed), "the wire broke");
+    wire.mend();
+    let said = refusal(&place, &["--data-dir", "old"]).expect("the source is not served");
+    assert!(said.contains(&format!("--to {url} --prefix zz --partitions 2`")), "{said}");
+    let said = place.run(&plain).failed_with(1);
+    assert!(said.contains("--prefix zz"), "another prefix is another store: {said}");
+    place.run(&prefixed).done();
+    place.run(&plain).failed_with(1);
 }
 
 #[test]
