@@ -195,7 +195,7 @@ async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: V
             Err(NotStarted::Receiver(wait)) => deferred.push((lease, wait)),
         }
     }
-    defer(engine, deferred);
+    defer(engine, leg, deferred);
     let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
     let taken = engine.take(Some(&leg.provider), &companies).await;
     let failed = taken.is_err();
@@ -231,8 +231,16 @@ fn start(engine: &Arc<Inner>, leg: &Leg, lease: HeldLease, way: Way) {
 
 /// Gives jobs back until their receivers are looked at again. Nothing was sent, and they spend no attempt. A hold
 /// counts once as a deferral, however often it is looked at; waiting for a slot does not count.
-fn defer(engine: &Arc<Inner>, waiting: Vec<(HeldLease, ReceiverWait)>) {
+fn defer(engine: &Arc<Inner>, leg: &Leg, waiting: Vec<(HeldLease, ReceiverWait)>) {
+    let (now, provider) = (engine.clock.now(), &leg.provider);
     for (lease, wait) in waiting {
+        // A clock that was set back makes no hold longer than any answer can ask for.
+        if let ReceiverWait::Held { .. } = wait
+            && let Some(hold) =
+                leg.receiver_of(&lease.job).and_then(|id| provider.receivers.hold_of(&id, now))
+        {
+            engine.bound_quiet(&hold, provider.longest_wait, now);
+        }
         let transition = match wait {
             ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
                 Transition::Postpone { until: look_at }

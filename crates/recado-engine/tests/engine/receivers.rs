@@ -155,6 +155,22 @@ async fn a_hold_ends_after_an_hour_or_after_what_the_route_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_makes_no_hold_longer_than_its_bound() {
+    let (given, far_ends) = (Given::new(), Arc::new(FarEnds::default()));
+    far_ends.set("loud", asks_for(Duration::from_secs(60)));
+    let engine = protected(&given, vec![hooks(&far_ends)], &[("mail", shared(8))]);
+    submit(&engine, hook("acme", "first", "loud")).await;
+    sleep(1).await;
+    far_ends.recover("loud");
+    given.clock.set_by(-24 * 3_600);
+    submit(&engine, hook("acme", "second", "loud")).await;
+    sleep(1).await;
+    assert_eq!(engine.outside_holds().len(), 1, "it is held");
+    sleep(3_600 + 10).await;
+    assert_eq!(given.view("second").await.status, Status::Sent, "an hour is the bound");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
     let (given, far_ends) = (Given::new(), Arc::new(FarEnds::default()));
     let bell = Arc::new(Wakes::default());
