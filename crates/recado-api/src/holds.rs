@@ -34,7 +34,7 @@ fn show(hold: OutsideHold) -> Hold {
 
 /// Every hold that an answer from outside imposed: a `Retry-After`, or a limit that is reached.
 #[utoipa::path(
-    get, path = "/v1/holds", tag = "providers",
+    get, path = "/v1/holds", tag = "providers", operation_id = "listHolds",
     responses((status = 200, body = HoldList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
@@ -44,7 +44,7 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 
 /// Lift a hold on every node. Jobs that it kept back go out soon; see the documentation for how soon.
 #[utoipa::path(
-    delete, path = "/v1/holds/{id}", tag = "providers",
+    delete, path = "/v1/holds/{id}", tag = "providers", operation_id = "liftHold",
     params(("id" = String, Path), ActorHeader),
     request_body = Option<PauseRequest>,
     responses(
