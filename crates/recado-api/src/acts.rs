@@ -12,7 +12,7 @@ use recado_wire::Code;
 use crate::answer::Refused;
 
 /// Requests of programs and not of operators. Each is one step of the store, or must end when its caller is gone: a
-/// worker that hung up takes no leases, and nobody waits for the answer of a call.
+/// worker that hung up takes no leases, and the answer of a call has no reader any more.
 const NO_ACTS: [&str; 4] = ["/v1/jobs", "/v1/leases", "/v1/calls", "/v1/decisions"];
 
 fn is_act(method: &Method, path: &str) -> bool {

@@ -19,7 +19,7 @@ use crate::state::ApiState;
 /// Steps at most that one record is read as.
 const STEPS_MAX: usize = 4;
 
-/// What was analysed, computed, scheduled and decided, and what people did: archived or not yet. A query for one person's
+/// The audit trail: analyses, delays, schedules, decisions and acts of people, archived or not yet. A query for one person's
 /// records, by `userId` or `correlationId`, is put on the trail itself.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", operation_id = "listAudit",

@@ -50,7 +50,7 @@ pub(crate) struct Place {
     pub evicted: CancellationToken,
 }
 
-/// Where the gate notes that a caller may come in.
+/// The gate's note that a caller was let in.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof(Arc<Caller>);
 

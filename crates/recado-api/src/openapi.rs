@@ -110,7 +110,7 @@ impl IntoParams for ActorHeader {
     }
 }
 
-/// What can go wrong at the gate, for whatever lies behind it.
+/// The problems that the gate may answer any request with.
 pub(crate) struct GateProblems;
 
 impl IntoResponses for GateProblems {

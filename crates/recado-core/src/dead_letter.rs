@@ -16,7 +16,7 @@ use crate::transition::Burial;
 /// How long an entry is kept unless configured otherwise.
 pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How long an entry is kept at least after its replay was cancelled.
+/// Shortest time that an entry is kept after its replay was cancelled.
 pub const RECALLED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

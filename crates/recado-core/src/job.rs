@@ -148,7 +148,7 @@ pub struct Attempt {
     /// What became of each recipient, when they fared differently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
-    /// How often the job had been replayed when it was made.
+    /// The job's number of replays at the time of the attempt.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replays: u32,
     /// Facts of attempts that the history no longer has; only the oldest attempt that is kept carries them.

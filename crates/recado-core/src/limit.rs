@@ -51,7 +51,7 @@ pub struct Limit {
     quiet_until_us: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_reason: Option<Box<str>>,
-    /// When quiet was asked for first; 0 in values that older versions wrote.
+    /// Start of the quiet; 0 in values that older versions wrote.
     #[serde(skip_serializing_if = "is_zero")]
     quiet_since_us: i64,
     /// The value is kept until then, so that every node learns that its hold was lifted or shortened.

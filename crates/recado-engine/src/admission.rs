@@ -97,7 +97,7 @@ impl Drop for Places {
     }
 }
 
-/// Why a delivery that was granted a place does not start.
+/// The reason why a delivery that was granted a place does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotStarted {
     CompanyBusy,
@@ -117,7 +117,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// What came back, and when. Returns the hold that the answer placed on its receiver, if it did.
+    /// Records the verdict of the delivery and frees its place. Returns the hold that the answer placed on its receiver, if it did.
     pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) -> Option<Arc<Agreed<Limit>>> {
         self.end(Told::by(job, verdict), now)
     }

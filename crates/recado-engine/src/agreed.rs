@@ -109,7 +109,7 @@ struct Copied<T: Stepped> {
     attended: bool,
     /// A write whose answer was lost: what it makes, and how much of what is owed is in it.
     doubtful: Option<(T, usize)>,
-    /// When this process last wrote the value or read it alone; a read that began earlier may be out of date.
+    /// Time at which this process last wrote the value or read it alone; a read that began earlier may be out of date.
     known_at: Option<Instant>,
 }
 

@@ -468,7 +468,7 @@ impl Engine {
     }
 }
 
-/// When a step of a stop ends that begins now.
+/// The deadline of a step of a stop that begins now.
 fn last_step(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + LAST_STEP_MAX)
 }

@@ -94,7 +94,7 @@ pub(crate) fn without_gone(engine: &Arc<Inner>, route: &RouteName, leases: Vec<L
 }
 
 impl Inner {
-    /// When a job that is pinned to this provider is looked at again.
+    /// The time at which a job that is pinned to this provider is looked at again.
     pub fn pinned_until(&self, provider: &str, now: Timestamp, draw: Draw) -> Timestamp {
         let wait = match self.providers.get(provider).and_then(|provider| provider.view(now).held) {
             Some((_, Some(until))) => until.since(now).clamp(PINNED_WAIT_MIN, PINNED_WAIT_MAX),

@@ -23,7 +23,7 @@ const SAME_READ: Duration = Duration::from_secs(10 * 60);
 /// Reads that are remembered. When there are more, one may be recorded again too early.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// When each read was last recorded by this process, by a digest of who read what.
+/// Times at which this process last recorded each read, by a digest of who read what.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Mutex<HashMap<u128, Timestamp>>);
 

@@ -68,7 +68,7 @@ impl ReceiverId {
     }
 }
 
-/// Why a delivery to a receiver may not start, and when to look at its job again.
+/// The reason why a delivery to a receiver may not start, with the time to look at its job again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiverWait {
     Held { quiet: Quiet, look_at: Timestamp },
@@ -88,7 +88,7 @@ pub(crate) struct Receivers {
 #[derive(Debug)]
 struct State {
     hold: Arc<Agreed<Limit>>,
-    /// When each delivery on its way started, oldest first.
+    /// Start times of the deliveries on their way, oldest first.
     running: VecDeque<Timestamp>,
     /// Mean time of its latest deliveries.
     service: Duration,

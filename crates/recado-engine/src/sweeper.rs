@@ -98,9 +98,9 @@ impl Lookout {
     }
 }
 
-/// What one sweep came to.
+/// The result of one sweep.
 struct Swept {
-    /// When there will be more.
+    /// The time at which there will be more.
     next_at: Option<Timestamp>,
     /// It took all that there was.
     all: bool,

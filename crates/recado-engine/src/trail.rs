@@ -95,20 +95,20 @@ pub(crate) struct Keeper {
     lateness: parking_lot::Mutex<Lateness>,
 }
 
-/// What this process knows of the lease of whoever archives.
+/// The archiver's lease as this process knows it.
 #[derive(Debug, Default)]
 struct ArchiverLease {
     watch: LeaseWatch,
-    /// When this process wrote the note last.
+    /// Time at which this process wrote the note last.
     renewed: Option<Instant>,
 }
 
-/// How late the files are, measured by the monotonic clock since they were last seen to become whole up to some time.
+/// Lateness of the files, measured by the monotonic clock since they were last seen to become whole up to some time.
 #[derive(Debug)]
 struct Lateness {
     /// Absent while nothing is known of them since the start.
     whole_until: Option<Timestamp>,
-    /// How late they were when that was seen.
+    /// Their lateness when that was seen.
     late: Duration,
     seen: Instant,
 }

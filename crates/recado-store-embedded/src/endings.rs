@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// When a job ended, and its row.
+/// The end time of a job, and its row.
 pub type Ending = (i64, u64);
 
 /// Endings by time. They mostly come in order; after the clock was set back they do not, so each finds its place by

@@ -256,7 +256,7 @@ impl RedisStore {
     }
 }
 
-/// Who holds a lease, as the scripts keep it: the worker, a zero byte, and the provider that the lease was claimed for.
+/// The holder of a lease, as the scripts keep it: the worker, a zero byte, and the provider that the lease was claimed for.
 /// Leases that older versions wrote have the worker alone.
 pub(crate) struct Holder {
     pub worker: Box<str>,

@@ -33,7 +33,7 @@ pub enum Verb {
     ReadNotes,
     /// Any verb that writes.
     Write,
-    /// Any verb that writes: it is done, and nobody hears of it.
+    /// Any verb that writes: it is done, and its answer is lost.
     WriteAnswer,
 }
 

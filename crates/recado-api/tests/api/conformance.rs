@@ -25,7 +25,7 @@ const ANNOTATIONS: [&str; 5] = ["description", "title", "example", "examples", "
 /// Faults that are shown when a test ends; the rest is more of the same.
 const SHOWN_MAX: usize = 10;
 
-/// What the document contradicts of the answers so far. Fails the test when it is dropped with something in it.
+/// Collects answers that the document contradicts. Fails the test when it is dropped with something in it.
 #[derive(Debug, Default)]
 pub struct AnswerCheck {
     faults: Arc<Mutex<Vec<String>>>,

@@ -201,7 +201,7 @@ async fn what_is_being_delivered_or_has_ended_cannot_be_cancelled() {
     .await;
 }
 
-/// The steps on a trail, but for the reads of whoever waited for the job.
+/// The steps on a trail, without the reads that waiting for the job left there.
 fn audit_items(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let items = answer.body["items"].as_array().unwrap().iter();

@@ -17,10 +17,10 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a store's moves.
+/// The marks of moves that a store has.
 const MOVES: Shelf = Shelf::new("moves");
 
-/// Which end of a move a store is.
+/// The end of a move that a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Source,
@@ -124,7 +124,7 @@ pub async fn in_move(store: &dyn Store, now: Timestamp) -> Result<Option<InMove>
     Ok(target.filter(|(mark, _)| !mark.done).map(|(mark, _)| InMove::FilledFrom(mark.store)))
 }
 
-/// Whether two names of stores mean the same: paths may be written in several ways.
+/// Returns true when two names mean the same store: paths may be written in several ways.
 pub fn is_same_store(one: &str, other: &str) -> bool {
     let whole = |name: &str| match name.contains("://") {
         true => None,

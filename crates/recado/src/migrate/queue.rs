@@ -56,7 +56,7 @@ impl Queue {
     }
 }
 
-/// How many dead letters come after this number in a walk.
+/// Counts the dead letters that come after this number in a walk.
 async fn count_below(store: &dyn Store, number: u64) -> Result<usize, StoreError> {
     let (mut count, mut before) = (0, Some(number));
     while before.is_some() {
