@@ -72,7 +72,7 @@ function about([{ jobId, claimId, companyId, route, provider }]) {
   ];
 }
 
-/** Seed 003's nine fields, and where the record stands in the chain. */
+/** The nine required fields, and where the record stands in the chain. */
 function details(record) {
   const [first] = record;
   const field = (name) => record.find((item) => item[name] !== null && item[name] !== undefined)?.[name];

@@ -1,4 +1,4 @@
-// Seed 003's indicators beside their targets, by route and window, and what they are made of.
+// Retry KPIs beside their targets, by route and window, and what they are made of.
 
 import { query } from "/dashboard/frame/api.js";
 import { h, link } from "/dashboard/frame/dom.js";
@@ -11,7 +11,7 @@ import { byAttempt, courseChart, kpis, WINDOWS, windowTabs } from "/dashboard/pa
 import { fillWithNames } from "/dashboard/parts/list.js";
 import { facts, table } from "/dashboard/parts/table.js";
 
-/** The indicators in the order of seed 003: business first, then technical. */
+/** The KPIs in their order: business first, then technical. */
 const FIGURES = [
   ["successAfterRetry", "share"],
   ["lostShare", "share"],

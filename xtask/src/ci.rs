@@ -15,7 +15,7 @@ const NOT_ON_REDIS: [&str; 12] = [
     "cli::starting",
     "cli::redis",
     "systems::addresses",
-    "systems::at_the_seeds_pace",
+    "systems::real_waits",
     "systems::described",
     "systems::documented",
     "systems::observing::g18",

@@ -7,20 +7,23 @@ use crate::{Outcome, root, tidy};
 /// The families of requirements and how many each has.
 const FAMILIES: [(char, usize); 5] = [('E', 13), ('G', 24), ('W', 7), ('T', 23), ('F', 14)];
 
-/// A row reads `| id | how it works here | tests or "open" |`; a test reads `` `path::name` ``.
+/// A row reads `| id | requirement | how it works here | tests or "open" |`; a test reads `` `path::name` ``.
 pub fn check(faults: &mut Vec<String>) -> Outcome {
     let path = "docs/requirements.md";
     let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
     let mut named = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [id, how, proof] = cells[..] else { continue };
+        let [id, requirement, how, proof] = cells[..] else { continue };
         if !id.starts_with(|first: char| FAMILIES.iter().any(|(family, _)| *family == first))
             || id[1..].parse::<usize>().is_err()
         {
             continue;
         }
         named.insert(id.to_owned());
+        if requirement.is_empty() {
+            faults.push(format!("{path}: {id} does not say what is required"));
+        }
         if how.is_empty() {
             faults.push(format!("{path}: {id} does not say how it works"));
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use recado_wire::dlq::DeadLetter;
 
-/// The seed's names, then ours.
+/// Column names: the required fields of an entry, then the ones Recado adds.
 const COLUMNS: [&str; 18] = [
     "jobId",
     "outboxId",

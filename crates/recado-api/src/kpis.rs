@@ -1,4 +1,4 @@
-//! Seed 003's indicators.
+//! `GET /v1/kpis`: retry KPIs.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::openapi::ReadProblems;
 use crate::providers::millis;
 use crate::state::ApiState;
 
-/// Success after retry, mean attempts, lost share, time to success, and the technical figures of seed 003, each
+/// Success after retry, mean attempts, lost share, time to success, and the technical figures, each
 /// beside its target.
 #[utoipa::path(
     get, path = "/v1/kpis", tag = "alerts", operation_id = "getKpis", params(KpiQuery),

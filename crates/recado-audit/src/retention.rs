@@ -2,7 +2,7 @@
 //!
 //! The summary says where the segment began and ended in the chain, so that `verify` can go on from it and
 //! accepts nothing else in its place, and what failed how often in that month, without anybody's data: error
-//! analysis is kept for good (seed 003, section 10.2).
+//! analysis is kept for good.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Seed 003's rule as a job worker for Camunda 8 and an external-task worker for Camunda 7.
+//! The claims retry rule as a job worker for Camunda 8 and an external-task worker for Camunda 7.
 //!
 //! ```text
 //!                take                  decide
@@ -45,5 +45,5 @@ pub use rules::{Mode, OnRefusal, Rules};
 pub use source::{DecisionSource, NoDecision};
 pub use worker::{Limits, Worker};
 
-/// The job type of Camunda 8 and the topic of Camunda 7, as seed 003 names them.
+/// The job type of Camunda 8 and the topic of Camunda 7.
 pub const TYPE_DEFAULT: &str = "retry-submission-backoff";

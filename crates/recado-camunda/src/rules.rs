@@ -16,7 +16,7 @@ const TEXT_MAX_BYTES: usize = 1_000;
 /// How long a task is left alone when nobody could decide.
 const RELEASE_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Retries that seed 003 allows.
+/// Retries allowed after the first submission.
 pub const MAX_RETRIES_DEFAULT: u32 = 5;
 
 /// Who waits until the next submission.

@@ -18,7 +18,7 @@ pub enum NoDecision {
     Unavailable(String),
 }
 
-/// Seed 003's rule, wherever it runs.
+/// The claims retry rule, asked locally or over HTTP.
 #[async_trait]
 pub trait DecisionSource: Send + Sync + fmt::Debug {
     async fn decide(&self, request: &DecisionRequest) -> Result<Decision, NoDecision>;

@@ -244,7 +244,7 @@ impl Desk {
     }
 }
 
-/// Seed 003's line. The error's own words stay with the engine and in Recado's records.
+/// The structured log line of a decision. The error's own words stay with the engine and in Recado's records.
 fn log(task: &Task, asked: &DecisionRequest, decision: &Decision) {
     if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
         tracing::info!(

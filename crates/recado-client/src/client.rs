@@ -334,7 +334,7 @@ impl Client {
         self.answer(self.get(&["v1", "alerts"])).await
     }
 
-    /// Seed 003's indicators, of the node that answers.
+    /// Reads the retry KPIs of the node that answers.
     pub async fn kpis(&self, query: &KpiQuery) -> Result<Kpis, ClientError> {
         self.answer(self.get(&["v1", "kpis"]).query(&self.http, query)?).await
     }

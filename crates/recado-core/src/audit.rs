@@ -66,7 +66,7 @@ pub enum AuditKind {
     PersonalDataRead,
 }
 
-/// The single steps that seed 003 wants on record, and the acts beside them.
+/// The single steps of a retry decision, and the acts of people beside them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AuditStep {
@@ -246,7 +246,7 @@ impl AuditKind {
     }
 }
 
-/// One line of the trail: seed 003's nine fields, and who, what and where beside them.
+/// One line of the trail: the nine required fields, and who, what and where beside them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {

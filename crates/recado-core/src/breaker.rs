@@ -37,7 +37,7 @@ pub struct BreakerTerms {
 }
 
 impl BreakerTerms {
-    /// Seed 004's defaults for whatever else is not said.
+    /// The default breaker: terms that the configuration leaves out.
     pub const fn new(failures: u32, within: Duration, reset: Duration) -> Self {
         BreakerTerms {
             failures,

@@ -1,4 +1,4 @@
-//! Seed 003's rule as it stands: given a submission error and a count, retry or not, and when.
+//! The retry rule of insurance claims: given a submission error and a count, retry or not, and when.
 //!
 //! Stateless. A process engine asks, keeps the answer, and comes back with the next count.
 

@@ -37,9 +37,9 @@ macro_rules! kinds {
 
 kinds! {
     JobSent = "JobSent",
-    /// Seed 003's `SubmissionRetryScheduledEvent`, for every route.
+    /// A retry was scheduled (`SubmissionRetryScheduledEvent` for claims), on any route.
     JobRetryScheduled = "JobRetryScheduled",
-    /// Seed 003's `SubmissionRetryExhaustedEvent`.
+    /// All retries are spent (`SubmissionRetryExhaustedEvent` for claims).
     JobRetryExhausted = "JobRetryExhausted",
     /// It is in the dead letter queue, whatever brought it there.
     JobFailed = "JobFailed",

@@ -1,4 +1,4 @@
-//! Seed 001's fairness, in numbers: who waits longest comes first, nobody more than a few jobs in a row.
+//! Fairness between companies, in numbers: the one that waits longest comes first, with at most a few jobs in a row.
 
 /// Consecutive jobs that one tenant gets before the next one's turn, times its weight.
 pub const TURN_JOBS: u32 = 3;

@@ -1,7 +1,7 @@
-//! When to try again.
+//! Retry policies: the delay before each try.
 //!
-//! A delay is a pure function of how often the job was tried and of one random draw. What the seeds
-//! call by different formulas is one shape here: a base curve, a jitter, and where the cap applies.
+//! A delay is a pure function of how often the job was tried and of one random draw. All required formulas have
+//! one shape: a base curve, a jitter, and the place where the cap applies.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ pub const SHELF: Shelf = Shelf::new("accounts");
 /// Tries at a compare-and-set before giving up; each loss means that another writer won.
 const WRITE_TRIES_MAX: usize = 32;
 
-/// What a marked account is called, as in seed 004.
+/// The mark of an account whose credential the provider refused.
 pub const TOKEN_EXPIRED: &str = "token_expired";
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! Replays without a person, where a route asks for it: after a cooldown, a few times, never into a wall.
 //!
-//! Seed 004 wants replays to be a person's act, and that is the default. Seed 001 foresees a cooldown for those
-//! who know that their failures pass. A dead letter that fails again waits for the whole cooldown once more,
+//! A replay is a person's act by default. A route whose failures pass by themselves may set a cooldown instead. A dead letter that fails again waits for the whole cooldown once more,
 //! because its time there begins anew. While the route's providers are closed off or paused nothing is replayed.
 
 use std::sync::Arc;

@@ -54,7 +54,7 @@ impl Engine {
         Ok(Some(decision))
     }
 
-    /// Seed 003's two events; a claim that needs a person is told to the route's channel too.
+    /// Emits the two events of a claim; one that needs a person is told to the route's channel too.
     async fn tell_of_claim(
         &self,
         failure: &SubmissionFailure<'_>,

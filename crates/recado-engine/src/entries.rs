@@ -1,4 +1,4 @@
-//! How many dead letters came in each hour: the entry rate that seed 001 watches.
+//! Counts the dead letters of each hour: the entry rate of the queue.
 //!
 //! Counted as they come, so that nothing is scanned and those that have left again count too. Counts are kept
 //! in memory and added to a note an hour every few seconds; a crash costs those seconds, a stop nothing. Several

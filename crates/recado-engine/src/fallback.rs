@@ -1,4 +1,4 @@
-//! What a route does when it cannot deliver: seed 004's table, as data.
+//! Fallbacks of routes that cannot deliver, as data.
 
 use std::time::Duration;
 

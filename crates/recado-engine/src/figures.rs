@@ -189,7 +189,7 @@ impl Engine {
         self.inner.ledger.metrics(&gauges, self.now())
     }
 
-    /// Seed 003's indicators of a route, or of all of them, as this process saw them; `None` when there is no
+    /// Returns the retry KPIs of a route, or of all of them, as this process saw them; `None` when there is no
     /// such route.
     pub fn kpis(&self, route: Option<&str>, window: Duration) -> Option<Kpis> {
         self.inner.ledger.kpis(route, window, self.now())

@@ -1,4 +1,4 @@
-//! What an attempt leaves in the log: the seeds' lines, by the seeds' names. Never a payload, not even where a
+//! The log lines of an attempt, under their required names. Never a payload, not even where a
 //! provider repeats it.
 
 use recado_core::audit::whole_minutes;

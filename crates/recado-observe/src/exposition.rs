@@ -1,7 +1,7 @@
 //! Prometheus's text format, version 0.0.4.
 //!
 //! Written here because the usual crate writes OpenMetrics, which appends `_total` to every counter and so
-//! cannot say the names that the seeds chose.
+//! cannot say the names that are required.
 
 use std::fmt::{Display, Write};
 

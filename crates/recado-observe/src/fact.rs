@@ -34,7 +34,7 @@ pub enum Fact<'a> {
         how: Left,
         moved_at: Timestamp,
     },
-    /// Seed 003's rule was asked.
+    /// The claims retry rule was asked.
     Decided {
         route: &'a str,
         class: Class,

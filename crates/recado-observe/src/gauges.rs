@@ -57,7 +57,7 @@ pub struct DeadLetters {
     pub oldest: Option<Duration>,
 }
 
-/// Seed 001's `TenantFairnessMetrics`, as far as it is not a count.
+/// The gauges of `TenantFairnessMetrics`; its counts live elsewhere.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     pub company: CompanyId,

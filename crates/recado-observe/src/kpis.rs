@@ -1,4 +1,4 @@
-//! Seed 003's indicators, and who feeds the dead letter queue.
+//! Retry KPIs, and the flow into the dead letter queue.
 //!
 //! A job is retried when it was tried more than once. What nobody tried in the window has no figure, rather
 //! than a perfect one.
@@ -13,7 +13,7 @@ use crate::history::{HOUR, History, Parts};
 use crate::ledger::Routes;
 use crate::tally::{RouteTally, RouteTotals, Sum};
 
-/// A figure beside what the seed wants it to be.
+/// A KPI: its figure beside its target.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
@@ -65,7 +65,7 @@ pub struct Kpis {
     /// How far the jitter is from using its range evenly.
     pub jitter_deviation: Figure,
     pub mean_backoff_seconds: Figure,
-    /// By attempt number, over all routes: seed 000's success rate by attempt. The last one is for all later
+    /// By attempt number, over all routes: the success rate by attempt. The last one is for all later
     /// numbers.
     pub by_attempt: Vec<AttemptRate>,
     /// The window in equal parts, oldest first.

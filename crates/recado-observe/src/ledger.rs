@@ -79,7 +79,7 @@ impl Ledger {
         metrics::render(&self.book(), &self.routes, gauges, now)
     }
 
-    /// Seed 003's indicators for a route, or for all of them; nothing for a route that there is not. The
+    /// Returns the retry KPIs for a route, or for all of them; nothing for a route that there is not. The
     /// window may be up to a week.
     pub fn kpis(&self, route: Option<&str>, window: Duration, now: Timestamp) -> Option<Kpis> {
         let place = match route {

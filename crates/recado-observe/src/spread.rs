@@ -35,11 +35,11 @@ macro_rules! scales {
 }
 
 scales! {
-    /// Waits between tries. Whole minutes from one minute on, for seed 003's histogram in minutes.
+    /// Waits between tries. Whole minutes from one minute on, for the histogram in minutes.
     Delays, 1e6, [S, 2 * S, 5 * S, 10 * S, 30 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 20 * MIN, 30 * MIN, H, 2 * H, 4 * H, 8 * H];
-    /// From the first try to success: finest around seed 003's hour.
+    /// From the first try to success: finest around the target of one hour.
     Recoveries, 1e6, [S, 10 * S, MIN, 5 * MIN, 10 * MIN, 15 * MIN, 20 * MIN, 30 * MIN, 45 * MIN, H, 90 * MIN, 2 * H, 4 * H, 12 * H, 24 * H];
-    /// From due to done: seed 001's 50 and 250 ms, seed 000's five minutes.
+    /// From due to done: the targets of 50 and 250 ms, the alert at five minutes.
     Processing, 1e6, [10 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 15 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 30 * MIN, H];
     /// One conversation with somebody else.
     Talks, 1e6, [MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 10 * S, 30 * S, MIN, 5 * MIN];

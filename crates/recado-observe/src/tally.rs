@@ -67,9 +67,9 @@ tally! {
         /// In the order of [`RESULTS`].
         results: [u64; 4],
         lost: u64,
-        /// Failures judged, of attempts and by seed 003's rule, in the order of [`CLASSES`].
+        /// Failures judged, of attempts and by the claims rule, in the order of [`CLASSES`].
         classes: [u64; 4],
-        /// Times that seed 003's rule was asked.
+        /// Questions to the claims rule.
         decisions: u64,
         /// Waits before retries.
         delays: Spread<Delays>,
@@ -78,7 +78,7 @@ tally! {
         sent: u64,
         buried: u64,
         cancelled: u64,
-        /// Given up because all attempts were spent, or by seed 003's rule.
+        /// Given up because all attempts were spent, or by the claims rule.
         exhausted: u64,
         /// Those of the above that had been tried more than once, or would have been.
         retried_sent: u64,
@@ -149,7 +149,7 @@ impl RouteTally {
         self.classes[place(Class::Permanent, &CLASSES)]
     }
 
-    /// Every try that was judged, here or by seed 003's rule.
+    /// Every try that was judged, here or by the claims rule.
     pub fn judged(&self) -> u64 {
         self.attempts() + self.decisions
     }

@@ -1,4 +1,4 @@
-//! The tables. People open this file with `sqlite3`: names are the seeds' names.
+//! The tables. People open this file with `sqlite3`: names are the ones that the runbooks query.
 
 use rusqlite::Connection;
 

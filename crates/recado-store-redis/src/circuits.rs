@@ -1,4 +1,4 @@
-//! Breakers as seed 004 lays them out: `circuit:<provider>:state`, `:failures` and `:last_failure`, plain texts that
+//! Breakers as plain keys: `circuit:<provider>:state`, `:failures` and `:last_failure`, plain texts that
 //! people and their scripts can `GET`.
 //!
 //! A copy for reading. The breaker itself is a note, changed at the version that its writer knows; here it is written
@@ -17,7 +17,7 @@ use crate::store::RedisStore;
 /// The shelf of providers' notes.
 const PROVIDERS: &str = "providers";
 
-/// Seed 004 counts failures for a minute.
+/// Failures count for a minute.
 const FAILURES_LAST: Duration = Duration::from_secs(60);
 
 /// Copies at most after one write. Whoever stops here has been overtaken every time, by others who copy, too.

@@ -51,7 +51,7 @@ use hints::Hints;
 pub(crate) use node::{Node, Request};
 pub(crate) use shards::Shards;
 
-/// Seed 004's bound for an operation on Redis.
+/// The longest that an operation on Redis may take.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How late work of another node is found at most, when the hint of it was lost.

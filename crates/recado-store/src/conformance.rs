@@ -297,7 +297,7 @@ suite! { $ turn_tests in turn_checks {
         urgent_jobs_without_end_do_not_starve_an_old_one
     }
     faring {
-        g12_a_tenant_shows_all_that_the_seed_asks_for
+        g12_a_tenant_shows_every_required_field
         g12_waiting_raises_the_priority_round_by_round_and_never_above_the_best
         g12_jobs_in_a_row_are_counted_until_another_tenant_is_served
         rounds_count_only_while_a_job_is_due

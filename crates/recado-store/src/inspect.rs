@@ -134,7 +134,7 @@ pub struct TenantView {
     pub last_processed_at: Option<Timestamp>,
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
-    /// What seed 001 makes of those rounds: 5 for whoever was just served, 1 for whoever waits longest.
+    /// Priority by rounds waited: 5 for the company just served, 1 for the one that waits longest.
     pub current_priority: u32,
     /// Jobs claimed in its turn.
     pub total_processed: u64,

@@ -51,7 +51,7 @@ mod tests {
         let weights =
             HashMap::from([(company("gold"), 3), (company("none"), 0), (company("vast"), u32::MAX)]);
         let turns = Turns { weights: Arc::new(weights), ..Turns::default() };
-        assert_eq!(turns.jobs_of(&company("anyone")), TURN_JOBS, "without a batch, the seed's");
+        assert_eq!(turns.jobs_of(&company("anyone")), TURN_JOBS, "without a batch, the default");
         assert_eq!(turns.jobs_of(&company("gold")), 3 * TURN_JOBS);
         assert_eq!(turns.jobs_of(&company("none")), TURN_JOBS, "a turn of nothing would hold back for ever");
         assert_eq!(turns.jobs_of(&company("vast")), u32::MAX);

@@ -15,7 +15,7 @@ pub struct AuditTrail {
     pub items: Vec<AuditItem>,
 }
 
-/// One step on the trail: the nine fields of seed 003, always there, and who, what and where beside them.
+/// One step on the trail: the nine required fields, always there, and who, what and where beside them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,4 +1,4 @@
-//! Seed 003's rule for process engines: retry or not, and when.
+//! The claims retry rule for process engines: retry or not, and when.
 
 use recado_core::claim::{ClaimDecision, ClaimError};
 use recado_core::{Class, Timestamp};
@@ -83,7 +83,7 @@ impl Body for DecisionRequest {
     }
 }
 
-/// Answer to `POST /v1/decisions`, in seed 003's names.
+/// Answer to `POST /v1/decisions`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,4 +1,4 @@
-//! Seed 003's indicators, each beside its target.
+//! Retry KPIs, each beside its target.
 
 use recado_core::{RouteName, Timestamp};
 use serde::{Deserialize, Serialize};

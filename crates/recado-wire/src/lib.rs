@@ -2,7 +2,7 @@
 //!
 //! The server writes with these types and the client reads with them, so the two cannot drift apart. JSON
 //! is camelCase, times are RFC 3339 in UTC, durations are whole milliseconds in fields that end in `Ms`.
-//! Names come from the seeds wherever a seed names a thing.
+//! Names of fields are those of the requirements wherever these name a thing.
 //!
 //! Requests are [`read`] strictly, and on failure once more field by field, so that a caller hears of every
 //! fault at once.

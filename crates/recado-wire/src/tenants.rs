@@ -53,7 +53,7 @@ pub struct TenantRoute {
     pub fares: Fares,
 }
 
-/// How a company fares. The last five numbers are seed 001's `TenantFairnessMetrics`.
+/// Queue statistics of a company. The last five numbers are its `TenantFairnessMetrics`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

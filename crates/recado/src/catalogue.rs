@@ -1,4 +1,4 @@
-//! The routes that exist without configuration: one row per system of the seeds, as data.
+//! The routes that exist without configuration: one row per required system, as data.
 //!
 //! A row says how its route fails and how long it waits. Who carries it is the operator's business: a
 //! route whose transport needs an address names the lines to write, and refuses jobs until they stand.
@@ -111,7 +111,7 @@ pub struct BuiltIn {
     pub rate: Option<Rate>,
     /// The lines that make its provider, for transports that need one.
     pub provider_lines: &'static str,
-    /// Seed 004's table.
+    /// The required breaker of each provider.
     pub fallback: Act,
     policy: fn(Environment) -> Policy,
 }
@@ -133,10 +133,10 @@ pub const CONCURRENCY_DEFAULT: usize = 64;
 const SANDBOX_CONCURRENCY: usize = 1024;
 const SES_CONCURRENCY: usize = 5;
 
-/// Seed 001: a hundred a minute.
+/// E-mail by SES: a hundred a minute.
 const SES_RATE: Rate = Rate { max: 100, per: minutes(1) };
 
-/// Seed 004's table, row by row; the first is also what a breaker that says nothing else is.
+/// Breakers by provider; the first row is also the default breaker.
 pub const BREAKER_DEFAULT: BreakerTerms = BreakerTerms::new(5, seconds(60), seconds(120));
 const OPENAI_BREAKER: BreakerTerms = BreakerTerms::new(3, seconds(60), seconds(180));
 
@@ -251,7 +251,7 @@ pub const ROUTES: [BuiltIn; 10] = [
     },
 ];
 
-/// What the routes of seed 004 share.
+/// The policy that social media and OpenAI share.
 const fn social(provider: &'static str, timeout_seconds: u64) -> BuiltIn {
     BuiltIn {
         name: provider,
@@ -282,12 +282,12 @@ pub fn default_policy() -> Policy {
     five_in_a_minute(Environment::Production)
 }
 
-/// Seed 001.
+/// E-mail by SES.
 fn five_in_a_minute(_: Environment) -> Policy {
     Policy { jitter: Jitter::Symmetric(0.25), ..Policy::exponential(seconds(1), seconds(60), 5) }
 }
 
-/// Seed 000.
+/// E-mail by SMTP.
 fn email(environment: Environment) -> Policy {
     let curve = match environment {
         Environment::Production => Policy::exponential(seconds(1), seconds(300), 5),
@@ -296,12 +296,12 @@ fn email(environment: Environment) -> Policy {
     Policy { jitter: Jitter::Symmetric(0.25), cap_applies: CapApplies::AfterJitter, ..curve }
 }
 
-/// Seed 002.
+/// WhatsApp.
 fn whatsapp(_: Environment) -> Policy {
     Policy::schedule(vec![Duration::ZERO, seconds(5), seconds(30), minutes(5)])
 }
 
-/// Seed 003: the first try and five retries.
+/// Insurance claims: the first try and five retries.
 fn tiss_claims(_: Environment) -> Policy {
     Policy {
         jitter: Jitter::Symmetric(0.20),
@@ -311,7 +311,7 @@ fn tiss_claims(_: Environment) -> Policy {
     }
 }
 
-/// Seed 004.
+/// Webhooks and social media.
 fn social_media(_: Environment) -> Policy {
     Policy {
         jitter: Jitter::Positive(0.20),

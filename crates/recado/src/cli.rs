@@ -119,7 +119,7 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// What rings.
     Alerts(alerts::AlertsArgs),
-    /// How retries fare: seed 003's indicators beside their targets.
+    /// Show retry KPIs beside their targets.
     Kpis(kpis::KpisArgs),
     /// The audit trail: look, export, prove it whole, remove one person's data.
     #[command(

@@ -4,7 +4,7 @@
 //! tracing event ─▶ LineLayer (formats into a buffer of its thread) ─▶ Outlet (bounded) ─▶ thread ─▶ stdout
 //! ```
 //!
-//! Field names are the seeds' own and stay flat: `level`, `message`, the event's fields, `timestamp`.
+//! Field names are the required ones and stay flat: `level`, `message`, the event's fields, `timestamp`.
 //! Deliberately absent: spans, files, rotation (the service manager's work), and payloads, which nobody logs.
 
 mod line;

@@ -1,4 +1,4 @@
-//! The five systems of the seeds, each from end to end: the built binary between its own commands and far
+//! The five required systems, each from end to end: the built binary between its own commands and far
 //! ends on loopback ports that speak as the real providers do, and misbehave like them.
 //!
 //! Every test has a server and far ends of its own, so they run side by side; only the timeout table is
@@ -16,7 +16,6 @@ mod systems {
 
     mod addresses;
     mod alerts;
-    mod at_the_seeds_pace;
     mod described;
     mod documented;
     mod email;
@@ -26,6 +25,7 @@ mod systems {
     mod lanes;
     mod observing;
     mod operating;
+    mod real_waits;
     mod retry_after;
     mod secrecy;
     mod shortage;

@@ -65,7 +65,7 @@ async fn g21_an_export_has_every_entry_once_over_many_pages() {
 }
 
 #[tokio::test]
-async fn g4_a_table_has_the_seeds_columns_and_no_formula() {
+async fn g4_a_table_has_the_required_columns_and_no_formula() {
     let server = Server::plain().await;
     bury(
         &server,

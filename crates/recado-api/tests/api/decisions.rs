@@ -1,4 +1,4 @@
-//! `POST /v1/decisions`: seed 003's rule, scenario by scenario.
+//! `POST /v1/decisions`: the claims retry rule, scenario by scenario.
 
 use recado_core::{AuditKind, Timestamp};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn ask(server: &Server, error: &str, retry_count: u32) -> Value {
 }
 
 #[tokio::test]
-async fn t11_inputs_and_outputs_have_the_names_of_the_seed_and_its_defaults() {
+async fn t11_inputs_and_outputs_have_the_required_names_and_defaults() {
     on_each_store(async |server: &Server| {
         let before = server.engine.now();
         let answer =
@@ -155,7 +155,7 @@ async fn t23_t5_after_five_retries_there_is_no_sixth() {
 }
 
 #[tokio::test]
-async fn t17_the_main_flow_of_the_seed_asks_again_with_what_it_was_told() {
+async fn t17_the_main_flow_asks_again_with_what_it_was_told() {
     let server = Server::plain().await;
     let mut retry_count = 0;
     for expected in 1..=5 {

@@ -76,8 +76,8 @@ fn with_webhooks(parts: &mut Parts, policy: Policy) {
     parts.webhook = Some(webhook);
 }
 
-/// Seed 003's policy.
-pub fn seed_003() -> Policy {
+/// The policy of insurance claims.
+pub fn tiss_policy() -> Policy {
     let minutes = |count: u64| Duration::from_secs(60 * count);
     Policy {
         jitter: Jitter::Symmetric(0.20),
@@ -99,7 +99,7 @@ fn routes() -> Vec<Route> {
             Policy::exponential(Duration::from_secs(3_600), Duration::from_secs(3_600), 3),
         ),
         route("work", Carrier::Workers, "general", Policy::exponential(ms(20), ms(20), 3)),
-        route("tiss-claims", Carrier::Workers, "tiss", seed_003()),
+        route("tiss-claims", Carrier::Workers, "tiss", tiss_policy()),
         route(
             "email",
             Carrier::Missing("give it a provider".to_owned()),

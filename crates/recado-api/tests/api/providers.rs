@@ -17,7 +17,7 @@ use crate::given::{Kind, PATIENCE, Server, Setup, ms, on_each_store, sandbox_rou
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Five failures within a minute, as the seed has it.
+/// Five failures within a minute.
 fn guarded(reset: Duration) -> ProviderTerms {
     let breaker = BreakerTerms::new(5, Duration::from_secs(60), reset);
     ProviderTerms { breaker: Some(breaker), ..ProviderTerms::plain(16) }

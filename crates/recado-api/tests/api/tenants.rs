@@ -36,7 +36,7 @@ async fn put(server: &Server, company: &str, change: Value) -> Value {
 }
 
 #[tokio::test]
-async fn g12_a_tenant_shows_the_six_fields_of_the_seed_and_what_it_waits_for() {
+async fn g12_a_tenant_shows_the_six_required_fields_and_what_it_waits_for() {
     on_each_store(async |server: &Server| {
         enqueue(server, "work", "acme", 5).await;
         enqueue(server, "work", "bolt", 2).await;

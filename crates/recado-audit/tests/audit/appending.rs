@@ -8,7 +8,7 @@ use crate::forger;
 use crate::given::{Place, SOURCE, at, entries, entry};
 
 #[test]
-fn t14_a_record_has_the_nine_fields_of_seed_003_and_reads_back_as_it_came() {
+fn t14_a_record_has_the_nine_required_fields_and_reads_back_as_it_came() {
     let place = Place::new();
     place.append(1..=3, "2026-11-15T12:00:00Z");
     let line: Value = serde_json::from_str(&place.lines("2026-11")[0]).unwrap();

@@ -1,4 +1,4 @@
-//! Seed 003's verdicts in both engines' words.
+//! Decisions of the claims rule in both engines' words.
 
 use recado_camunda::{OnRefusal, Rules};
 use serde_json::{Value, json};

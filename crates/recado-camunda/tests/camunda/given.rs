@@ -48,7 +48,7 @@ impl Version {
     }
 }
 
-/// Seed 003's rule without chance: seven minutes, always.
+/// The claims rule without randomness: always seven minutes.
 #[derive(Debug)]
 pub struct Rule {
     pub asked: Mutex<Vec<DecisionRequest>>,

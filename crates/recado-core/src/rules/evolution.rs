@@ -1,4 +1,4 @@
-//! Evolution API (WhatsApp): seed 002's statuses, after the body, which knows better.
+//! Evolution API (WhatsApp): the body decides first, then the status.
 
 use super::graph::{self, CLOUD};
 use super::http::BY_STATUS;

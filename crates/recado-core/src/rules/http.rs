@@ -1,4 +1,4 @@
-//! Any HTTP API: seed 004's table, and the statuses it leaves open. Signed webhooks are judged by it too.
+//! Any HTTP API: the table of statuses, and those it leaves open. Signed webhooks are judged by it too.
 
 use super::{Row, UNANSWERED, code, set, status};
 use crate::classify::Blame::{Credential, Message, Provider};

@@ -1,4 +1,4 @@
-//! OpenAI: two very different things behind 429, then seed 004's table.
+//! OpenAI: two very different things behind 429, then the table of statuses.
 
 use super::http::BY_STATUS;
 use super::{Named, UNANSWERED, called, set};

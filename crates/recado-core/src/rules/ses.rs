@@ -1,4 +1,4 @@
-//! AWS SES: the names of its errors, and the SMTP codes that seed 001 keeps in the same list.
+//! AWS SES: the names of its errors, and the SMTP codes that belong to the same list.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ const BY_NUMBER: &[Row] = &[
     ("452", code("452"), Transient, Provider),
     // How SES over SMTP throttles.
     ("454", code("454"), RateLimit, Provider),
-    // Seed 001's list reads a bare 500 as SMTP's syntax error.
+    // The list reads a bare 500 as SMTP's syntax error.
     ("500", code("500"), Permanent, Message),
     ("550", code("550"), Permanent, Message),
     ("554", code("554"), Permanent, Message),

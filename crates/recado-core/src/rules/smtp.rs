@@ -1,4 +1,4 @@
-//! SMTP replies: the lists of seeds 000 and 001, refined by what servers really say.
+//! SMTP replies: the required lists, refined by what servers really say.
 
 use super::ses::WORDS;
 use super::{Row, UNANSWERED, code, enhanced, regex, set, text};
@@ -13,7 +13,7 @@ macro_rules! said {
     };
 }
 
-/// Words by which a server takes back the finality of its code; in the seeds' own language too.
+/// Words by which a server takes back the finality of its code, in English and Portuguese.
 const SAYS_TEMPORARY: &str = concat!(
     r"(?i)try (?:again )?later|tente (?:novamente )?mais tarde|",
     said!(r"tempor(?:ary|arily|[aá]ri[oa]|ariamente)|gr[ae]ylist(?:ed|ing)?"),
@@ -74,7 +74,7 @@ const TAKEN_BACK_TOO: &[Row] = &[
     ("5xx-4.x.x", code("5xx").and_enhanced("4.x.x"), Transient, Message),
 ];
 
-/// Codes that mean the same wherever they appear: the seeds' lists but for 500–503.
+/// Codes that mean the same wherever they appear: the required lists except 500–503.
 pub(super) const LISTED: &[Row] = &[
     ("421", code("421"), Transient, Provider),
     ("450", code("450"), Transient, Message),

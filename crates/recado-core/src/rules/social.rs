@@ -1,4 +1,4 @@
-//! Instagram, TikTok and YouTube: what their bodies say, then seed 004's table.
+//! Instagram, TikTok and YouTube: what their bodies say, then the table of statuses.
 
 use super::http::BY_STATUS;
 use super::{Named, UNANSWERED, called, graph, set};

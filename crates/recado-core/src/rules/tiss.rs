@@ -1,4 +1,4 @@
-//! TISS claims: seed 003's two lists, matched by *contains*. What neither names is unknown, and retried.
+//! TISS claims: two lists, matched by *contains*. What neither names is unknown, and retried.
 
 use super::{Row, UNANSWERED, set, status, text};
 use crate::classify::Blame::{Message, Provider};
@@ -21,7 +21,7 @@ const TRANSIENT: &[Row] = &[
     ("SERVICE_UNAVAILABLE", text("SERVICE_UNAVAILABLE"), Transient, Provider),
     ("NETWORK_ERROR", text("NETWORK_ERROR"), Transient, Provider),
     ("TEMPORARY_ERROR", text("TEMPORARY_ERROR"), Transient, Provider),
-    // The seed knows three classes and puts this one here.
+    // The claims rule has three classes; this error is permanent there.
     ("RATE_LIMIT", text("RATE_LIMIT"), Transient, Provider),
     ("SERVER_ERROR", text("SERVER_ERROR"), Transient, Provider),
     ("503", text("503"), Transient, Provider),

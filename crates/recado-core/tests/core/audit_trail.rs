@@ -1,11 +1,11 @@
-//! Seed 003's audit record: nine fields, for every analysis, backoff, schedule and decision.
+//! The audit record: nine fields, for every analysis, backoff, schedule and decision.
 
 use recado_core::audit::{AuditStep, whole_minutes};
 use recado_core::decide::{self, Terms};
 use recado_core::{AuditEvent, AuditKind, Fault, Job, LostLease};
 use serde_json::{Value, json};
 
-use crate::delays::seed_003;
+use crate::delays::tiss_policy;
 use crate::given::{NOW, TOOK, after, attempts, job, judged, middle, secs, smtp, terms};
 
 const NINE: [&str; 9] = [
@@ -41,7 +41,7 @@ fn tried(spent: u32) -> Job {
 
 #[test]
 fn t14_a_scheduled_retry_records_all_nine_fields() {
-    let (_, audit) = after(job(), judged("tiss", said("SERVICE_UNAVAILABLE")), &terms(seed_003()));
+    let (_, audit) = after(job(), judged("tiss", said("SERVICE_UNAVAILABLE")), &terms(tiss_policy()));
     let expected = json!({
         "timestamp": "2025-01-12T10:30:00.040Z",
         "claimId": "123e4567-e89b-12d3-a456-426614174000",
@@ -60,7 +60,7 @@ fn t14_a_scheduled_retry_records_all_nine_fields() {
 
 #[test]
 fn t14_a_burial_records_the_nine_fields_with_no_backoff_and_no_next_time() {
-    let (_, audit) = after(job(), judged("tiss", said("INVALID_PROCEDURE_CODE")), &terms(seed_003()));
+    let (_, audit) = after(job(), judged("tiss", said("INVALID_PROCEDURE_CODE")), &terms(tiss_policy()));
     let expected = json!({
         "timestamp": "2025-01-12T10:30:00.040Z",
         "claimId": "123e4567-e89b-12d3-a456-426614174000",
@@ -77,7 +77,7 @@ fn t14_a_burial_records_the_nine_fields_with_no_backoff_and_no_next_time() {
 
 #[test]
 fn t14_an_exhausted_claim_is_recorded_after_its_five_retries() {
-    let (_, audit) = after(tried(5), judged("tiss", said("TIMEOUT")), &terms(seed_003()));
+    let (_, audit) = after(tried(5), judged("tiss", said("TIMEOUT")), &terms(tiss_policy()));
     assert_eq!(
         (audit.kind, audit.retry_count, audit.should_retry),
         (AuditKind::Buried, Some(5), Some(false))

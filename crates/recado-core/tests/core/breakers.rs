@@ -1,4 +1,4 @@
-//! The breaker: every arrow of seed 004's diagram, and what must hold whatever happens.
+//! The breaker: every arrow of its state diagram, and what must hold whatever happens.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! Seed 003's rule, asked from outside: retry a claim or not, and when.
+//! The claims retry rule, asked from outside: retry a claim or not, and when.
 
 use proptest::prelude::*;
 use recado_core::audit::AuditKind;
 use recado_core::claim::{ClaimDecision, ClaimError, SubmissionFailure, decide};
 use recado_core::{AuditEvent, Cause, Class, Draw, Fault, Policy, Timestamp};
 
-use crate::delays::seed_003;
+use crate::delays::tiss_policy;
 use crate::given::{NOW, fail_until_buried, middle, minutes, set, terms};
 
 const PERMANENT: [&str; 5] = [
@@ -27,7 +27,7 @@ fn ask_with(policy: &Policy, error: &str, retry_count: u32, draw: Draw) -> (Clai
 }
 
 fn ask(error: &str, retry_count: u32) -> ClaimDecision {
-    ask_with(&seed_003(), error, retry_count, middle()).0
+    ask_with(&tiss_policy(), error, retry_count, middle()).0
 }
 
 fn at_minute(minute: u64) -> Option<Timestamp> {
@@ -98,7 +98,7 @@ fn t6_permanent_wins_when_the_message_names_a_transient_error_too() {
 
 #[test]
 fn t14_both_answers_are_put_on_record() {
-    let (decision, audit) = ask_with(&seed_003(), "TIMEOUT", 1, middle());
+    let (decision, audit) = ask_with(&tiss_policy(), "TIMEOUT", 1, middle());
     assert_eq!((audit.kind, audit.should_retry), (AuditKind::ClaimRetry, Some(true)));
     assert_eq!(&*audit.claim_id, "CLM-ENC-001-1234567890");
     assert_eq!((audit.timestamp, audit.error_message.as_deref()), (NOW, Some("TIMEOUT")));
@@ -108,7 +108,7 @@ fn t14_both_answers_are_put_on_record() {
         (decision.next_retry_time, Some(Class::Transient))
     );
     assert_eq!(audit.retry_reason.as_deref(), Some("Retry 2 of 5"));
-    let (refusal, audit) = ask_with(&seed_003(), "DUPLICATE_CLAIM", 1, middle());
+    let (refusal, audit) = ask_with(&tiss_policy(), "DUPLICATE_CLAIM", 1, middle());
     assert_eq!((audit.kind, audit.should_retry), (AuditKind::ClaimRefused, Some(false)));
     assert_eq!((audit.retry_count, audit.error_classification), (Some(1), Some(Class::Permanent)));
     assert_eq!(audit.retry_reason.as_deref(), Some(&*refusal.retry_reason));
@@ -117,8 +117,8 @@ fn t14_both_answers_are_put_on_record() {
 proptest! {
     #[test]
     fn t7_v3_the_backoff_is_always_between_5_and_240_minutes(retry_count in 0..99_u32, unit in 0.0..=1.0_f64) {
-        // Far more retries than the seed allows, so that the curve meets the ceiling too.
-        let policy = Policy { max_attempts: 100, ..seed_003() };
+        // Far more retries than claims allow, so that the curve meets the ceiling too.
+        let policy = Policy { max_attempts: 100, ..tiss_policy() };
         let (decision, _) = ask_with(&policy, "TIMEOUT", retry_count, Draw::new(unit));
         let backoff = decision.backoff_minutes.unwrap();
         prop_assert!((5..=240).contains(&backoff), "{} minutes", backoff);
@@ -128,7 +128,7 @@ proptest! {
     #[test]
     fn t8_v4_the_jitter_is_within_a_fifth_of_the_backoff(retry_count in 0..5_u32, unit in 0.0..=1.0_f64) {
         let base = f64::from(5 * 2_u32.pow(retry_count));
-        let backoff = ask_with(&seed_003(), "TIMEOUT", retry_count, Draw::new(unit)).0.backoff_minutes.unwrap() as f64;
+        let backoff = ask_with(&tiss_policy(), "TIMEOUT", retry_count, Draw::new(unit)).0.backoff_minutes.unwrap() as f64;
         prop_assert!((base * 0.8..=base * 1.2).contains(&backoff), "{} of {}", backoff, base);
     }
 
@@ -144,9 +144,9 @@ proptest! {
 fn t17_use_case_1_a_transient_error_is_scheduled_within_minutes() {
     let decision = ask("SERVICE_UNAVAILABLE", 0);
     assert_eq!((decision.classification, decision.retry_count), (Class::Transient, 1));
-    // The seed's "7 minutes" needs ±80 % of jitter; by the rule, ±20 % and at least 5, it is 5 to 6.
+    // The example's "7 minutes" needs ±80 % of jitter; by the rule, ±20 % and at least 5, it is 5 to 6.
     assert_eq!(decision.backoff_minutes, Some(5));
-    let (longest, _) = ask_with(&seed_003(), "SERVICE_UNAVAILABLE", 0, Draw::new(1.0));
+    let (longest, _) = ask_with(&tiss_policy(), "SERVICE_UNAVAILABLE", 0, Draw::new(1.0));
     assert_eq!(longest.backoff_minutes, Some(6));
 }
 
@@ -155,14 +155,14 @@ fn t17_use_case_2_a_permanent_error_is_suspended_without_a_retry() {
     let decision = ask("INVALID_PROCEDURE_CODE", 0);
     assert_eq!((decision.should_retry, decision.error_code), (false, Some(ClaimError::PermanentError)));
     let fault = Fault { text: "INVALID_PROCEDURE_CODE".into(), ..Fault::default() };
-    let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(seed_003()), middle());
+    let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(tiss_policy()), middle());
     assert_eq!((waits.len(), burial.cause), (0, Cause::Permanent));
 }
 
 #[test]
 fn t17_use_case_3_a_service_that_stays_down_is_given_up_after_five_retries() {
     let fault = Fault { text: "SERVICE_UNAVAILABLE".into(), ..Fault::default() };
-    let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(seed_003()), middle());
+    let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(tiss_policy()), middle());
     assert_eq!(waits, [5, 10, 20, 40, 80].map(minutes));
     assert_eq!((burial.cause, burial.attempt.unwrap().number), (Cause::Exhausted, 6));
     assert_eq!(ask("SERVICE_UNAVAILABLE", 5).error_code, Some(ClaimError::MaxRetriesExceeded));
@@ -196,7 +196,10 @@ fn t23_scenario_4_the_backoff_grows_exponentially() {
 fn t23_scenario_5_the_jitter_spreads_from_minus_20_to_plus_20_percent() {
     let spread: Vec<_> = (0..=8)
         .map(|part| {
-            ask_with(&seed_003(), "TIMEOUT", 2, Draw::new(f64::from(part) / 8.0)).0.backoff_minutes.unwrap()
+            ask_with(&tiss_policy(), "TIMEOUT", 2, Draw::new(f64::from(part) / 8.0))
+                .0
+                .backoff_minutes
+                .unwrap()
         })
         .collect();
     assert_eq!(spread, [16, 17, 18, 19, 20, 21, 22, 23, 24]);
@@ -210,7 +213,7 @@ fn t23_scenario_6_five_retries_are_the_most() {
 
 #[test]
 fn t23_scenario_7_the_backoff_ends_at_240_minutes() {
-    let policy = Policy { max_attempts: 20, ..seed_003() };
+    let policy = Policy { max_attempts: 20, ..tiss_policy() };
     for unit in [0.5, 1.0] {
         assert_eq!(ask_with(&policy, "TIMEOUT", 9, Draw::new(unit)).0.backoff_minutes, Some(240));
     }
@@ -218,5 +221,5 @@ fn t23_scenario_7_the_backoff_ends_at_240_minutes() {
 
 #[test]
 fn t23_scenario_8_the_backoff_is_five_minutes_at_least() {
-    assert_eq!(ask_with(&seed_003(), "TIMEOUT", 0, Draw::new(0.0)).0.backoff_minutes, Some(5));
+    assert_eq!(ask_with(&tiss_policy(), "TIMEOUT", 0, Draw::new(0.0)).0.backoff_minutes, Some(5));
 }

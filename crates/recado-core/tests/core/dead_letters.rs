@@ -32,7 +32,7 @@ fn entry() -> DeadLetter {
 }
 
 #[test]
-fn g4_a_dead_letter_has_every_field_of_seed_001() {
+fn g4_a_dead_letter_has_every_required_field() {
     let entry = entry();
     let moved = NOW.plus(TOOK).plus(Duration::from_secs(1)).plus(TOOK);
     assert_eq!(entry.job_id.as_str(), "123e4567-e89b-12d3-a456-426614174000");
@@ -50,7 +50,7 @@ fn g4_a_dead_letter_has_every_field_of_seed_001() {
 }
 
 #[test]
-fn f11_a_dead_letter_has_every_field_of_seed_004() {
+fn f11_a_dead_letter_has_every_required_field() {
     let entry = entry();
     assert_eq!(entry.route.as_str(), "email", "the job's class");
     assert_eq!(entry.original_data, job().data, "its payload");

@@ -8,7 +8,7 @@ use recado_core::{
     Timestamp, Transition, Verdict, retry_after,
 };
 
-use crate::delays::seed_003;
+use crate::delays::tiss_policy;
 use crate::given::{
     DAY, NOW, TOOK, after, attempts, buried, http, job, judged, minutes, secs, set, smtp, terms,
 };
@@ -60,7 +60,7 @@ fn e7_a_permanent_error_is_buried_after_one_attempt() {
 }
 
 #[test]
-fn f8_permanent_errors_of_seed_004_are_never_retried() {
+fn f8_listed_permanent_errors_are_never_retried() {
     for status in [400, 401, 403, 404] {
         let (transition, _) = after(job(), judged("http", http(status, "")), &attempts(3));
         assert_eq!(buried(transition).cause, Cause::Permanent, "{status}");
@@ -68,7 +68,7 @@ fn f8_permanent_errors_of_seed_004_are_never_retried() {
 }
 
 #[test]
-fn f8_timeouts_5xx_and_network_errors_of_seed_004_are_retried() {
+fn f8_listed_timeouts_5xx_and_network_errors_are_retried() {
     let faults = [500, 502, 503, 504].map(|status| http(status, "")).into_iter();
     for fault in faults.chain(NetworkKind::ALL.map(|kind| Fault::network(kind, ""))) {
         let (transition, _) = after(job(), judged("http", fault.clone()), &attempts(3));
@@ -170,9 +170,9 @@ fn a_retry_after_of_nothing_still_leaves_the_provider_a_breath() {
 }
 
 #[test]
-fn t7_a_short_retry_after_does_not_undercut_the_five_minutes_of_seed_003() {
+fn t7_a_short_retry_after_does_not_undercut_the_five_minutes_of_claims() {
     let fault = Fault { retry_after: Some(secs(2)), ..http(503, "") };
-    let (at, _) = retried(after(job(), judged("tiss", fault), &terms(seed_003())).0);
+    let (at, _) = retried(after(job(), judged("tiss", fault), &terms(tiss_policy())).0);
     assert_eq!(at, ENDED.plus(minutes(5)));
 }
 

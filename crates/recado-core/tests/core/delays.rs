@@ -1,4 +1,4 @@
-//! The seeds' delays, number by number.
+//! The required delays, number by number.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ fn assert_waits_ms(policy: &Policy, rows: &[(u32, u64, u64)]) {
     }
 }
 
-/// Seed 000 caps what the jitter has made of the delay.
-fn seed_000(base: Duration, cap: Duration, max_attempts: u32) -> Policy {
+/// E-mail by SMTP: the cap applies after the jitter.
+fn smtp_policy(base: Duration, cap: Duration, max_attempts: u32) -> Policy {
     Policy {
         jitter: Jitter::Symmetric(0.25),
         cap_applies: CapApplies::AfterJitter,
@@ -29,11 +29,11 @@ fn seed_000(base: Duration, cap: Duration, max_attempts: u32) -> Policy {
     }
 }
 
-fn seed_001() -> Policy {
+fn ses_policy() -> Policy {
     Policy { jitter: Jitter::Symmetric(0.25), ..Policy::exponential(secs(1), secs(60), 5) }
 }
 
-pub fn seed_003() -> Policy {
+pub fn tiss_policy() -> Policy {
     Policy {
         jitter: Jitter::Symmetric(0.20),
         floor: Some(minutes(5)),
@@ -42,13 +42,13 @@ pub fn seed_003() -> Policy {
     }
 }
 
-fn seed_004() -> Policy {
+fn social_policy() -> Policy {
     Policy { jitter: Jitter::Positive(0.20), ..Policy::schedule(vec![secs(0), secs(60), secs(300)]) }
 }
 
 #[test]
 fn e1_the_delay_is_the_minimum_of_the_cap_and_the_jittered_power_of_two() {
-    let policy = seed_000(secs(1), secs(300), 5);
+    let policy = smtp_policy(secs(1), secs(300), 5);
     assert_waits_ms(
         &policy,
         &[
@@ -66,7 +66,7 @@ fn e1_the_delay_is_the_minimum_of_the_cap_and_the_jittered_power_of_two() {
 
 #[test]
 fn e1_the_first_retry_waits_about_the_base() {
-    let policy = seed_000(secs(1), secs(300), 5);
+    let policy = smtp_policy(secs(1), secs(300), 5);
     assert_eq!(policy.first_delay(), secs(0));
     assert_eq!(policy.delay(0, None, middle()), secs(1));
     assert_eq!(policy.nominal(0), secs(1));
@@ -74,7 +74,7 @@ fn e1_the_first_retry_waits_about_the_base() {
 
 #[test]
 fn e2_production_makes_five_attempts_from_one_second_under_three_hundred() {
-    let terms = terms(seed_000(secs(1), secs(300), 5));
+    let terms = terms(smtp_policy(secs(1), secs(300), 5));
     let (waits, burial) = fail_until_buried(&smtp("421", "busy"), "smtp", &terms, middle());
     assert_eq!(waits, [secs(1), secs(2), secs(4), secs(8)]);
     assert_eq!(burial.cause, Cause::Exhausted);
@@ -82,7 +82,7 @@ fn e2_production_makes_five_attempts_from_one_second_under_three_hundred() {
 
 #[test]
 fn e3_development_makes_three_attempts_from_half_a_second_under_thirty() {
-    let policy = seed_000(Duration::from_millis(500), secs(30), 3);
+    let policy = smtp_policy(Duration::from_millis(500), secs(30), 3);
     assert_waits_ms(&policy, &[(0, 375, 625), (1, 750, 1_250), (5, 12_000, 20_000), (6, 24_000, 30_000)]);
     let (waits, burial) = fail_until_buried(&smtp("421", "busy"), "smtp", &terms(policy), middle());
     assert_eq!(waits, [Duration::from_millis(500), secs(1)]);
@@ -90,9 +90,9 @@ fn e3_development_makes_three_attempts_from_half_a_second_under_thirty() {
 }
 
 #[test]
-fn g2_delay_table_of_seed_001() {
+fn g2_the_delay_table_of_ses_email() {
     assert_waits_ms(
-        &seed_001(),
+        &ses_policy(),
         &[(0, 750, 1_250), (1, 1_500, 2_500), (2, 3_000, 5_000), (3, 6_000, 10_000), (4, 12_000, 20_000)],
     );
 }
@@ -100,16 +100,16 @@ fn g2_delay_table_of_seed_001() {
 #[test]
 fn g2_the_sixth_delay_is_thirty_two_seconds_and_the_cap_starts_at_the_seventh() {
     assert_waits_ms(
-        &seed_001(),
+        &ses_policy(),
         &[(5, 24_000, 40_000), (6, 45_000, 75_000), (7, 45_000, 75_000), (60, 45_000, 75_000)],
     );
-    assert_eq!(seed_001().nominal(5), secs(32));
-    assert_eq!(seed_001().nominal(6), secs(60));
+    assert_eq!(ses_policy().nominal(5), secs(32));
+    assert_eq!(ses_policy().nominal(6), secs(60));
 }
 
 #[test]
 fn g1_five_attempts_then_the_dead_letter_queue() {
-    let (waits, burial) = fail_until_buried(&smtp("421", "busy"), "ses", &terms(seed_001()), middle());
+    let (waits, burial) = fail_until_buried(&smtp("421", "busy"), "ses", &terms(ses_policy()), middle());
     assert_eq!(waits, [secs(1), secs(2), secs(4), secs(8)]);
     assert_eq!(burial.cause, Cause::Exhausted);
 }
@@ -137,7 +137,7 @@ fn w2_a_permanent_error_goes_to_the_dead_letter_queue_at_once() {
 
 #[test]
 fn f6_three_attempts_at_once_after_60_s_and_after_300_s_with_up_to_a_fifth_more() {
-    let policy = seed_004();
+    let policy = social_policy();
     assert_eq!(policy.first_delay(), secs(0));
     assert_waits_ms(&policy, &[(0, 60_000, 72_000), (1, 300_000, 360_000)]);
     let fault = Fault::network(NetworkKind::Timeout, "no answer in 30 s");
@@ -147,20 +147,20 @@ fn f6_three_attempts_at_once_after_60_s_and_after_300_s_with_up_to_a_fifth_more(
 }
 
 #[test]
-fn f6_the_formula_of_seed_004_is_the_exponential_policy_and_gives_60_and_120_s() {
+fn f6_the_written_formula_is_the_exponential_policy_and_gives_60_and_120_s() {
     let policy = Policy { jitter: Jitter::Positive(0.20), ..Policy::exponential(secs(60), secs(3_600), 3) };
     assert_waits_ms(&policy, &[(0, 60_000, 72_000), (1, 120_000, 144_000)]);
 }
 
 #[test]
-fn t3_backoff_of_seed_003_doubles_from_five_minutes_with_a_fifth_of_jitter() {
+fn t3_the_claims_backoff_doubles_from_five_minutes_with_a_fifth_of_jitter() {
     let minute = 60_000;
     assert_waits_ms(
-        &seed_003(),
+        &tiss_policy(),
         &[
             (0, 5 * minute, 6 * minute), // the floor cuts the jitter below five minutes
             (1, 8 * minute, 12 * minute),
-            (2, 16 * minute, 24 * minute), // the seed's own example
+            (2, 16 * minute, 24 * minute), // the example of requirement T3
             (3, 32 * minute, 48 * minute),
             (4, 64 * minute, 96 * minute),
             (5, 128 * minute, 192 * minute),
@@ -169,14 +169,15 @@ fn t3_backoff_of_seed_003_doubles_from_five_minutes_with_a_fifth_of_jitter() {
         ],
     );
     for (retry, base) in [5, 10, 20, 40, 80].into_iter().enumerate() {
-        assert_eq!(seed_003().nominal(u32::try_from(retry).unwrap()), minutes(base), "retryCount {retry}");
+        assert_eq!(tiss_policy().nominal(u32::try_from(retry).unwrap()), minutes(base), "retryCount {retry}");
     }
 }
 
 #[test]
-fn every_policy_of_the_seeds_is_free_of_faults() {
+fn every_required_policy_is_free_of_faults() {
     let formula = Policy::exponential(secs(60), secs(3_600), 3);
-    for policy in [seed_000(secs(1), secs(300), 5), seed_001(), seed_003(), seed_004(), formula] {
+    for policy in [smtp_policy(secs(1), secs(300), 5), ses_policy(), tiss_policy(), social_policy(), formula]
+    {
         assert_eq!(policy.faults(), Vec::<String>::new(), "{policy:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every row of every error table, each a test of its own: the lists of the five seeds, and what the
+//! Every row of every error table, each a test of its own: the required lists, and what the
 //! field knows about their providers. A row asserts the class, the blame and the name of the rule.
 
 /// `fn name() { fault => class, blame, rule }`, for one rule set.

@@ -17,7 +17,7 @@ fn kinds(events: &[Event]) -> Vec<EventKind> {
 }
 
 #[test]
-fn t20_a_scheduled_retry_tells_seed_003s_fields() {
+fn t20_a_scheduled_retry_has_the_required_fields() {
     let mut policy = recado_core::Policy::exponential(minutes(5), minutes(240), 6);
     policy.jitter = recado_core::Jitter::None;
     let (transition, _) = after(job(), judged("tiss", smtp("X", "SERVICE_UNAVAILABLE")), &terms(policy));

@@ -11,7 +11,7 @@ use recado_core::{
     LeaseToken, Payload, Policy, Priority, Progress, RouteName, Timestamp, Transition, Verdict, rules,
 };
 
-/// The instant of seed 003's log line.
+/// The instant of the example log line (T22).
 pub const NOW: Timestamp = Timestamp::from_millis(1_736_677_800_000);
 pub const TOOK: Duration = Duration::from_millis(40);
 

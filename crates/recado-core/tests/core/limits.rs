@@ -9,7 +9,7 @@ use recado_core::limit::{Limit, Rate};
 
 use crate::given::{NOW, secs};
 
-/// Seed 001's limiter.
+/// The limiter of e-mail by SES.
 const SES: Rate = Rate { max: 100, per: Duration::from_secs(60) };
 
 #[test]

@@ -1,4 +1,4 @@
-//! Seed 003's three use cases, from submission to the end, with a worker and its clock.
+//! The three use cases of insurance claims, from submission to the end, with a worker and its clock.
 
 use std::time::Duration;
 

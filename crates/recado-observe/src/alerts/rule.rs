@@ -1,4 +1,4 @@
-//! The rules, as data. Thresholds are the seeds'; windows, volumes and patience are ours.
+//! The rules, as data. Thresholds are required; windows, volumes and patience are Recado's own.
 
 use std::time::Duration;
 

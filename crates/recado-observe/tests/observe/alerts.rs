@@ -243,9 +243,9 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     );
 }
 
-/// What the seeds ask for, in their words, and what becomes of it: the rule, its threshold, and that threshold as the
+/// The required alerts, in the requirement's words, and what becomes of each: the rule, its threshold, and that threshold as the
 /// runbooks write it.
-const SEEDS: [(&str, &str, &str, f64, &str); 18] = [
+const REQUIRED: [(&str, &str, &str, f64, &str); 18] = [
     ("000", "Taxa de falha > 10%", "failure_rate", 0.1, "10 %"),
     ("000", "DLQ com mais de 100 jobs", "dlq_size", 100.0, "100"),
     ("000", "Tempo de processamento > 5 minutos", "processing_time", 300.0, "5 min"),
@@ -270,24 +270,24 @@ const SEEDS: [(&str, &str, &str, f64, &str); 18] = [
 const OURS: [&str; 2] = ["dlq_overflow", "audit_late"];
 
 #[test]
-fn the_seeds_thresholds_are_the_defaults() {
+fn the_required_thresholds_are_the_defaults() {
     let config = AlertConfig::default();
     assert_eq!(config.faults(), Vec::<String>::new());
-    for (seed, words, name, threshold, _) in SEEDS {
+    for (document, words, name, threshold, _) in REQUIRED {
         let rule = config.rule(name).map(|rule| (rule.threshold, rule.enabled));
-        assert_eq!(rule, Some((threshold, true)), "{name}: seed {seed} says {words}");
+        assert_eq!(rule, Some((threshold, true)), "{name}: document {document} says {words}");
     }
-    let asked = |name: &str| OURS.contains(&name) || SEEDS.iter().any(|(_, _, rule, _, _)| *rule == name);
+    let asked = |name: &str| OURS.contains(&name) || REQUIRED.iter().any(|(_, _, rule, _, _)| *rule == name);
     assert!(config.rules.iter().all(|rule| asked(rule.name)), "a rule that nobody asked for");
 }
 
 #[test]
-fn the_runbooks_tables_say_the_seeds_thresholds() {
+fn the_runbooks_tables_state_the_required_thresholds() {
     let pages = [
         include_str!("../../../../docs/operating/alerts.md"),
         include_str!("../../../../docs/operating/alerts.pt-BR.md"),
     ];
-    for (page, (_, _, name, _, written)) in pages.iter().flat_map(|page| SEEDS.map(|row| (page, row))) {
+    for (page, (_, _, name, _, written)) in pages.iter().flat_map(|page| REQUIRED.map(|row| (page, row))) {
         let row = page.lines().find(|line| line.starts_with("| [") && line.contains(&format!("(#{name})")));
         let cells: Vec<_> = row.unwrap_or_else(|| panic!("no row for {name}")).split(" | ").collect();
         assert!(cells[2].contains(written), "{name}: {} instead of {written}", cells[2]);

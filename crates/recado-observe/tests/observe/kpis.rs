@@ -1,4 +1,4 @@
-//! Seed 003's indicators, and the flow into the dead letter queue.
+//! Retry KPIs, and the flow into the dead letter queue.
 
 use recado_core::{Cause, Class};
 use recado_observe::history::{DAY, HOUR, WEEK};

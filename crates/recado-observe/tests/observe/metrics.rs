@@ -1,4 +1,4 @@
-//! Every figure that the seeds name is on the page, with its type and its labels.
+//! Every required metric is on the page, with its type and its labels.
 
 use recado_core::breaker::Swing;
 use recado_core::{Cause, Class};
@@ -54,7 +54,7 @@ fn has(page: &str, name: &str, kind: &str, samples: &[(&str, f64)]) {
 }
 
 #[test]
-fn g18_every_metric_of_seed_001_is_there_with_its_type_and_labels() {
+fn g18_every_gateway_metric_is_there_with_its_type_and_labels() {
     let page = page();
     has(
         &page,
@@ -111,7 +111,7 @@ fn g18_every_metric_of_seed_001_is_there_with_its_type_and_labels() {
 }
 
 #[test]
-fn t21_every_metric_of_seed_003_is_there_with_its_type_and_labels() {
+fn t21_every_claim_metric_is_there_with_its_type_and_labels() {
     let page = page();
     has(
         &page,

@@ -27,7 +27,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn the_page_has_one_word_that_the_linter_dislikes_and_it_is_the_seed_s() {
+fn the_page_has_one_word_that_the_linter_dislikes_and_it_is_a_required_name() {
     let output = promtool(&["check", "metrics"], &lived().metrics(&gauges(), at(60)));
     let complaints = said(&output);
     let complaints: Vec<_> = complaints.lines().filter(|line| !line.is_empty()).collect();

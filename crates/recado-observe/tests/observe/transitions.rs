@@ -14,7 +14,7 @@ use crate::{at, ledger, seconds_of};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Seed 003's policy.
+/// The policy of insurance claims.
 fn claims() -> Policy {
     Policy {
         jitter: Jitter::Symmetric(0.2),
@@ -24,7 +24,7 @@ fn claims() -> Policy {
     }
 }
 
-/// Seed 001's.
+/// The policy of e-mail by SES.
 fn gateway() -> Policy {
     Policy { jitter: Jitter::Symmetric(0.25), ..Policy::exponential(seconds_of(1), seconds_of(60), 20) }
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::given::{Directory, T0, bury, claim, job, settle};
 
-/// Seed 001, runbook 1, step 1, as written.
+/// Runbook 1, step 1, as written.
 const BY_CODE: &str = "
    SELECT lastFailureCode, COUNT(*)
    FROM dlq
@@ -14,7 +14,7 @@ const BY_CODE: &str = "
    ORDER BY COUNT(*) DESC;
 ";
 
-/// Seed 001, runbook 1, step 2, as written.
+/// Runbook 1, step 2, as written.
 const BY_COMPANY: &str = "
    SELECT companyId, COUNT(*)
    FROM dlq
@@ -45,7 +45,7 @@ fn rows(home: &Directory, sql: &str) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn both_questions_of_the_seeds_runbook_are_answered_on_the_file_while_it_is_in_use() {
+async fn both_questions_of_the_runbook_are_answered_on_the_file_while_it_is_in_use() {
     let home = Directory::in_memory();
     let dead = [
         ("1", "acme", "550"),
@@ -63,7 +63,7 @@ async fn both_questions_of_the_seeds_runbook_are_answered_on_the_file_while_it_i
 }
 
 #[tokio::test]
-async fn the_table_has_the_seeds_columns_with_the_entrys_values() {
+async fn the_table_has_the_required_columns_with_the_entrys_values() {
     let home = Directory::in_memory();
     let store = with_dead_letters(&home, &[("1", "acme", "550")]).await;
     store.close().await.unwrap();

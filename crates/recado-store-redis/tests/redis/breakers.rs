@@ -1,4 +1,4 @@
-//! Breakers where seed 004 looks for them.
+//! Breakers as plain keys for other programs.
 
 use recado_core::Payload;
 use recado_store::{NoteWrite, Shelf, Store};

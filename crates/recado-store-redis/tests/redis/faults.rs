@@ -134,7 +134,7 @@ async fn f13_a_wire_that_is_held_ends_the_call_and_the_connection() {
 async fn f13_a_server_that_stands_still_ends_the_call() {
     let server = Server::start();
     let link = open(server.url()).await;
-    assert_eq!(RedisOptions::new("").timeout, Duration::from_secs(2), "seed 004's bound");
+    assert_eq!(RedisOptions::new("").timeout, Duration::from_secs(2), "the required bound");
     server.pause();
     let why = refused(&link, &incr()).await;
     assert!(why.contains("did not answer within 2000 ms"), "{why}");

@@ -20,7 +20,7 @@ fn used_bytes(server: &Server) -> u64 {
     line.trim().parse().unwrap()
 }
 
-/// A random UUID, the seed's outboxId.
+/// A random UUID, as an outbox makes them.
 fn uuid(random: &mut fastrand::Rng) -> JobId {
     let hex = format!("{:032x}", random.u128(..));
     JobId::new(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))

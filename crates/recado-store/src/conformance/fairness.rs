@@ -56,7 +56,7 @@ pub async fn urgency_does_not_let_one_tenant_overtake_another(home: &mut dyn Hom
 }
 
 pub async fn g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight(home: &mut dyn Home) {
-    assert_eq!(TURN_JOBS, 3, "the seed's batch");
+    assert_eq!(TURN_JOBS, 3, "the required batch");
     let desk = given(home, &["a", "b"], 12).await;
     let weighted = Turns { weights: each(&[("b", 2)]), ..Turns::default() };
     let expected = ["a a a", "b b b b b b", "a a a", "b b b b b b", "a a a", "a a a"].join(" ");

@@ -26,7 +26,7 @@ async fn places(desk: &Desk, tenant: &str) -> [u64; 3] {
     [view.queued, view.delayed, view.leased]
 }
 
-pub async fn g12_a_tenant_shows_all_that_the_seed_asks_for(home: &mut dyn Home) {
+pub async fn g12_a_tenant_shows_every_required_field(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
     desk.accept(jobs_of("a", 5)).await;
     desk.accept(jobs_of("b", 5)).await;

@@ -1,4 +1,4 @@
-//! Every code of seeds 000 and 001, at every command that it may answer, as the route judges it.
+//! Every required code, at every command that it may answer, as the route judges it.
 
 use recado_core::{Blame, Class, FaultKind};
 

@@ -1,4 +1,4 @@
-//! The seeds' numbers, row by row.
+//! The required numbers, row by row.
 
 use recado_core::{Backoff, Class, Draw, Fault, NetworkKind};
 use recado_engine::Carrier;
@@ -97,7 +97,7 @@ fn e2_e3_the_environment_chooses_the_policy_of_email() {
 }
 
 #[test]
-fn e4_e5_e6_email_retries_what_seed_000_retries_and_nothing_else() {
+fn e4_e5_e6_email_retries_what_its_requirement_retries_and_nothing_else() {
     for code in ["421", "450", "451", "452"] {
         assert_eq!(class("email", Fault::answer(code, "")), Class::Transient, "{code}");
     }
@@ -109,7 +109,7 @@ fn e4_e5_e6_email_retries_what_seed_000_retries_and_nothing_else() {
 }
 
 #[test]
-fn g1_g2_email_ses_has_the_constants_and_ranges_of_seed_001() {
+fn g1_g2_email_ses_has_the_required_constants_and_ranges() {
     let policy = policy("email-ses");
     assert_eq!(policy.max_attempts, 5);
     assert_eq!(ranges_ms(&policy), [(750, 1_250), (1_500, 2_500), (3_000, 5_000), (6_000, 10_000)]);
@@ -178,7 +178,7 @@ fn f6_social_media_and_webhooks_wait_0_60_and_300_seconds_plus_up_to_a_fifth() {
 }
 
 #[test]
-fn f7_f8_social_media_retries_what_seed_004_retries() {
+fn f7_f8_social_media_retries_what_its_requirement_retries() {
     for route in ["instagram", "tiktok", "youtube", "openai"] {
         for code in ["500", "502", "503"] {
             assert_eq!(class(route, answer(code)), Class::Transient, "{route} {code}");
@@ -192,13 +192,13 @@ fn f7_f8_social_media_retries_what_seed_004_retries() {
 }
 
 #[test]
-fn f13_timeouts_are_those_of_seed_004() {
+fn f13_timeouts_are_the_required_ones() {
     let seconds_of = |name: &str| row(name).timeout.as_secs();
     assert_eq!(["instagram", "tiktok", "youtube", "openai", "webhook"].map(seconds_of), [30, 30, 60, 30, 10]);
 }
 
 #[test]
-fn f2_breakers_are_those_of_seed_004() {
+fn f2_breakers_are_the_required_ones() {
     let config = config(Environment::Production);
     let breaker = |name: &str| {
         let terms = config.protection[name].breaker?;

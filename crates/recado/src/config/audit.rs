@@ -11,7 +11,7 @@ use crate::catalogue::Environment;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Five years, with as many leap days as they can have: what seed 003 asks for.
+/// Five years, with as many leap days as they can have: the required retention.
 pub const KEEP_DEFAULT: Duration = Duration::from_secs(1_827 * 24 * 60 * 60);
 
 /// Inside the data directory.

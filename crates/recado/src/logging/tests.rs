@@ -1,4 +1,4 @@
-//! The lines, by the seeds' names.
+//! The log lines, under their required names.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
 }
 
 #[test]
-fn a_line_of_json_has_the_seeds_shape() {
+fn a_line_of_json_has_the_required_shape() {
     let line = logged(Format::Json, Level::Info, || {
         let (code, nothing): (Option<&str>, Option<&str>) = (Some("421"), None);
         tracing::warn!(

@@ -85,7 +85,7 @@ fn w3_g18_indicators_are_the_servers_own_by_route_and_window() {
     });
     let browser = &scene.browser;
     browser.go("#/kpis");
-    // 4 of the 5 jobs that were retried arrived: 80 %, below the 85 % that seed 003 wants.
+    // 4 of the 5 jobs that were retried arrived: 80 %, below the 85 % of the target.
     browser.until("the figure", || shown(&scene, "successAfterRetry").starts_with("80%"));
     assert!(shown(&scene, "successAfterRetry").contains("missed"));
     let told = scene.get("/v1/kpis");

@@ -94,7 +94,7 @@ fn w3_a_route_shows_its_delays_and_is_paused_and_let_go_on_with_who_and_why() {
     scene.as_operator("Ana");
     let card = |name: &str| format!("//section[@data-route='{name}']");
     browser.go("#/policies");
-    // Seed 003's policy, in words, as a drawing and as a table.
+    // The policy of claims, in words, as a drawing and as a table.
     browser.sees("6 attempts · first after 5 min, ×2 each time, at most 4 h · jitter ±20%");
     let drawn = "return document.querySelector('[data-route=tiss-claims] .chart').getAttribute('aria-label')";
     let drawn = browser.run(drawn, json!([]));

@@ -6,7 +6,7 @@ use super::driver::Look;
 use super::scene::{Scene, bury, post, refused_with};
 
 #[test]
-fn w3_t14_a_jobs_trail_is_read_newest_first_with_the_seeds_nine_fields() {
+fn w3_t14_a_jobs_trail_is_read_newest_first_with_its_nine_fields() {
     let scene = Scene::looking(Look::default(), |server| {
         let data = json!({ "script": ["421 try later", "550 mailbox not found"] });
         server.enqueue(json!({ "jobId": "order-1", "route": "sandbox", "companyId": "acme", "data": data }));

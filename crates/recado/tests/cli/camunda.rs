@@ -112,7 +112,7 @@ fn output(job: &Job, name: &str) -> Value {
 }
 
 #[test]
-fn t19_t23_a_job_for_each_scenario_of_seed_003() {
+fn t19_t23_a_job_for_each_required_scenario() {
     for version in BOTH {
         let (place, fake) = (Place::new(), Fake::start());
         let server = place.serve();

@@ -1,4 +1,4 @@
-//! Seed 003's rule, asked by command and over HTTP.
+//! The claims retry rule, asked by command and over HTTP.
 
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ fn one_retry(server: &Server) -> String {
 }
 
 #[test]
-fn g19_e12_the_line_of_a_retry_has_every_field_of_seed_001() {
+fn g19_e12_the_line_of_a_retry_has_every_required_field() {
     let server = Place::with(FAST).serve();
     let id = one_retry(&server);
     let lines = server.logged("Job failed, scheduling retry", 1);
@@ -42,7 +42,7 @@ fn g19_e12_the_line_of_a_retry_has_every_field_of_seed_001() {
 }
 
 #[test]
-fn t22_the_line_of_a_scheduled_retry_has_every_field_of_seed_003() {
+fn t22_the_line_of_a_scheduled_retry_has_every_required_field() {
     let place = Place::with(FAST);
     let server = place.serve();
     let id = one_retry(&server);

@@ -7,7 +7,7 @@ use super::given::redis_server::Redis;
 use super::given::{Place, eventually};
 use super::nodes::{Nodes, enqueue};
 
-/// Seed 004's name for a count of failures that forgets within a minute.
+/// The key of a failure count that expires within a minute.
 const FAILURES_LAST_MS: i64 = 60_000;
 
 fn redis_cli(redis: &Redis, words: &[&str]) -> String {
@@ -64,7 +64,10 @@ fn g13_the_configuration_that_the_page_gives_makes_a_redis_that_the_doctor_calls
         ("auto-aof-rewrite-percentage", "100"),
         ("auto-aof-rewrite-min-size", "64mb"),
     ] {
-        assert!(settings.contains(&format!("{name} {value}")), "the seed's {name} is missing: {settings:?}");
+        assert!(
+            settings.contains(&format!("{name} {value}")),
+            "the required {name} is missing: {settings:?}"
+        );
     }
     let setting = |line: &String| {
         let (name, value) = line.split_once(' ').expect("a name and a value");

@@ -1,4 +1,4 @@
-//! Seed 000: e-mail by SMTP.
+//! E-mail by SMTP.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -1,4 +1,4 @@
-//! Seed 001: e-mail by AWS SES.
+//! E-mail by AWS SES.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Seed 004's fallback table, one test per row, for operations that fail for good. What happens while a
+//! The fallback table, one test per row, for operations that fail for good. What happens while a
 //! provider is closed off belongs to the breaker.
 
 use serde_json::{Value, json};

@@ -122,7 +122,7 @@ fn send_load(scene: &Scene, wave: usize) -> usize {
 }
 
 /// What the contract names. Each is in the ledger that the test keeps.
-const SEEDS: [&str; 16] = [
+const REQUIRED: [&str; 16] = [
     "retry_attempts_total",
     "retry_backoff_delay_seconds",
     "retry_success_rate",
@@ -235,7 +235,7 @@ fn g18_e9_t21_a_real_prometheus_reads_what_the_server_did() {
     let acts = ledger_of_acts(&scene);
     acts.iter().for_each(agrees);
     assert_eq!(prometheus.value("up"), Some(1.0));
-    for family in SEEDS {
+    for family in REQUIRED {
         let is_of = |rest: &str| rest.is_empty() || rest.starts_with(['{', '_']);
         let checked = load.iter().chain(&acts).any(|(name, _)| name.strip_prefix(family).is_some_and(is_of));
         assert!(checked, "{family} is not in the ledger");

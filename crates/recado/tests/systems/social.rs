@@ -1,4 +1,4 @@
-//! Seed 004: Instagram, TikTok, YouTube and OpenAI, by what their answers say.
+//! Instagram, TikTok, YouTube and OpenAI, by what their answers say.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::far_ends::{Act, FarEnd, graph, openai, page, tiktok, youtube};
 use super::given::eventually;
 use super::scene::{Scene, tries};
 
-/// Every provider of the seed, well-mannered, and a server that knows them all.
+/// Every such provider, well-mannered, and a server that knows them all.
 struct Social {
     instagram: FarEnd,
     tiktok: FarEnd,

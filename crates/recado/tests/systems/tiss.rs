@@ -1,4 +1,4 @@
-//! Seed 003: TISS claims, by a worker of the user's own and by HTTP.
+//! TISS claims, by a worker of the user's own and by HTTP.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::far_ends::{FarEnd, tiss};
 use super::given::between_ms;
 use super::scene::{Scene, tries, waits};
 
-/// The seed's six tries, in haste.
+/// The six tries of a claim, with short waits.
 const HASTY: &str = "policy = { base = \"20ms\", cap = \"40ms\", floor = \"0s\" }\n";
 const NOTIFY: &str = "fallback = { on = [\"dead\"], do = \"mark_failed\", notify = \"billing\" }\n";
 
@@ -102,7 +102,7 @@ fn t12_a_notice_that_billing_cannot_take_right_now_is_sent_again_under_the_same_
 }
 
 #[test]
-fn t20_a_scheduled_retry_is_told_with_the_seeds_fields_and_the_seeds_wait() {
+fn t20_a_scheduled_retry_is_told_with_the_required_fields_and_wait() {
     let scene = Scene::with("");
     let listener = scene.listen();
     scene.send("tiss-claims", "hospital", "CLM-3", &json!({ "guia": "000125" }));

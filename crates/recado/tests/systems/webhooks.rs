@@ -1,4 +1,4 @@
-//! Seed 004: webhooks to customers' endpoints.
+//! Webhooks to customers' endpoints.
 
 use serde_json::{Value, json};
 

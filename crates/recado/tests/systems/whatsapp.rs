@@ -1,4 +1,4 @@
-//! Seed 002: WhatsApp by an Evolution API server.
+//! WhatsApp by an Evolution API server.
 
 use serde_json::{Value, json};
 

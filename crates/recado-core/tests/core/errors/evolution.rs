@@ -1,4 +1,4 @@
-//! Evolution API (WhatsApp): the list of seed 002, and the bodies that know better than their status.
+//! Evolution API (WhatsApp): the required list, and the bodies that know better than their status.
 
 use recado_core::Class::Transient;
 use recado_core::Fault;
@@ -29,7 +29,7 @@ fn cloud(code: u32, message: &str) -> Fault {
     Fault { code: Some(code.to_string().into()), ..http(201, &body.to_string()) }
 }
 
-// Seed 002.
+// Required.
 rows! { "evolution":
     fn w1_400_bad_request_is_permanent() {
         bad_request(r#""Owned media must be a url or base64""#) => Permanent, Message, "evolution/400"
@@ -51,7 +51,7 @@ rows! { "evolution":
     }
 }
 
-// Statuses that seed 002 leaves open.
+// Statuses that the requirement leaves open.
 rows! { "evolution":
     fn w1_401_blames_the_key() {
         refusal(401, "Unauthorized", r#""Unauthorized""#) => Permanent, Credential, "evolution/401"

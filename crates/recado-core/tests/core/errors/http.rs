@@ -1,4 +1,4 @@
-//! Seed 004's classification table and rules, and HTTP in general.
+//! The classification table and rules, and HTTP in general.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use recado_core::outcome::{Fault, NetworkKind};
 
 use crate::given::{assert_judged, classify, http};
 
-/// The sets that seed 004's table governs.
+/// The sets that the table governs.
 const SETS: [&str; 3] = ["social", "openai", "http"];
 
 /// `fn name() { fault => class, blame, row }`, in each of these sets.
@@ -68,7 +68,7 @@ in_each_set! {
     }
 }
 
-// What seed 004 leaves open.
+// Statuses that the table leaves open.
 in_each_set! {
     fn http_408_is_transient() { http(408, "") => Transient, Provider, "408" }
     fn http_425_is_transient() { http(425, "") => Transient, Provider, "425" }

@@ -1,4 +1,4 @@
-//! SES: both lists of seed 001, and the names that AWS gives its errors.
+//! SES: both required lists, and the names that AWS gives its errors.
 
 use recado_core::Fault;
 use recado_core::outcome::NetworkKind;
@@ -15,7 +15,7 @@ fn nameless(status: u16) -> Fault {
     Fault { code: None, ..http(status, "<html><body>Bad Gateway</body></html>") }
 }
 
-// Seed 001, to be retried.
+// Retried.
 rows! { "ses":
     fn g9_421_is_retryable() { smtp("421", "Service not available") => Transient, Provider, "ses/421" }
     fn g9_450_is_retryable() { smtp("450", "Mailbox unavailable") => Transient, Message, "ses/450" }
@@ -29,7 +29,7 @@ rows! { "ses":
     }
 }
 
-// Seed 001, permanent.
+// Permanent.
 rows! { "ses":
     fn g9_500_is_permanent() { smtp("500", "Syntax error") => Permanent, Message, "ses/500" }
     fn g9_550_is_permanent() { smtp("550", "Mailbox unavailable") => Permanent, Message, "ses/550" }

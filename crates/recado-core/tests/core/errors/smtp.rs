@@ -1,4 +1,4 @@
-//! SMTP: both lists of seed 000, and what servers really say.
+//! SMTP: both required lists, and what servers really say.
 
 use recado_core::Blame::{Message, Provider};
 use recado_core::Class::{Permanent, Transient};
@@ -6,7 +6,7 @@ use recado_core::outcome::{Fault, NetworkKind};
 
 use crate::given::{assert_judged, classify, sandbox, smtp};
 
-// Seed 000, to be retried.
+// Retried.
 rows! { "smtp":
     fn e4_421_service_not_available_is_transient_and_the_providers() {
         smtp("421", "mx1.example.com Service not available, closing transmission channel")
@@ -27,7 +27,7 @@ rows! { "smtp":
     }
 }
 
-// Seed 000, not to be retried.
+// Not retried.
 rows! { "smtp":
     fn e5_500_is_permanent() {
         smtp("500", "5.5.2 Syntax error, command unrecognized") => Permanent, Message, "smtp/500"

@@ -1,4 +1,4 @@
-//! TISS claims: both lists of seed 003, matched by *contains*.
+//! TISS claims: both required lists, matched by *contains*.
 
 use recado_core::Blame::Message;
 use recado_core::Class::{Permanent, Unknown};
@@ -109,7 +109,7 @@ fn t2_a_permanent_error_wins_over_any_transient_one_beside_it() {
 }
 
 #[test]
-fn t4_what_neither_list_of_seed_003_names_is_unknown_and_retried() {
+fn t4_an_error_on_neither_list_is_unknown_and_retried() {
     for error in ["Erro inesperado", "INVALID_PATIENT", "400", "INSURANCE EXPIRED"] {
         let failure = classify("tiss", Fault { text: error.into(), ..Fault::default() });
         assert_eq!((failure.class, &*failure.rule), (Unknown, "recado/unknown"), "{error}");

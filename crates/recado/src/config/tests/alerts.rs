@@ -6,7 +6,7 @@ use recado_observe::{AlertConfig, Severity};
 use super::*;
 
 #[test]
-fn e10_without_a_word_every_alert_of_the_seeds_is_on() {
+fn e10_every_required_alert_is_on_by_default() {
     let config = load("");
     assert_eq!(config.alerts.config, AlertConfig::default());
     assert!(config.alerts.config.rules.iter().all(|rule| rule.enabled));

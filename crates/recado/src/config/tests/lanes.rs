@@ -249,7 +249,7 @@ fn g24_a_routes_dead_letters_are_replayed_by_themselves_only_where_it_says_so() 
     assert_eq!(
         (default.max_size, default.auto_replay.len()),
         (10_000, 0),
-        "seed 001's bound, and nothing by itself"
+        "the required bound, and nothing by itself"
     );
 }
 

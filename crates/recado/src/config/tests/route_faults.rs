@@ -352,7 +352,7 @@ error: no route uses provider `instgram`; did you mean [providers.instagram]?
 }
 
 #[test]
-fn f14_each_anti_pattern_of_seed_004_is_refused() {
+fn f14_each_anti_pattern_is_refused() {
     let patterns = [
         (
             "retries without end",

@@ -274,7 +274,7 @@ fn the_committed_default_file_is_up_to_date() {
 }
 
 #[test]
-fn every_seed_system_can_be_configured() {
+fn every_required_system_can_be_configured() {
     let text = "[providers.smtp]\nurl = \"smtps://ana:${PASSWORD}@mail.example.com\"\nhello = \"out.example.com\"\nconnections = 3\n\
                 [providers.ses]\nregion = \"sa-east-1\"\nconfiguration_sets = { acme = \"acme-mail\" }\ntags = { team = \"crm\" }\n\
                 [providers.evolution]\nurl = \"https://evo.example.com\"\napi_key = \"k\"\n\

@@ -1,4 +1,4 @@
-//! An insurer's gateway for TISS claims, which names its errors as seed 003 lists them.
+//! An insurer's gateway for TISS claims, which names its errors as the claims rule lists them.
 
 use serde_json::json;
 

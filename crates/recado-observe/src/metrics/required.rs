@@ -1,4 +1,4 @@
-//! Figures that the seeds name, in their order.
+//! The required metrics, in their order.
 
 use recado_core::Timestamp;
 
@@ -22,7 +22,7 @@ pub fn render(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges, no
     submissions(page, book, routes);
 }
 
-/// Seed 001, retry metrics.
+/// Retry metrics.
 fn retries(page: &mut Page, book: &Book, now: Timestamp) {
     let ended = &book.numbers.total.ended;
     let mut family =
@@ -53,7 +53,7 @@ fn number(at: usize) -> String {
     if number < NUMBERS { number.to_string() } else { format!("{number}+") }
 }
 
-/// Seed 001, metrics of the dead letter queue.
+/// Metrics of the dead letter queue.
 fn dead_letters(page: &mut Page, book: &Book, gauges: &Gauges) {
     let made: u64 = book.routes.iter().map(|(history, _)| history.total.buried).sum();
     page.family("dlq_entries_total", Kind::Counter, "Dead letters made.").sample(&[], made);
@@ -73,7 +73,7 @@ fn dead_letters(page: &mut Page, book: &Book, gauges: &Gauges) {
     }
 }
 
-/// Seed 001, metrics of fairness.
+/// Metrics of fairness.
 fn fairness(page: &mut Page, book: &Book, gauges: &Gauges) {
     let mut family =
         page.family("tenant_jobs_processed", Kind::Untyped, "Counter: deliveries tried for a company.");
@@ -102,7 +102,7 @@ fn fairness(page: &mut Page, book: &Book, gauges: &Gauges) {
     }
 }
 
-/// Seed 003, for every route: whoever asks its rule for a decision, and every job that is retried.
+/// Metrics of retry decisions on every route: each question to the claims rule and each retried job.
 fn submissions(page: &mut Page, book: &Book, routes: &Routes) {
     let mut family = page.family("submission_retry_total", Kind::Counter, "Retries scheduled.");
     for (route, tally, _) in each_route(book, routes) {

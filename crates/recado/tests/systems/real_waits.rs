@@ -1,4 +1,4 @@
-//! What takes as long as the seeds say: seed 004's timeouts and seed 002's schedule, both untouched.
+//! Waits at their required length: the providers' timeouts and WhatsApp's schedule.
 //!
 //! These tests cost time and next to no work. The module's name brings them to the front of the list, so
 //! that they wait while the others run. Absent are the timeouts of the database and of Redis, which are no
@@ -16,7 +16,7 @@ use super::scene::{Scene, tries};
 const LATE_MAX_MS: i64 = 3_000;
 
 #[test]
-fn f13_each_route_gives_up_on_a_silent_provider_at_the_seeds_time() {
+fn f13_each_route_gives_up_on_a_silent_provider_at_its_required_time() {
     let (instagram, tiktok) = (graph::start(), tiktok::start());
     let (youtube, openai, customer) = (youtube::start(), openai::start(), receiver::start());
     let scene = Scene::with(
