@@ -1,6 +1,6 @@
 //! House rules that a compiler does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -85,6 +85,7 @@ pub fn run() -> Outcome {
     dependency_direction(&metadata, &mut faults);
     licences::check(&metadata, &mut faults);
     source_files(&mut faults)?;
+    unreachable_pages(&mut faults)?;
     generated_files(&mut faults)?;
     requirements::check(&mut faults)?;
     if faults.is_empty() {
@@ -199,16 +200,42 @@ fn source_files(faults: &mut Vec<String>) -> Outcome {
 
 /// Relative links in Markdown lead somewhere.
 fn dead_links(path: &Path, text: &str, faults: &mut Vec<String>) {
-    for part in text.split("](").skip(1) {
-        let target = part.split([')', ' ', '#']).next().unwrap_or_default();
-        if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
-            continue;
-        }
+    for target in relative_links(text) {
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
         if !root().join(folder).join(target).exists() {
             faults.push(format!("{}: the link to {target} leads nowhere", path.display()));
         }
     }
+}
+
+fn relative_links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](")
+        .skip(1)
+        .map(|part| part.split([')', ' ', '#']).next().unwrap_or_default())
+        .filter(|target| !(target.is_empty() || target.contains("://") || target.starts_with("mailto:")))
+}
+
+/// Every page of the documentation is reached by links from its front page.
+fn unreachable_pages(faults: &mut Vec<String>) -> Outcome {
+    let docs = root().join("docs").canonicalize().map_err(|error| format!("docs: {error}"))?;
+    let mut reached = BTreeSet::new();
+    let mut open = vec![docs.join("README.md")];
+    while let Some(page) = open.pop() {
+        if !reached.insert(page.clone()) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+        let folder = page.parent().unwrap_or(&docs);
+        let linked = relative_links(&text).filter_map(|target| folder.join(target).canonicalize().ok());
+        open.extend(linked.filter(|page| page.extension().is_some_and(|ending| ending == "md")));
+    }
+    for path in files()? {
+        let is_page = path.starts_with("docs") && path.extension().is_some_and(|ending| ending == "md");
+        if is_page && !root().join(&path).canonicalize().is_ok_and(|page| reached.contains(&page)) {
+            faults.push(format!("{}: no link leads here from docs/README.md", path.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Files that the program writes are as it would write them now.
