@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Hash(pub(crate) [u8; 32]);
 
 impl Hash {
-    /// What the first record of a trail has for the record before it.
+    /// The previous hash of a trail's first record.
     pub(crate) const NONE: Hash = Hash([0; 32]);
 
     pub(crate) fn of(bytes: &[u8]) -> Self {

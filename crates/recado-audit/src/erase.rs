@@ -26,7 +26,7 @@ use crate::trail::{Trail, salts};
 /// Records at most that one record of an erasure names, so that it stays a line. More take several.
 const ERASED_RECORDS_MAX: usize = 10_000;
 
-/// What is being done, for whoever comes after.
+/// A record of the erasure in progress, for the process that finishes it after a crash.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Intent {
@@ -36,7 +36,7 @@ struct Intent {
     erasure: Erasure,
 }
 
-/// What an erasure did.
+/// The result of an erasure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Erased {
     pub records: u64,

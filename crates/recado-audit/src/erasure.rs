@@ -1,4 +1,4 @@
-//! Who asks to be forgotten, and the record that says it was done.
+//! Erasure requests, and the record that says an erasure was done.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub enum IdentityKind {
     JobId,
 }
 
-/// Whose records were erased, for whoever knows the number; it cannot be read off.
+/// A hash of the erased person's number: a reader who knows the number can check it; it cannot be read off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub by: IdentityKind,
@@ -60,7 +60,7 @@ pub struct Erasure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_id: Option<Box<str>>,
     pub actor: Box<str>,
-    /// Why; it stays, so it must not name the person again.
+    /// The reason; it stays, so it must not name the person again.
     pub reason: Box<str>,
     pub records: u64,
     /// The sequences whose personal part is gone, by segment.
@@ -68,7 +68,7 @@ pub struct Erasure {
 }
 
 impl Erasure {
-    /// Whether it was this subject's data.
+    /// Returns true if it was this subject's data.
     pub fn concerns(&self, subject: &Subject) -> bool {
         let (by, id) = subject.identity.parts();
         self.company_id == subject.company

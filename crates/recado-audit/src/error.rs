@@ -1,4 +1,4 @@
-//! What can go wrong, split by what the caller does next.
+//! Errors, split by what the caller does next.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::month::Month;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else writes; leave it to them.
+    /// Another process writes to the trail; leave it to that one.
     #[error("the trail in {} is written by process {holder}; stop it, or give this one another directory", .dir.display())]
     Held { dir: PathBuf, holder: String },
     /// Try again in a moment.
@@ -18,9 +18,9 @@ pub enum Error {
     /// An earlier write failed half-way. Open the trail again: that finds out what is on disk.
     #[error("an earlier write to the audit trail failed; open it again before writing on")]
     Broken,
-    /// For a person: whoever took the file away puts it back.
+    /// For a person: put the file back.
     #[error(
-        "{} was moved, removed or changed by somebody else while it was written; put it back as it was", .path.display()
+        "{} was moved, removed or changed by another program while it was written; put it back as it was", .path.display()
     )]
     Displaced { path: PathBuf },
     #[error("the key {} is gone, and records here are signed with it; put it back, or begin another directory", .path.display())]
@@ -29,7 +29,7 @@ pub enum Error {
     NotAKey { path: PathBuf },
     #[error("there is no public key in {}; put public.pem back, or name the key to verify with", .dir.display())]
     NoPublicKey { dir: PathBuf },
-    /// For a person: somebody else wrote this file.
+    /// For a person: another key signed this file.
     #[error("{} is not signed with this trail's key; verify the trail, then remove the file to go on without it", .path.display())]
     NotOurs { path: PathBuf },
     /// For a person: nothing is written to a trail that is not whole.

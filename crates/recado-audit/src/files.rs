@@ -1,14 +1,14 @@
-//! The directory: what is in it, and who may write.
+//! The directory of a trail: its files, and the lock of its writer.
 //!
 //! | file | |
 //! |---|---|
 //! | `2026-11.jsonl` | a segment: the records that were archived in that month |
-//! | `2026-11.index` | where to find what in it; derived |
-//! | `2021-11.summary.json` | what is left of a segment that was dropped, signed |
+//! | `2026-11.index` | positions of its records by key; derived |
+//! | `2021-11.summary.json` | the remains of a segment that was dropped, signed |
 //! | `head.json` | the newest signed record, so that a cut-off end shows |
 //! | `erasure.json` | an erasure that is being carried out |
 //! | `signing.pem`, `public.pem` | the key and its public half |
-//! | `writer.lock`, `reader.lock` | who writes; that nobody rewrites while readers open the files |
+//! | `writer.lock`, `reader.lock` | held by the writer; held against rewriting while readers open the files |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, io};
 use crate::month::Month;
 
-/// How long a lock that is held is asked for before it counts as held.
+/// Time to wait for a lock before it counts as held.
 const WRITER_WAIT_MAX: Duration = Duration::from_millis(250);
 const READER_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -134,7 +134,7 @@ impl Folder {
         locked.then_some(file).ok_or_else(|| Error::Busy { dir: self.0.clone() })
     }
 
-    /// A copy of a trail may be without this file, and nobody rewrites a copy.
+    /// A copy of a trail may lack this file: copies are never rewritten.
     pub(crate) fn lock_reader(&self) -> Result<Option<File>, Error> {
         let path = self.reader_lock();
         let file = match File::open(&path) {

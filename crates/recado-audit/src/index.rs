@@ -1,9 +1,9 @@
-//! Where to find what: beside each segment a file of sorted runs, each covering a stretch of it.
+//! The index: beside each segment a file of sorted runs, each covering a stretch of it.
 //!
 //! A run has a header and, for every key of every record in its stretch (job, claim, company, …), the key's
-//! hash and where the record is; sorted, with a fence for each page, so that a look-up reads one page. All of
-//! it is derived: a missing or cut-off index costs time and nothing else, whoever searches reads every record
-//! that it points at, and `verify` never opens it.
+//! hash and the record's position; sorted, with a fence for each page, so that a look-up reads one page. All
+//! of it is derived: a missing or cut-off index costs time and nothing else, a search reads every record that
+//! it points at, and `verify` never opens it.
 //!
 //! Absent on purpose: an index of the newest stretch. Up to [`RUN_BYTES`] of records are searched by reading.
 
@@ -22,7 +22,7 @@ use crate::line::{Line, json};
 use crate::record::{Content, Kind, Record};
 use crate::snapshot::Segment;
 
-/// How much of a segment one run covers, about ten thousand records.
+/// Bytes of a segment that one run covers, about ten thousand records.
 pub(crate) const RUN_BYTES: u64 = 8 << 20;
 
 const MAGIC: [u8; 8] = *b"recado1\n";
@@ -30,7 +30,7 @@ const HEADER_LEN: usize = 72;
 const ENTRY_LEN: usize = 12;
 const PAGE_ENTRIES: usize = 256;
 
-/// What a record can be found by.
+/// A field by which records can be found.
 #[derive(Clone, Copy)]
 pub(crate) enum Field {
     Job,
@@ -85,7 +85,7 @@ pub(crate) struct Run {
     pub(crate) oldest: Timestamp,
     pub(crate) newest: Timestamp,
     entries: usize,
-    /// Where the run's body is in the index file.
+    /// Position of the run's body in the index file.
     body: u64,
 }
 
@@ -193,8 +193,8 @@ pub(crate) fn runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
-/// Brings an index up to its segment, except for a last stretch that is still growing. What whoever wrote it kept in
-/// mind need not be read again. Says how far it is now.
+/// Brings an index up to its segment, except for a last stretch that is still growing. Records that the
+/// writer still has in memory are not read again. Returns the position it has reached.
 pub(crate) fn catch_up(
     path: &Path,
     segment: &Segment,
@@ -213,7 +213,7 @@ pub(crate) fn catch_up(
         };
         let (run, body) = stretch.into_run(at);
         let file = files::private().create(true).truncate(false).open(path).map_err(io(path))?;
-        // The body first: whoever finds the header can rely on what follows it.
+        // The body first: a reader that finds the header can rely on the body behind it.
         file.set_len(at)
             .and_then(|()| file.write_all_at(&body, run.body))
             .and_then(|()| file.sync_data())

@@ -1,7 +1,7 @@
-//! Who vouches for the trail: an ed25519 key, made at first use, and its public half for auditors.
+//! The trail's signing key: an ed25519 key, made at first use, and its public half for auditors.
 //!
-//! Both are PEM, so that `openssl` can read them. Absent on purpose: changing the key of a trail. A trail is
-//! one key's; whoever needs another one begins another directory.
+//! Both are PEM, so that `openssl` can read them. Absent on purpose: changing the key of a trail. A trail has
+//! one key; for another key, begin another directory.
 
 use std::fmt;
 use std::io::Write;
@@ -17,10 +17,10 @@ use crate::digest::{encode, read_hex};
 use crate::error::{Error, io};
 use crate::files;
 
-/// What stands before the 32 bytes of an ed25519 key in a SubjectPublicKeyInfo (RFC 8410).
+/// Prefix of the 32 bytes of an ed25519 key in a SubjectPublicKeyInfo (RFC 8410).
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// What a signature is for, so that none can be passed off as another.
+/// The purpose of a signature, so that none can be passed off as another.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Checkpoint,
@@ -89,7 +89,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// What an auditor keeps, to tell who signed. Written and read as PEM.
+/// The key that an auditor keeps, to check who signed. Written and read as PEM.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey([u8; 32]);
 

@@ -39,11 +39,11 @@ const TIME_LEN: usize = 24;
 const HEX_HASH_LEN: usize = 64;
 const HEX_SIGNATURE_LEN: usize = 128;
 
-/// How much of a line's end tells whether it is signed.
+/// Bytes at a line's end that show whether it is signed.
 pub(crate) const SIGNED_SEAL_LEN: usize =
     HASH.len() + HEX_HASH_LEN + SIGNATURE.len() + HEX_SIGNATURE_LEN + END.len();
 
-/// Where the chain stands: what the next line continues.
+/// The end of the chain, which the next line continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) sequence: u64,
@@ -226,7 +226,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Whether its hash is that of its body.
+    /// Returns true if its hash is that of its body.
     pub(crate) fn is_intact(&self) -> bool {
         Hash::of(self.body) == self.hash
     }
@@ -257,12 +257,12 @@ impl Personal<'_> {
     }
 }
 
-/// Whether this could be the end of a signed line, newline left out.
+/// Returns true if this could be the end of a signed line, newline left out.
 pub(crate) fn ends_signed(line: &[u8]) -> bool {
     split_seal(line).is_some_and(|(_, _, signature)| signature.is_some())
 }
 
-/// What stands before the seal, and what the seal holds.
+/// Splits a line into the body before the seal and the seal's hash and signature.
 fn split_seal(line: &[u8]) -> Option<(&[u8], Hash, Option<Signature>)> {
     let rest = line.strip_suffix(END)?;
     let signed = rest.len().checked_sub(HEX_SIGNATURE_LEN).and_then(|at| {

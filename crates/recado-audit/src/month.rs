@@ -22,7 +22,7 @@ impl Month {
         text[..7].parse().expect("a time since 1970 is written with its year and month first")
     }
 
-    /// How many months after `earlier` this one is; none when it is not after.
+    /// Returns the months since `earlier`; zero when it is not earlier.
     pub fn since(self, earlier: Month) -> u32 {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,9 +1,9 @@
-//! What a record says, and which part of it is personal.
+//! Records, and the part of them that is personal.
 //!
 //! **Erasable** are the texts and numbers that may tell who a message was for: the job's and the claim's id
-//! (callers choose them), the user, the correlation, the provider's words and the reason. **Never erased** are
-//! the bare facts (when, what kind, which route and company, how often, which rule) and who acted: an audit
-//! trail that forgets its operators is none.
+//! (callers choose them), the user, the correlation, the provider's words and the reason. **Never erased**
+//! are the bare facts (time, kind, route, company, counts, rule) and the actor: an audit trail that forgets
+//! its operators is none.
 
 use recado_core::{AuditEvent, AuditKind, Class, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub enum Content {
         source_sequence: u64,
         /// Once erased, its claim is empty, and its job, its user, its correlation and its texts are absent.
         event: AuditEvent,
-        /// The record that says who erased the personal part, if somebody did.
+        /// The record of the act that erased the personal part, if it was erased.
         #[serde(skip_serializing_if = "Option::is_none")]
         erased_by: Option<u64>,
     },
@@ -50,7 +50,7 @@ pub enum Content {
     },
 }
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Event(AuditKind),
@@ -88,7 +88,7 @@ impl Record {
         }
     }
 
-    /// When it happened, which is before it was archived.
+    /// Time of the event, which is before it was archived.
     pub fn timestamp(&self) -> Timestamp {
         match &self.content {
             Content::Event { event, .. } => event.timestamp,

@@ -24,21 +24,21 @@ use crate::verify::{Watch, check_segment};
 /// Months that records are kept, unless told: five years.
 pub const MONTHS_KEPT: u32 = 60;
 
-/// What is left of a segment that was dropped.
+/// The remains of a segment that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summary {
     pub segment: Month,
     pub dropped_at: Timestamp,
     pub first_sequence: u64,
-    /// What its first record continued.
+    /// The hash that its first record continued.
     pub previous: Hash,
     /// Its last record.
     pub end: Checkpoint,
     pub analysis: Vec<Analysed>,
 }
 
-/// How many records of a kind a month had.
+/// Records of one kind in a month.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Analysed {

@@ -23,16 +23,16 @@ pub enum Order {
     OldestFirst,
 }
 
-/// What to look for; a record must fit everything that is said.
+/// A search; a record must match every field that is set.
 #[derive(Clone, Debug)]
 pub struct Query {
     pub job: Option<Box<str>>,
     pub claim: Option<Box<str>>,
     pub correlation: Option<Box<str>>,
     pub company: Option<Box<str>>,
-    /// Whom the job was about.
+    /// The person the job was about.
     pub user: Option<Box<str>>,
-    /// Who did it.
+    /// The person who acted.
     pub actor: Option<Box<str>>,
     pub kind: Option<Kind>,
     /// Happened at or after this.
@@ -67,11 +67,11 @@ impl Default for Query {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     pub records: Vec<Record>,
-    /// What to ask for as `beyond`, if there is more.
+    /// The value of `beyond` for the next page, if there is one.
     pub next: Option<u64>,
 }
 
-/// Finds records. Readers hold nobody up, and see what was there when they began.
+/// Finds records. Readers block no writer, and see the trail as it was when they began.
 pub fn search(dir: &Path, query: &Query) -> Result<Page, Error> {
     let mut page = Page { records: Vec::new(), next: None };
     visit(&Snapshot::open(dir)?, query, |_, record| {
@@ -130,7 +130,7 @@ impl Query {
         content && self.reaches(record.sequence, record.sequence)
     }
 
-    /// Whether an event is what is looked for, wherever it is kept.
+    /// Returns true if an event matches, wherever it is kept.
     pub fn fits_event(&self, event: &AuditEvent) -> bool {
         is(&self.job, event.job_id.as_deref())
             && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
@@ -147,7 +147,7 @@ impl Query {
             && self.until.is_none_or(|until| at < until)
     }
 
-    /// Whether any of these sequences lies beyond where the search goes on.
+    /// Returns true if any of these sequences lies beyond the point where the search goes on.
     fn reaches(&self, first: u64, last: u64) -> bool {
         self.beyond.is_none_or(|beyond| match self.order {
             Order::NewestFirst => first < beyond,
@@ -228,7 +228,7 @@ fn last_before(next: Option<&Segment>) -> Result<u64, Error> {
     next.map_or(Ok(u64::MAX), |next| Ok(next.first_sequence()?.saturating_sub(1)))
 }
 
-/// Where the index says that records may be: by the key that fewest have.
+/// Positions of records that may match, by the key that fewest records have.
 fn pointed_at(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
     let Some(index) = &segment.index else { return Ok(Vec::new()) };
     let mut fewest: Option<Vec<u64>> = None;
@@ -244,8 +244,8 @@ fn pointed_at(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Er
     Ok(fewest.unwrap_or_default())
 }
 
-/// Where records that fit are, by reading the stretch. Most lines are passed over for what is not in them, which
-/// is much faster than to take each apart.
+/// Positions of records that match, found by reading the stretch. Most lines are skipped by a text search,
+/// which is much faster than parsing each one.
 fn scan(segment: &Segment, from: u64, to: u64, query: &Query) -> Result<Vec<u64>, Error> {
     let texts: Vec<String> = query.texts().map(|(_, text)| json(&text)).collect();
     let mut found = Vec::new();

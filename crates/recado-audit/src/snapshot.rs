@@ -1,4 +1,4 @@
-//! What a reader sees of a trail: its files as they were at one moment.
+//! A reader's view of a trail: its files as they were at one moment.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -42,14 +42,14 @@ impl Segment {
     }
 }
 
-/// What is in the directory at one moment, opened: no erasure and no retention comes in between.
+/// The directory's files at one moment, opened: no erasure and no retention comes in between.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Oldest first.
     pub(crate) segments: Vec<Segment>,
     pub(crate) summaries: Vec<(Month, Vec<u8>)>,
     pub(crate) head: Option<Vec<u8>>,
-    /// An erasure was begun, and whoever did so is gone.
+    /// An erasure that was begun by a process that is gone.
     pub(crate) erasure: Option<Vec<u8>>,
     pub(crate) being_written: bool,
 }
@@ -102,10 +102,10 @@ pub(crate) struct Lines<'a> {
 pub(crate) struct Raw<'a> {
     /// Without the newline.
     pub(crate) bytes: &'a [u8],
-    /// Where it begins, and where the next one does.
+    /// Position of its first byte; the next line begins behind its last.
     pub(crate) at: u64,
     pub(crate) end: u64,
-    /// Whether a newline ends it. One that is too long is given in pieces that none ends.
+    /// True if a newline ends it. A line that is too long comes in pieces, and only the last is ended.
     pub(crate) ended: bool,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn write<T: Serialize>(
     })
 }
 
-/// What the file states, if this key signed it for this purpose.
+/// Reads the statement of a file, if this key signed it for this purpose.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], purpose: Purpose, key: &PublicKey) -> Option<T> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).ok()?;
     let statement = envelope.statement.get();

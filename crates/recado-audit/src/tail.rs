@@ -1,8 +1,8 @@
-//! Where a trail ends, when it is opened: what a crash left unfinished, and what was signed last.
+//! The end of a trail when it is opened: what a crash left unfinished, and what was signed last.
 //!
-//! An append is on disk when its last line is, and that line is signed. So whatever stands after the last
-//! signed line never happened: its source has been told nothing, and will bring it again. It is cut off. A
-//! signed line that `head.json` knows of and the segments do not is another matter: somebody cut too much.
+//! An append is on disk when its last line is, and that line is signed. So a line after the last signed one
+//! was never acknowledged: its source will bring it again, and it is cut off. A signed line that `head.json`
+//! names and the segments lack is another matter: the trail was cut.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ pub(crate) struct Head {
     pub(crate) sources: Sources,
 }
 
-/// What opening a trail had to put right.
+/// Repairs made when a trail was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Bytes of an append that did not come to its end, and were cut off.
@@ -63,7 +63,7 @@ impl fmt::Display for Recovered {
 /// The last signed line.
 pub(crate) struct End {
     pub(crate) month: Month,
-    /// Where the next line goes.
+    /// Position of the next line.
     pub(crate) at: u64,
     pub(crate) archived_at: Timestamp,
     pub(crate) checkpoint: Checkpoint,
@@ -73,7 +73,7 @@ pub(crate) struct Tail {
     pub(crate) end: Option<End>,
     pub(crate) sources: Sources,
     pub(crate) recovered: Recovered,
-    /// What `head.json` says is what is there.
+    /// True if `head.json` agrees with the segments.
     pub(crate) head_is_current: bool,
 }
 
@@ -192,7 +192,7 @@ fn sources(folder: &Folder, months: &[Month], head: Option<Head>, end: &End) -> 
 }
 
 impl Segment {
-    /// Where the last signed line ends, by its looks; zero if there is none.
+    /// Position behind the last line that looks signed; zero if there is none.
     pub(crate) fn signed_end(&self) -> Result<u64, Error> {
         const WINDOW_BYTES: u64 = 64 << 10;
         let mut end = self.bytes;

@@ -1,8 +1,9 @@
-//! The one who writes: appends batches, each durable and signed when `append` returns.
+//! The writer of a trail: appends batches, each durable and signed when `append` returns.
 //!
-//! What happens if the process dies: before the fsync, the batch is gone or stands there in part, and opening
-//! the trail cuts off what no signed line follows; the source brings it again, and what did get through is
-//! known by its number. After the fsync, only `head.json` is old, and opening the trail brings it up to date.
+//! If the process dies before the fsync, the batch is gone or stands there in part, and opening the trail
+//! cuts off lines that no signed line follows; the source brings them again, and lines that did get through
+//! are known by their number. After the fsync, only `head.json` is old, and opening the trail brings it up to
+//! date.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,8 +29,8 @@ const SOURCES_MAX: usize = 4_096;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the signing key is, or is to be made; `signing.pem` in the trail's directory unless told. Away from
-    /// the trail it is out of reach of whoever can only write to the trail.
+    /// Path of the signing key, which is made if absent; `signing.pem` in the trail's directory by default.
+    /// Kept elsewhere, it is out of reach of a program that can only write to the trail.
     pub key: Option<PathBuf>,
     /// Records at most between two signatures. The last record of an append is signed in any case.
     pub sign_every: usize,
@@ -41,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub records: usize,
@@ -68,9 +69,9 @@ struct Current {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// How far its index is.
+    /// Position up to which the segment is indexed.
     indexed: u64,
-    /// What was written since, in as far as this process wrote it.
+    /// Records written since then by this process.
     unindexed: Stretch,
 }
 
@@ -79,8 +80,8 @@ impl Current {
         Current { month, path, file, bytes, indexed: 0, unindexed: Stretch::from(bytes) }
     }
 
-    /// Whether what is written is still the file under its name, and nobody else wrote to it: records that went into a
-    /// file without a name would be lost with this process.
+    /// Returns true if the open file is still the one under its name and no other program wrote to it:
+    /// records in a file without a name would be lost with this process.
     fn is_in_place(&self) -> bool {
         let (Ok(named), Ok(held)) = (std::fs::metadata(&self.path), self.file.metadata()) else {
             return false;
@@ -131,7 +132,7 @@ impl Trail {
         Ok(trail)
     }
 
-    /// What opening had to put right, if anything.
+    /// Repairs made when the trail was opened, if any.
     pub fn recovered(&self) -> Option<&Recovered> {
         (self.recovered != Recovered::default()).then_some(&self.recovered)
     }
@@ -306,7 +307,7 @@ impl Trail {
     }
 }
 
-/// What keeps commitments from being guessed.
+/// Random salts that keep commitments from being guessed.
 pub(crate) fn salts(count: usize) -> Result<Vec<[u8; 16]>, std::io::Error> {
     let mut bytes = vec![0; 16 * count];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| std::io::Error::other("no random numbers"))?;

@@ -33,7 +33,7 @@ pub(crate) use segment::{Checked, Watch, check_segment};
 /// Segments read at the same time at most.
 const READERS_MAX: usize = 8;
 
-/// What an auditor brings along.
+/// Evidence that an auditor brings along.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The key that the trail must be signed with. Without it the trail's own `public.pem` serves, which proves
@@ -131,7 +131,7 @@ fn check_segments(
     Ok(checked)
 }
 
-/// What was begun and not ended, unless somebody is at it right now.
+/// Finds an act that was begun and not ended, unless a writer is at it right now.
 fn unfinished(snapshot: &Snapshot, findings: &mut Findings) -> Result<(), Error> {
     if snapshot.erasure.is_some() {
         findings.add(None, None, None, Fault::ErasureUnfinished);
@@ -241,7 +241,7 @@ fn erasures(checked: &[(Month, Checked)], unfinished: bool, findings: &mut Findi
     }
 }
 
-/// What the records at the watched sequences are.
+/// The records at the watched sequences.
 struct Reached {
     hashes: BTreeMap<u64, Hash>,
     begins_at: u64,

@@ -1,7 +1,7 @@
-//! Who we are to the process engine.
+//! Authentication to the process engine.
 //!
-//! OAuth tokens are kept until shortly before they expire, and one request at a time fetches a new one:
-//! token services count requests, and Camunda's own allows about one a second.
+//! OAuth tokens are kept until shortly before they expire, and one request at a time fetches a new one: token
+//! services count requests, and Camunda's own allows about one a second.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::rest::{EngineError, bounded, origin, parse_url, root_of};
 
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long before its end a token is no longer used, so that none expires on its way.
+/// Time before its end when a token is no longer used, so that none expires on its way.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 
 /// For token services that do not say how long.

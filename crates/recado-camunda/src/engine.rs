@@ -1,4 +1,4 @@
-//! What a process engine can be asked, and told.
+//! Requests to a process engine and reports to it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,11 +18,12 @@ pub type Variables = BTreeMap<String, Box<RawValue>>;
 pub struct Subscription {
     /// Camunda 8's job type, Camunda 7's topic.
     pub kind: String,
-    /// Who takes them. Camunda 7 lets nobody else report, so no two processes may share a name.
+    /// The worker's name. Camunda 7 accepts reports only from the worker that locked the task, so no two
+    /// processes may share a name.
     pub worker: String,
-    /// How long nobody else gets a job that was taken.
+    /// Time that a locked job is hidden from other workers.
     pub lock: Duration,
-    /// How long the engine may hold a request back until there is a job.
+    /// Time that the engine may hold a request back until there is a job.
     pub poll: Duration,
 }
 
@@ -31,7 +32,7 @@ pub struct Task {
     /// The same each time that it is handed out.
     pub key: String,
     pub variables: Variables,
-    /// How often the engine would hand it out again; an external task that never failed has no number.
+    /// Times that the engine would hand it out again; an external task that never failed has no number.
     pub retries: Option<u32>,
 }
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// How a task ends here.
+/// The end of a task, as reported to the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Done; the process goes on with the decision as variables.
@@ -61,11 +62,12 @@ pub enum Report {
     Release { why: String, backoff: Duration },
 }
 
-/// What became of a report.
+/// The engine's answer to a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     Taken,
-    /// The task has ended or is somebody else's by now: there is nothing left to report. In the engine's words.
+    /// The task has ended or belongs to another worker by now: there is nothing left to report. In the
+    /// engine's words.
     Gone(String),
 }
 

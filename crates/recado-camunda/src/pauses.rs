@@ -1,4 +1,4 @@
-//! How long to leave somebody alone who does not answer.
+//! Growing pauses between requests to a server that does not answer.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Pauses {
         pause.mul_f64(0.5 + chance.f64() / 2.0)
     }
 
-    /// Whether there was a pause to forget.
+    /// Forgets the pause; returns true if there was one.
     pub fn reset(&mut self) -> bool {
         let paused = self.next != self.first;
         self.next = self.first;

@@ -15,7 +15,7 @@ use crate::auth::{Auth, Secret};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the engine may take to answer, on top of what it was asked to wait.
+/// Time that the engine may take to answer, on top of the long poll's wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Bytes at most of an answer: the four variables of every job that one request may take.
@@ -24,7 +24,7 @@ const ANSWER_MAX_BYTES: usize = 32 << 20;
 /// Bytes at most that are repeated of what an engine says about a refusal.
 const SAID_MAX_BYTES: usize = 300;
 
-/// Why the process engine did not do as asked.
+/// The reason why the process engine refused a request.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("{0}")]
@@ -44,7 +44,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether the same request would fail the same way again.
+    /// Returns true if the same request would fail the same way again.
     pub fn is_lasting(&self) -> bool {
         matches!(self, EngineError::Refused { status, .. } if status.is_client_error())
     }
@@ -172,7 +172,7 @@ impl Answer {
         EngineError::Refused { origin: self.origin.clone(), status: self.status, said: self.said() }
     }
 
-    /// Why, in the engine's words.
+    /// The reason, in the engine's words.
     pub fn said(&self) -> String {
         let said: Said = serde_json::from_slice(&self.body).unwrap_or_default();
         let words: Vec<_> =
@@ -184,7 +184,7 @@ impl Answer {
     }
 }
 
-/// Where the reading stopped; a parser's own words may repeat a value.
+/// The place where reading stopped; a parser's own words may repeat a value.
 fn place_of(error: &serde_json::Error) -> String {
     format!("not the JSON that was expected, at line {} column {}", error.line(), error.column())
 }
@@ -203,7 +203,7 @@ pub(crate) fn parse_url(text: &str, example: &str) -> Result<Url, EngineError> {
     Ok(url)
 }
 
-/// Where a server is, without path or query.
+/// The address of a server, without path or query.
 pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

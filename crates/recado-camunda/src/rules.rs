@@ -13,13 +13,13 @@ use crate::source::NoDecision;
 /// report that does not fit would fail again and again.
 const TEXT_MAX_BYTES: usize = 1_000;
 
-/// How long a task is left alone when nobody could decide.
+/// Time that a task is left alone when no decision could be made.
 const RELEASE_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Retries allowed after the first submission.
 pub const MAX_RETRIES_DEFAULT: u32 = 5;
 
-/// Who waits until the next submission.
+/// The side that waits until the next submission: the worker or the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The process: the task completes at once and a timer event waits until `nextRetryTime`.
@@ -29,7 +29,7 @@ pub enum Mode {
     Backoff,
 }
 
-/// What becomes of a claim that is not retried.
+/// The report for a claim that is not retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRefusal {
     /// A boundary event of the process catches it.

@@ -1,4 +1,4 @@
-//! Who decides.
+//! Sources of decisions.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use recado_wire::decisions::{Decision, DecisionRequest};
 
 use crate::claim::faults_in_words;
 
-/// Why there is no decision, by what to do next.
+/// The reason for a missing decision, by what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoDecision {
     /// The claim itself cannot be decided on: a person has to correct it.
     Refused(String),
-    /// Nobody could decide right now. It says nothing about the claim.
+    /// No server could decide right now. It says nothing about the claim.
     Unavailable(String),
 }
 

@@ -3,7 +3,7 @@
 //! Only take, decide and report do I/O. If the process dies
 //!
 //! - after take: the lock runs out and the engine offers the task again, with all its retries;
-//! - after decide: the same. Recado has one record of a decision that nobody used, and decides again;
+//! - after decide: the same. Recado has one record of a decision that was not used, and decides again;
 //! - after report: the engine has it. If only its answer was lost, the report is repeated, and the engine
 //!   says that the task is gone.
 //!
@@ -42,9 +42,9 @@ const REPORT_PAUSE_MAX: Duration = Duration::from_secs(5);
 pub struct Limits {
     /// Tasks at most at the same time.
     pub tasks_max: usize,
-    /// How long a report is tried: as long as the task is locked.
+    /// Time that a report is tried: as long as the task is locked.
     pub lock: Duration,
-    /// How long tasks at hand may still take when a stop begins.
+    /// Time that tasks at hand may still take when a stop begins.
     pub stop_grace: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Worker {
     stop_grace: Duration,
 }
 
-/// What the handling of a task needs.
+/// The parts that handling a task needs.
 #[derive(Debug)]
 struct Desk {
     engine: Box<dyn ProcessEngine>,
@@ -64,7 +64,7 @@ struct Desk {
     rules: Rules,
     lock: Duration,
     memory: Memory,
-    /// Whether the last question to Recado found nobody to decide it.
+    /// True if the last question to Recado got no decision.
     undecided: AtomicBool,
     decides_again: Notify,
     chance: Mutex<Rng>,
@@ -150,7 +150,7 @@ impl Worker {
 
     /// All slots that are free, up to `max`; waits for the first one.
     async fn free_slots(&self, max: usize) -> OwnedSemaphorePermit {
-        let (slots, closed) = (&self.slots, "nobody closes the slots");
+        let (slots, closed) = (&self.slots, "the slots are never closed");
         let mut free = Arc::clone(slots).acquire_owned().await.expect(closed);
         // Only this loop takes slots, so those that are free now stay free.
         let more = slots.available_permits().min(max - 1);

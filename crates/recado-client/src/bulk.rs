@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 
 impl Client {
-    /// How many dead letters a bulk replay or discard would touch, and a few of them.
+    /// Counts the dead letters that a bulk replay or discard would touch, and shows a few of them.
     pub async fn count_bulk(&self, act: &str, request: &BulkRequest) -> Result<BulkCount, ClientError> {
         let request = BulkRequest { dry_run: Some(true), ..request.clone() };
         self.answer(self.post(&["v1", "dlq", act], Repeat::Safe).json(&request)?).await
@@ -36,7 +36,7 @@ impl Client {
         self.answer(self.get(&["v1", "replays"])).await
     }
 
-    /// How far a bulk act came.
+    /// Reads the progress of a bulk act.
     pub async fn bulk(&self, id: &str) -> Result<Bulk, ClientError> {
         self.answer(self.get(&["v1", "replays", id])).await
     }

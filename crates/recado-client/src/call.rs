@@ -14,7 +14,7 @@ use crate::error::ClientError;
 /// Waits between the tries of a request whose connection failed.
 const RETRY_WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
-/// When a request may be sent again after its connection failed.
+/// The condition for repeating a request after its connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// Sending it twice does the same as sending it once.
@@ -51,7 +51,7 @@ impl Call {
     }
 }
 
-/// What came back: a status and a body.
+/// An answer: a status and a body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub status: StatusCode,
@@ -134,7 +134,7 @@ async fn once(request: RequestBuilder) -> Result<(StatusCode, Bytes), reqwest::E
     Ok((status, response.bytes().await?))
 }
 
-/// Where the server is, without path, query or credentials.
+/// The address of the server, without path, query or credentials.
 pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

@@ -39,7 +39,7 @@ use crate::call::{Answer, Call, Repeat, open, origin, send};
 use crate::error::ClientError;
 use crate::events::EventStream;
 
-/// How long a call may take, unless said otherwise. A long poll gets its wait on top.
+/// Longest time of a call by default. A long poll gets its wait on top.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Whole months of the trail are written anew.
@@ -78,7 +78,7 @@ impl Client {
             // Below the server's own idle time, so that it does not hang up on a request on its way.
             .pool_idle_timeout(Duration::from_secs(60))
             .redirect(reqwest::redirect::Policy::none())
-            // Libraries do not read the environment; whoever needs a proxy names it as the server.
+            // Libraries do not read the environment; to use a proxy, name it as the server.
             .no_proxy()
             .build()
             .map_err(|error| ClientError::Setup(format!("cannot set up TLS: {error}")))?;
@@ -140,7 +140,7 @@ impl Client {
         self.answer(self.get(&["v1", "jobs", job_id, "audit"])).await
     }
 
-    /// What is on record, archived or not yet.
+    /// Reads the audit trail, archived or not yet.
     pub async fn audit_trail(&self, query: &AuditQuery) -> Result<AuditList, ClientError> {
         self.answer(self.get(&["v1", "audit"]).query(&self.http, query)?).await
     }
@@ -296,8 +296,8 @@ impl Client {
         self.answer(self.call(Method::DELETE, &["v1", "holds", id], Repeat::IfUnsent).json(request)?).await
     }
 
-    /// Whether the caller's own code may ask a provider now; that it may not is an answer, too. Whoever may
-    /// says how it went, by [`Client::report_success`] or [`Client::report_failure`].
+    /// Asks whether the caller's own code may call a provider now; a no is an answer, too. After a yes,
+    /// report the result by [`Client::report_success`] or [`Client::report_failure`].
     pub async fn permit(&self, name: &str) -> Result<Permit, ClientError> {
         self.answer(self.post(&["v1", "providers", name, "permit"], Repeat::IfUnsent)).await
     }
@@ -329,7 +329,7 @@ impl Client {
         self.answer(self.get(&["v1", "nodes"])).await
     }
 
-    /// What rings, and every rule.
+    /// Reads the firing alerts, and every rule.
     pub async fn alerts(&self) -> Result<AlertList, ClientError> {
         self.answer(self.get(&["v1", "alerts"])).await
     }
@@ -363,7 +363,7 @@ impl Client {
         self.answer(self.get(&["healthz"])).await
     }
 
-    /// Whether the server is ready; that it is not is an answer, too.
+    /// Asks whether the server is ready; a no is an answer, too.
     pub async fn ready(&self) -> Result<Readiness, ClientError> {
         let answer = self.send(&self.get(&["readyz"])).await?;
         if answer.status == reqwest::StatusCode::SERVICE_UNAVAILABLE {
@@ -421,7 +421,7 @@ impl Client {
         open(&call, request).await
     }
 
-    /// Where the server is, for messages.
+    /// The address of the server, for messages.
     pub(crate) fn origin(&self) -> String {
         origin(&self.base)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, split by what the caller does next.
+//! Errors, split by what the caller does next.
 
 use std::error::Error;
 use std::fmt;
@@ -12,13 +12,13 @@ pub enum ClientError {
     /// The server understood, and said no.
     #[error("{}", Said(.0))]
     Problem(Box<Problem>),
-    /// There is nobody there, or the connection ended.
+    /// No server is there, or the connection ended.
     #[error("cannot reach {url}: {cause}; is `recado serve` running at {url}?")]
     Connect { url: String, cause: String },
-    /// Whether it was done is not known.
+    /// The result is not known.
     #[error("{url} did not answer within {} s", .after.as_secs_f32())]
     Timeout { url: String, after: Duration },
-    /// Whoever answered does not speak this API.
+    /// The server that answered does not speak this API.
     #[error("cannot make sense of the answer of {url}: {cause}; is it a recado server of this version?")]
     Decode { url: String, cause: String },
     /// This client cannot be made like this.

@@ -1,7 +1,7 @@
 //! The stream of events, which outlives its connections.
 //!
 //! When a connection is lost the stream opens another, as often as it takes, and goes on after the last
-//! event it heard. What cannot be made up for is told as a gap. A first connection that fails is an error,
+//! event it heard. Events that cannot be made up for are told as a gap. A first connection that fails is an error,
 //! for then the address is probably wrong; so is a server that says no and will not change its mind.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
 const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// What a listener hears.
+/// An item of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     Event(Box<Event>),
@@ -53,7 +53,7 @@ impl EventStream {
         Ok(EventStream { client, query, last_heard, connection, wait: RECONNECT_MIN })
     }
 
-    /// The last event heard; whoever starts again later goes on from there.
+    /// The last event read; a later start goes on from there.
     pub fn last_heard(&self) -> Option<&str> {
         self.last_heard.as_deref()
     }
@@ -138,7 +138,7 @@ impl Connection {
     }
 }
 
-/// Whether the same again may work in a while: nobody is there, the server has too much to do, or a proxy
+/// Returns true if a repetition may succeed in a while: no server is there, it has too much to do, or a proxy
 /// answers in its place.
 fn may_pass(error: &ClientError) -> bool {
     match error {

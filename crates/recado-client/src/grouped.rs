@@ -1,7 +1,7 @@
-//! Many callers, few requests.
+//! Groups the calls of many callers into few requests.
 //!
-//! While a request is in flight, jobs queue up; the next request takes them all. So a lone caller waits
-//! for nobody, and a thousand callers share a handful of requests and, on the server, a handful of fsyncs.
+//! While a request is in flight, jobs queue up; the next request takes them all. So a lone caller never
+//! waits, and a thousand callers share a handful of requests and, on the server, a handful of fsyncs.
 
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobAccepted, JobRequest};
 use tokio::sync::{mpsc, oneshot};

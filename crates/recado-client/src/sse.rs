@@ -1,7 +1,7 @@
-//! Reading Server-Sent Events: bytes in, messages out.
+//! Reads Server-Sent Events: bytes in, messages out.
 //!
-//! What the HTML standard says of lines and fields, and no more than this API needs of it: `retry` and
-//! names of other fields are passed over.
+//! Follows the HTML standard on lines and fields, as far as this API needs it: `retry` and other fields are
+//! ignored.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(crate) struct Message {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// What has arrived, read as far as it goes.
+/// The bytes received so far, read as far as they go.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What was analysed, computed, scheduled and decided, and what a person did: one record each.
+//! Audit records: one for each failure analysed, retry scheduled, decision made and act of a person.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::name::CompanyId;
 use crate::time::Timestamp;
 
-/// What the record is about. A failure's record stands for several events at once: see [`AuditKind::events`].
+/// The subject of a record. A failure's record stands for several events at once: see [`AuditKind::events`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AuditKind {
@@ -45,7 +45,7 @@ pub enum AuditKind {
     /// Many were replayed or discarded at once.
     BulkStarted,
     BulkEnded,
-    /// What was personal in other records of the trail was removed. The trail's files alone have it.
+    /// Personal data was removed from other records of the trail. Only the trail's files hold this kind.
     PersonalDataErased,
     /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
     EndpointAdded,
@@ -258,8 +258,8 @@ pub struct AuditEvent {
     pub job_id: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_id: Option<Box<str>>,
-    /// Whom the job was about and what it belonged to, if its caller said so: told here, so that both are known
-    /// when the job is long forgotten.
+    /// The person the job was about and the process it belonged to, if the caller named them. Kept here
+    /// because the record outlives the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,7 +287,7 @@ pub struct AuditEvent {
     pub retry_reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Box<str>>,
-    /// Who did it, when a person did.
+    /// The person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
 }
@@ -331,17 +331,17 @@ impl AuditEvent {
         }
     }
 
-    /// What a person did to a provider.
+    /// Makes the record of an operator's act on a provider.
     pub fn about_provider(name: &str, kind: AuditKind, now: Timestamp) -> Self {
         AuditEvent { provider: Some(name.into()), ..AuditEvent::claim("", "", kind, now) }
     }
 
-    /// What a person did to a route.
+    /// Makes the record of an operator's act on a route.
     pub fn about_route(name: &str, kind: AuditKind, now: Timestamp) -> Self {
         AuditEvent::claim("", name, kind, now)
     }
 
-    /// What a person did to a company.
+    /// Makes the record of an operator's act on a company.
     pub fn about_company(name: &str, kind: AuditKind, now: Timestamp) -> Self {
         AuditEvent { company_id: Some(name.into()), ..AuditEvent::claim("", "", kind, now) }
     }

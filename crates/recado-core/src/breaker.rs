@@ -8,8 +8,8 @@
 //!     └───────────────────────────────────────── it succeeds ────────────┘
 //! ```
 //!
-//! Only what the provider is to blame for counts. A probe is leased like a job: when whoever made it
-//! vanishes, the next one may. After it closes, work is let back in on a ramp. Nothing here reads a clock,
+//! Only failures that are the provider's fault count. A probe is leased like a job: when its process
+//! vanishes, another probe may go. After it closes, work is let back in on a ramp. Nothing here reads a clock,
 //! so one breaker steps alike in this process, in a store's script and in virtual time.
 
 use std::collections::VecDeque;
@@ -19,20 +19,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// How a provider's breaker behaves.
+/// Configuration of a provider's breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BreakerTerms {
     /// This many failures …
     pub failures: u32,
     /// … within this long open it.
     pub within: Duration,
-    /// How long it stays open before a probe.
+    /// Time that it stays open before a probe.
     pub reset: Duration,
     /// A success that took this long counts as a failure.
     pub slow: Option<Duration>,
-    /// How long a probe may take before another one may try.
+    /// Time that a probe may take before another one may try.
     pub probe: Duration,
-    /// How long the way back to full strength takes after it closes.
+    /// Time that the way back to full strength takes after it closes.
     pub ramp: Duration,
 }
 
@@ -69,7 +69,7 @@ impl BreakerState {
     }
 }
 
-/// What is known of a provider's health. Small enough to be kept as one durable value.
+/// The health of a provider as its breaker knows it. Small enough to be kept as one durable value.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Breaker {
@@ -79,18 +79,19 @@ pub struct Breaker {
     /// Since when it has been in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When it is open: when the next probe may go. When half open: when another one may.
+    /// While open: the time of the next probe. While half open: the time when another probe may replace a
+    /// silent one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_probe_at: Option<Timestamp>,
     /// It was opened by hand and waits to be closed by hand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held_open: bool,
-    /// Why it is as it is.
+    /// The reason for the current state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Box<str>>,
 }
 
-/// Whether a delivery may go out.
+/// The answer to a delivery that asks to go out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admission {
     /// As many as the ramp allows, which is a share of full strength above 0 and up to 1.
@@ -109,15 +110,15 @@ pub enum Swing {
     Closed,
 }
 
-/// Where the ramp begins.
+/// The share of deliveries let through when the ramp begins.
 const RAMP_START: f64 = 0.05;
 
-/// Clocks of nodes that share a breaker differ less than this; a time further ahead was written before somebody
-/// set the clock back.
+/// Largest difference between the clocks of nodes that share a breaker. A time further ahead was written
+/// before the clock was set back.
 pub const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1);
 
 impl Breaker {
-    /// Asks to send. A probe is granted to one asker; whoever gets it must say how it went.
+    /// Asks to send. A probe is granted to one caller, which must report its result.
     pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<Swing>) {
         let admission = self.look(terms, now);
         let mut swing = None;
@@ -131,7 +132,7 @@ impl Breaker {
         (admission, swing)
     }
 
-    /// What whoever asks next would hear.
+    /// Returns the answer that the next caller would get, without changing anything.
     pub fn look(&self, terms: &BreakerTerms, now: Timestamp) -> Admission {
         match self.state {
             BreakerState::Closed => Admission::Open(self.strength(terms, now)),
@@ -141,8 +142,8 @@ impl Breaker {
         }
     }
 
-    /// Whether a delivery that was sent at `sent_at` says anything about now. While it is half open only the
-    /// probe does, and whoever was sent before it opened does not.
+    /// Returns true if a delivery that was sent at `sent_at` still counts. While the breaker is half open
+    /// only the probe counts, not a delivery sent before it opened.
     pub fn hears(&self, sent_at: Timestamp) -> bool {
         self.state != BreakerState::HalfOpen || self.since.is_none_or(|since| sent_at >= since)
     }
@@ -203,7 +204,7 @@ impl Breaker {
         self.failures.push_back(now);
     }
 
-    /// Whether it remembers what cannot have happened yet: somebody set the clock back.
+    /// Returns true if it holds times that lie in the future: the clock was set back.
     pub fn is_ahead(&self, terms: &BreakerTerms, now: Timestamp) -> bool {
         let latest = now.plus(CLOCKS_DIFFER_MAX);
         self.since.is_some_and(|since| since > latest)
@@ -211,15 +212,14 @@ impl Breaker {
             || self.next_probe_at.is_some_and(|at| at > latest.plus(self.wait(terms)))
     }
 
-    /// What it remembers of the future happened just now, as far as anybody can tell: nothing is waited for
-    /// longer than its terms say.
+    /// Treats times that lie in the future as now, so that nothing waits longer than its terms say.
     pub fn set_back(&mut self, terms: &BreakerTerms, now: Timestamp) {
         self.since = self.since.map(|since| since.min(now));
         self.failures.iter_mut().for_each(|at| *at = now.min(*at));
         self.next_probe_at = self.next_probe_at.map(|at| at.min(now.plus(self.wait(terms))));
     }
 
-    /// How long the next probe is waited for in this state.
+    /// Time until the next probe in this state.
     fn wait(&self, terms: &BreakerTerms) -> Duration {
         if self.state == BreakerState::Open { terms.reset } else { terms.probe }
     }

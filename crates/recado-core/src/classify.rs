@@ -54,7 +54,7 @@ pub struct Rule {
     pub when: Condition,
     pub class: Class,
     pub blame: Blame,
-    /// How long what it names takes to pass, where the answer itself does not say.
+    /// Time until the failure passes, where the answer itself does not say.
     pub wait: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ impl Default for Classifier {
     }
 }
 
-/// What a transport's outcome means.
+/// The meaning of a transport's outcome.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     Delivered {

@@ -1,4 +1,4 @@
-//! What could not be delivered, with its reason, for a person.
+//! Dead letters: jobs that could not be delivered, with their reason, for a person to review.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::reason::Reason;
 use crate::time::Timestamp;
 use crate::transition::Burial;
 
-/// How long an entry is kept unless configured otherwise.
+/// Time that an entry is kept unless configured otherwise.
 pub const DEAD_LETTER_TTL_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Shortest time that an entry is kept after its replay was cancelled.
@@ -66,9 +66,9 @@ pub struct DeadLetter {
     pub job_id: JobId,
     pub company: CompanyId,
     pub route: RouteName,
-    /// What was accepted.
+    /// The payload as it was accepted.
     pub original_data: Payload,
-    /// What a person put in its place, if one did: the latest.
+    /// The payload that a person put in its place: the latest correction.
     pub corrected_data: Option<Payload>,
     pub failed_attempts: u32,
     pub last_failure_reason: Reason,
@@ -130,7 +130,7 @@ impl DeadLetter {
         self.corrected_data = (data != self.original_data).then_some(data);
     }
 
-    /// What a replay sends.
+    /// The payload that a replay sends.
     pub fn data(&self) -> &Payload {
         self.corrected_data.as_ref().unwrap_or(&self.original_data)
     }

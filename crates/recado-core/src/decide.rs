@@ -16,11 +16,11 @@ use crate::transition::{Burial, Transition};
 /// A provider that says "come back at once" still gets a breath.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 
-/// What a route says about failing.
+/// A route's terms for failures: its policy, its rules and the life of its dead letters.
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub policy: Policy,
-    /// How long its dead letters are kept.
+    /// Time that its dead letters are kept.
     pub dead_letter_ttl: Duration,
     /// A job whose holder vanished this many times in a row is poison.
     pub crashes_max: u32,
@@ -54,7 +54,8 @@ pub fn after_attempt(
     }
 }
 
-/// What refusals by single recipients amount to: as long as one of them is worth another try, so is the job.
+/// Combines the refusals of single recipients into one failure: transient as long as one of them is worth
+/// another try.
 fn of_all(accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
     let (recipient, telling) = refused
         .iter()

@@ -1,11 +1,11 @@
-//! A provider's words, fit for eyes that the payload is not meant for: logs, breakers, notices.
+//! Masks a provider's words for readers who may not see the payload: logs, breakers, notices.
 //!
-//! Providers repeat what they were sent. The job and its dead letter keep every word for whoever may read the job;
-//! everybody else sees `***` where the words are the payload's own, and e-mail addresses and telephone numbers only
-//! in part, whoever's they are.
+//! Providers repeat the payload in their errors. The job and its dead letter keep every word for readers who
+//! may see the job; elsewhere `***` replaces words of the payload, and e-mail addresses and telephone numbers
+//! are shown in part.
 //!
-//! Absent on purpose: knowing which words are personal. A short word that happens to be in the payload as well stays,
-//! or no reason could be read; what is long enough to be no accident goes.
+//! Absent on purpose: knowing which words are personal. A short word that happens to be in the payload as
+//! well stays, or no reason could be read; words long enough to be no accident are masked.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::payload::Payload;
 
-/// What stands in the place of words.
+/// Replaces masked words.
 const HIDDEN: &str = "***";
 
 /// Bytes in a row that payload and words do not share by accident.
@@ -69,7 +69,7 @@ pub fn discreet(words: &str, data: &Payload, speaker: Speaker) -> String {
     shown
 }
 
-/// What a payload says.
+/// The words of a payload.
 #[derive(Default)]
 struct Known {
     texts: Vec<String>,

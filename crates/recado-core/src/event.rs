@@ -1,7 +1,7 @@
-//! What happened, told to whoever listens: a stream, subscribed endpoints, a person.
+//! Events: told to a stream, to subscribed endpoints and to people.
 //!
-//! An event is derived from the same transition that the store executes, so that the two cannot disagree.
-//! Its id is made of what happened: told twice, it is still the same event. It never holds a payload.
+//! An event is derived from the same transition that the store executes, so that the two cannot disagree. Its
+//! id is computed from its subject: told twice, it is still the same event. It never holds a payload.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct Event {
     pub data: EventData,
 }
 
-/// What there is to say; each kind fills what it knows.
+/// The fields of an event; each kind fills those that it has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventData {
@@ -120,7 +120,7 @@ pub struct EventData {
     /// In a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<u32>,
-    /// Who did it, when a person did.
+    /// The person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,12 +136,12 @@ pub struct EventData {
     /// `reason` in Portuguese.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_pt: Option<Box<str>>,
-    /// Where to read what to do.
+    /// The page that says what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runbook: Option<Box<str>>,
 }
 
-/// How every event's id begins, and with it the id of every job that tells of one.
+/// Prefix of every event's id, and of the id of every job that carries an event.
 pub const ID_PREFIX: &str = "evt_";
 
 impl Event {
@@ -158,7 +158,7 @@ impl Event {
         Event::once(kind, company_id, &what, timestamp, data)
     }
 
-    /// The same for what happens but once: whoever finds out, and whenever, tells of the same event.
+    /// Makes an event that happens only once: every node that notices it emits the same one.
     pub fn once(
         kind: EventKind,
         company_id: Option<CompanyId>,
@@ -185,7 +185,7 @@ impl Event {
     }
 }
 
-/// What the world hears of a transition, in the order to tell it.
+/// Derives the events of a transition, in the order to emit them.
 pub fn of_transition(job: &Job, transition: &Transition, now: Timestamp) -> Vec<Event> {
     match transition {
         Transition::Deliver { attempt, .. } => {

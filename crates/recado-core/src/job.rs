@@ -1,4 +1,4 @@
-//! What is to be delivered, and what has been tried so far.
+//! Jobs: the message to deliver and its attempts so far.
 
 use std::fmt;
 use std::time::Duration;
@@ -61,14 +61,14 @@ pub struct NewJob {
     pub body_hash: BodyHash,
 }
 
-/// How far delivery has come.
+/// Progress of a job's delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Number of the latest attempt that started, over the job's whole life.
     pub attempts_started: u32,
     /// Attempts that count against the policy's maximum, since the job was accepted or last replayed.
     pub attempts_spent: u32,
-    /// Times in a row that whoever was delivering it vanished.
+    /// Deliveries in a row whose process vanished.
     pub crashes: u32,
     /// Times it was held back without spending an attempt.
     pub deferrals: u32,
@@ -145,7 +145,7 @@ pub struct Attempt {
     /// The job had waited for a breaker, a limit or a pause although it was due.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_up: bool,
-    /// What became of each recipient, when they fared differently.
+    /// The result for each recipient, when they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
     /// The job's number of replays at the time of the attempt.
@@ -181,7 +181,7 @@ pub struct Pin {
     pub provider: Option<Box<str>>,
 }
 
-/// What one recipient of a message said to one attempt.
+/// One recipient's answer to one attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecipientResult {
@@ -254,14 +254,14 @@ impl Attempt {
 }
 
 impl Job {
-    /// Whether an earlier attempt already reached this recipient, so that no other may.
+    /// Returns true if an earlier attempt already reached this recipient; no later one may send to it again.
     pub fn has_reached(&self, recipient: &str) -> bool {
         let mut results = self.attempts.iter().flat_map(Attempt::recipient_results);
         results.any(|one| &*one.recipient == recipient && one.result == AttemptResult::Sent)
     }
 
-    /// Why this recipient is not worth another try, if an earlier attempt found so. A replay gives
-    /// everybody a fresh chance.
+    /// Returns the permanent refusal of this recipient by an earlier attempt, if there is one. A replay tries
+    /// every recipient again.
     pub fn refused_for_good(&self, recipient: &str) -> Option<&RecipientResult> {
         self.attempts_since_replay()
             .flat_map(Attempt::recipient_results)
@@ -292,7 +292,7 @@ pub enum AttemptResult {
     Failed,
     /// It was handed over and the answer was lost: the provider may have taken it.
     Uncertain,
-    /// Whoever was delivering it vanished; the provider may have taken it.
+    /// The delivering process vanished; the provider may have taken the job.
     Lost,
 }
 
@@ -308,7 +308,7 @@ impl AttemptResult {
     }
 }
 
-/// Where a job stands, as users see it.
+/// The state of a job, as users see it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -316,7 +316,7 @@ pub enum Status {
     Scheduled,
     /// Waits for its turn.
     Queued,
-    /// Somebody holds its lease.
+    /// A lease on it is live.
     Delivering,
     /// Failed at least once and waits for the next try.
     Retrying,
@@ -342,7 +342,7 @@ impl Status {
         Status::Discarded,
     ];
 
-    /// What a job that nobody holds and that has not ended is called at `now`.
+    /// Returns the state at `now` of a job that is not leased and has not ended.
     pub fn waiting(progress: &Progress, due_at: Timestamp, now: Timestamp) -> Status {
         match (progress.attempts_spent > 0, due_at > now) {
             (true, _) => Status::Retrying,

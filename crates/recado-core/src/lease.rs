@@ -45,7 +45,7 @@ pub struct Lease {
     pub lost: Option<LostLease>,
 }
 
-/// What is left of a lease whose holder vanished.
+/// The remains of a lease whose holder vanished.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostLease {
     pub attempt: u32,

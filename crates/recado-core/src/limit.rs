@@ -6,7 +6,7 @@
 //! window, and leaves room for what lies between taking and arriving, a write and a network. (Algorithms that
 //! keep one number let a burst and the even flow after it through, up to twice the limit in one window.)
 //!
-//! A limit is a small value that all nodes share. Whoever takes from it hears how many it got.
+//! A limit is a small value that all nodes share. A caller that takes from it learns how many it got.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,24 +29,24 @@ impl Rate {
         i64::try_from(self.per.as_micros()).unwrap_or(i64::MAX / 4).clamp(1, i64::MAX / 4)
     }
 
-    /// When something that is taken at `now` counts as gone out.
+    /// Returns the time at which something taken at `now` counts as sent.
     fn counted_at_us(self, now_us: i64) -> i64 {
         let width = (self.per_us() / STEPS).max(1);
         (now_us.div_euclid(width) + 2) * width
     }
 }
 
-/// How much of a rate is used up, and how long its owner wants quiet.
+/// A rate limit: its use so far, and the quiet time that was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limit {
-    /// What went out, by when it counts as gone out, oldest first.
+    /// Sends by the time they count for, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     spent: VecDeque<(i64, u32)>,
     /// From then on nothing that was spent matters.
     #[serde(skip_serializing_if = "is_zero")]
     spent_until_us: i64,
-    /// Somebody asked for quiet until then.
+    /// End of the quiet time that was asked for.
     #[serde(skip_serializing_if = "is_zero")]
     quiet_until_us: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ impl Limit {
         self.spent.iter().filter(move |(at, _)| at.saturating_add(rate.per_us()) > now_us)
     }
 
-    /// How many may go at `now`, up to `wanted`.
+    /// Returns how many of `wanted` may go at `now`.
     pub fn free(&self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
         let now_us = us(now);
         if self.quiet_until_us > now_us {
@@ -123,7 +123,7 @@ impl Limit {
         self.spent.retain(|(_, spent)| *spent > 0);
     }
 
-    /// What was taken at `taken_at` goes out only now: it counts from now on.
+    /// Moves sends that were taken at `taken_at` and go out only now: they count from now on.
     pub fn postdate(&mut self, rate: Rate, count: u32, taken_at: Timestamp, now: Timestamp) {
         let before = self.total();
         self.give_back(rate, count, taken_at);
@@ -134,12 +134,12 @@ impl Limit {
         self.spent.iter().map(|(_, count)| *count).fold(0, u32::saturating_add)
     }
 
-    /// Whether something that was taken at `taken_at` and goes out at `now` has to be postdated.
+    /// Returns true if something taken at `taken_at` that goes out at `now` must be postdated.
     pub fn is_late(rate: Rate, taken_at: Timestamp, now: Timestamp) -> bool {
         us(now) > rate.counted_at_us(us(taken_at))
     }
 
-    /// When the next one may go, if not now.
+    /// Returns the time when the next one may go, or `None` for now.
     pub fn free_at(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         let now_us = us(now);
         let mut over = self.in_window(rate, now_us).map(|(_, count)| i64::from(*count)).sum::<i64>()
@@ -201,18 +201,18 @@ impl Limit {
         (self.quiet_until_us > us(now)).then(|| (Timestamp::from_millis(self.quiet_until_us / 1_000), why))
     }
 
-    /// When all of it is over, and it is as if there had never been anything.
+    /// Returns the time from which on this limit is as good as new.
     pub fn over_at(&self) -> Timestamp {
         rounded_up(self.spent_until_us.max(self.quiet_until_us).max(self.kept_until_us))
     }
 
-    /// Whether it remembers what cannot have happened yet: somebody set the clock back.
+    /// Returns true if it holds times that lie in the future: the clock was set back.
     pub fn is_ahead(&self, rate: Rate, now: Timestamp) -> bool {
         let latest = rate.counted_at_us(us(now.plus(crate::breaker::CLOCKS_DIFFER_MAX)));
         self.spent.back().is_some_and(|(at, _)| *at > latest)
     }
 
-    /// What it remembers of the future happened just now, as far as anybody can tell.
+    /// Treats times that lie in the future as now.
     pub fn set_back(&mut self, rate: Rate, now: Timestamp) {
         let latest = rate.counted_at_us(us(now));
         let ahead: u32 = self.spent.iter().filter(|(at, _)| *at > latest).map(|(_, count)| count).sum();
@@ -226,7 +226,7 @@ fn us(at: Timestamp) -> i64 {
     at.as_millis().saturating_mul(1_000)
 }
 
-/// To the millisecond, so that whoever waits does not come too early.
+/// Rounds up to the millisecond, so that a waiting caller does not come too early.
 fn rounded_up(at_us: i64) -> Timestamp {
     Timestamp::from_millis(at_us.div_euclid(1_000) + i64::from(at_us.rem_euclid(1_000) > 0))
 }

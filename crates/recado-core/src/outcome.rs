@@ -27,7 +27,7 @@ impl Outcome {
     }
 }
 
-/// Who of several recipients took a message, and who did not.
+/// The recipients who took a message, and those who did not.
 #[derive(Clone, Debug, Default)]
 pub struct Partly {
     pub accepted: Vec<Box<str>>,
@@ -46,7 +46,7 @@ pub struct Refused {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// What the other side calls it: an SMTP code, an SES error name, a worker's code, an HTTP status.
+    /// The other side's name for the error: an SMTP code, an SES error name, a worker's code, an HTTP status.
     pub code: Option<Box<str>>,
     /// SMTP enhanced status code, such as `5.1.1`.
     pub enhanced: Option<Box<str>>,

@@ -1,4 +1,4 @@
-//! Why something failed, in words. There is no way to make an empty one.
+//! The reason for a failure, in words; it cannot be empty.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl Reason {
         }
     }
 
-    /// What the other side said, or what we can say about it when it said nothing.
+    /// The other side's words, or `otherwise` when it said nothing.
     pub fn or(text: &str, otherwise: fmt::Arguments<'_>) -> Self {
         Reason::new(text)
             .or_else(|_| Reason::new(&otherwise.to_string()))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// A century: whoever asks for more gets this, which outlasts every job.
+/// A century: longer waits are cut to this, which outlasts every job.
 const SECONDS_MAX: f64 = 3.2e9;
 
 /// Reads a `Retry-After` value. A date in the past means "now"; what cannot be read means nothing.

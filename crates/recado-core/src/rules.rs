@@ -43,7 +43,7 @@ pub fn named(name: &str) -> Option<Classifier> {
     Some(Classifier { name: name.to_owned().into(), rules, ..Classifier::default() })
 }
 
-/// One rule as the tables write it: its name within the set, when it holds, what that means, whom it blames.
+/// One rule as the tables write it: its name within the set, its condition, its class, its blame.
 type Row = (&'static str, When, Class, Blame);
 
 /// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
@@ -110,7 +110,7 @@ impl When {
     }
 }
 
-/// An error that a provider knows by a word: that word, what it means, whom it blames.
+/// An error that a provider names by a word: that word, its class, its blame.
 type Named = (&'static str, Class, Blame);
 
 /// Rules for errors by name, which is a worker's code, the first word of an answer, or the value of the

@@ -27,7 +27,7 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(millis).min(Self::MAX.0))
     }
 
-    /// How long after `earlier` this is; zero when it is not after.
+    /// Returns the time passed since `earlier`; zero when it is not earlier.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

@@ -1,10 +1,10 @@
-//! Whose trace a job belongs to, as W3C Trace Context writes it: `traceparent`.
+//! The trace that a job belongs to, as W3C Trace Context writes it: `traceparent`.
 //!
-//! The caller's span is kept with the job, and every attempt is a child of it. An attempt's own span is computed
-//! from what it is, so that whoever needs its id, before or after a restart, arrives at the same one.
+//! The caller's span is kept with the job, and every attempt is a child of it. An attempt's own span is
+//! computed from the attempt, so that its id is the same before and after a restart.
 //!
-//! Absent on purpose: `tracestate`. It is a list of other vendors' remarks without a bound that all keep to, and
-//! nothing here would read it.
+//! Absent on purpose: `tracestate`. It is a list of other vendors' remarks without a bound that all keep to,
+//! and nothing here would read it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// Why a text is no trace context. It repeats nothing of it.
+/// Says why a text is no trace context, without repeating it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "is not a W3C traceparent; write 00-, 32 hexadecimal digits of the trace, -, 16 of the span, - and 2 of flags, \
@@ -53,7 +53,7 @@ impl TraceParent {
         self.span
     }
 
-    /// Whether whoever began the trace has it recorded.
+    /// Returns true if the trace's originator records it.
     pub fn is_sampled(self) -> bool {
         self.flags & SAMPLED != 0
     }

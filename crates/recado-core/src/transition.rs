@@ -1,7 +1,7 @@
-//! The only things that change a job's state while somebody holds its lease.
+//! Transitions: the only changes of a leased job's state.
 //!
-//! A store executes a transition, in one atomic step with the attempt, the audit event and the dead
-//! letter, and only for the lease's current token. It never chooses one: [`crate::decide`] does.
+//! A store executes a transition, in one atomic step with the attempt, the audit event and the dead letter,
+//! and only for the lease's current token. It never chooses one: [`crate::decide`] does.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct Burial {
     /// It waited for a breaker, a limit or a pause to the end. An attempt says so itself.
     pub held_up: bool,
     pub at: Timestamp,
-    /// How long the entry is kept.
+    /// Time that the entry is kept.
     pub ttl: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Transition {
         }
     }
 
-    /// How far delivery has come once this has happened. Every store steps its jobs with this.
+    /// Returns the progress after this transition. Every store steps its jobs with this.
     pub fn step(&self, before: Progress) -> Progress {
         let mut after = before;
         match self.attempt() {

@@ -1,12 +1,12 @@
-//! How bytes beyond ASCII travel in a message that is ASCII throughout.
+//! Encodings of bytes beyond ASCII, for messages that are ASCII throughout.
 //!
-//! Headers use encoded words (RFC 2047) and extended parameters (RFC 2231), bodies use quoted-printable
-//! and base64 (RFC 2045). Values come in without control characters; their readers see to that.
+//! Headers use encoded words (RFC 2047) and extended parameters (RFC 2231), bodies use quoted-printable and
+//! base64 (RFC 2045). Values come in without control characters; their readers see to that.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Where lines are broken if they can be.
+/// Preferred length of lines.
 const LINE_BYTES: usize = 76;
 /// Bytes of an encoded word around its base64 text.
 const WORD_FRAME_BYTES: usize = "=?utf-8?B??=".len();
@@ -25,7 +25,7 @@ pub(crate) fn unstructured(name: &str, value: &str) -> String {
     if plain { folded(name, value) } else { encoded(name, value) }
 }
 
-/// Whether lines can be broken often enough: no line of a message may have more than 998 bytes.
+/// Returns true if lines can be broken often enough: no line of a message may have more than 998 bytes.
 pub(crate) fn is_foldable(value: &str) -> bool {
     pieces(value).all(|piece| piece.len() <= PIECE_MAX_BYTES)
 }

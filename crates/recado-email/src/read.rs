@@ -116,7 +116,7 @@ fn mailbox(data: &Object<'_, '_>, place: &str, raw: &RawValue) -> Option<Mailbox
 fn check_number(data: &Object<'_, '_>, recipients: usize) {
     let given = |name| data.get(name).is_some_and(|raw| !matches!(raw.get(), "[]"));
     if !["to", "cc", "bcc"].into_iter().any(given) {
-        data.fault("to", "names nobody; write at least one address, such as [\"ana@example.com\"]");
+        data.fault("to", "is empty; write at least one address, such as [\"ana@example.com\"]");
     }
     if recipients > RECIPIENTS_MAX {
         data.fault(

@@ -1,4 +1,4 @@
-//! What e-mails are taken, and what is made of them, read back by a parser that is not ours.
+//! E-mails that are accepted, and their messages, read back by an independent parser.
 
 mod email {
     mod faults;

@@ -1,4 +1,4 @@
-//! What counting costs: `cargo run --release -p recado-observe --example cost`.
+//! Measures the cost of counting: `cargo run --release -p recado-observe --example cost`.
 //!
 //! Threads note attempts as a busy engine would (16 routes, 1,000 companies, one failure in ten) in the time
 //! of a clock that goes on, while another one scrapes and steps the alerts. Linux: the cost is time on the
@@ -44,7 +44,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What this thread has had of the processor so far.
+/// Processor time of this thread so far.
 fn on_processor() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
@@ -92,7 +92,7 @@ fn sent<'a>(route: &'a str, company: &'a str) -> AttemptEnded<'a> {
     }
 }
 
-/// What one scrape with one step of the alerts costs, and how long the page is.
+/// Returns the cost of one scrape with one step of the alerts, and the length of the page.
 fn read_until(ledger: &Ledger, over: &AtomicBool) -> (Duration, usize) {
     let mut alerts = Alerts::new(AlertConfig::default());
     let (mut readings, mut bytes) = (0, 0);

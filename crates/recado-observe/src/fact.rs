@@ -1,4 +1,4 @@
-//! What happened, in the few words that figures need. Borrowed: a fact is counted and forgotten.
+//! Facts: events in the few words that figures need. Borrowed: a fact is counted and forgotten.
 //!
 //! No fact holds a payload, a recipient or a reason in words.
 
@@ -23,7 +23,7 @@ pub enum Fact<'a> {
         route: &'a str,
         company: &'a str,
         ending: Ending<'a>,
-        /// Over its whole life, whoever brought it back in between.
+        /// Attempts over the job's whole life, replays included.
         attempts: u32,
         /// Tried more than once since it was accepted or last replayed: by itself, and not by a person.
         retried: bool,
@@ -80,7 +80,7 @@ pub struct AttemptEnded<'a> {
     pub failure: Option<Judged<'a>>,
     /// The wait before the next try, if there will be one.
     pub retry: Option<Backoff>,
-    /// How long the job had been due when the attempt began.
+    /// Time that the job had been due when the attempt began.
     pub lag: Duration,
     pub took: Duration,
 }
@@ -97,14 +97,13 @@ pub struct Backoff {
     pub delay: Duration,
     /// The policy's curve would go on rising, and its cap does not let it.
     pub at_cap: bool,
-    /// Where between the shortest and the longest possible wait it fell, from 0 to 1. Absent when there is no
-    /// range, or when a floor or ceiling folds a part of it onto one value.
+    /// Position of the wait between the shortest and the longest possible one, from 0 to 1. Absent when there
+    /// is no range, or when a floor or ceiling folds a part of it onto one value.
     pub position: Option<f64>,
 }
 
 impl Backoff {
-    /// `retry` counts from 0. `asked` says that somebody else's word (`Retry-After`, a fallback) set the
-    /// delay: then the policy is not to blame for it.
+    /// `retry` counts from 0. `asked` says that `Retry-After` or a fallback set the delay: then it says nothing about the policy.
     pub fn of(policy: &Policy, retry: u32, delay: Duration, asked: bool) -> Self {
         if asked {
             return Backoff { delay, at_cap: false, position: None };
@@ -143,7 +142,7 @@ pub enum Ending<'a> {
     Cancelled,
 }
 
-/// How a dead letter went away.
+/// The way in which a dead letter left the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
     /// It was replayed, and that succeeded.
@@ -174,7 +173,7 @@ pub enum Decided {
     PermanentError,
 }
 
-/// What a lane waits for.
+/// The reason why a lane waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     Breaker,
@@ -221,8 +220,8 @@ impl StoreWork {
     }
 }
 
-/// What a settled transition adds to the figures. `job` is as it was when it was leased, and `asked` says
-/// that the provider's own word set the next delay.
+/// Derives the fact of a settled transition. `job` is as it was when it was leased, and `asked` says that the
+/// provider set the next delay.
 pub fn of_transition<'a>(
     job: &'a Job,
     transition: &'a Transition,

@@ -1,5 +1,5 @@
-//! How things stand, as whoever keeps them says. What could not be found out is absent, and an alert on it
-//! stays as it was.
+//! Gauges: current values as their owners report them. A value that could not be read is absent, and an alert
+//! on it stays as it was.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,20 +19,21 @@ pub struct Gauges {
     /// Deliveries that were put off because the process was short of something, since it started.
     pub shortages: u64,
     pub queue: Vec<Depth>,
-    /// By route: for how long the oldest job has been due that nobody has taken. Zero where none waits.
+    /// By route: time since the oldest unclaimed job fell due. Zero where none waits.
     pub oldest_due: Option<Vec<(Box<str>, Duration)>>,
     pub dead_letters: Option<DeadLetters>,
     /// One for each company and route, or for each company; they are brought together here.
     pub tenants: Vec<Tenant>,
     pub breakers: Option<Vec<(Box<str>, BreakerState)>>,
     pub store: Option<StoreUse>,
-    /// How late the audit trail's files are, whichever node writes them; absent where no trail is kept.
+    /// Lag of the audit trail's files behind the store, on whichever node writes them; absent where no trail
+    /// is kept.
     pub trail_late: Option<Duration>,
     /// Absent where no traces are recorded.
     pub spans: Option<Spans>,
 }
 
-/// What became of the spans of traces so far.
+/// Counts of trace spans by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     pub exported: u64,
@@ -69,7 +70,7 @@ pub struct Tenant {
 #[derive(Clone, Copy, Debug)]
 pub struct StoreUse {
     pub bytes: u64,
-    /// What it may grow to: Redis's `maxmemory`, or the room on the disk.
+    /// The size it may grow to: Redis's `maxmemory`, or the room on the disk.
     pub max_bytes: Option<u64>,
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(
     largest
 }
 
-/// Tenants by company: those in `seated` first, then whoever waits longest, up to the bound; and the worst of
+/// Tenants by company: those in `seated` first, then those that wait longest, up to the bound; the worst of
 /// all others as one.
 pub(crate) fn tenants<'a>(all: &'a [Tenant], seated: &[&str]) -> Vec<(&'a str, u32, u32, u64)> {
     let mut by_company: BTreeMap<&str, (u32, u32, u64)> = BTreeMap::new();

@@ -49,7 +49,7 @@ impl<C: Sum> History<C> {
         }
     }
 
-    /// What was counted in the window that ends at `now`.
+    /// Returns the counts of the window that ends at `now`.
     pub fn over(&self, window: Duration, now: Timestamp) -> C {
         let window_ms = millis(window);
         let (tier, width_ms, kept) = tier_of(window_ms);

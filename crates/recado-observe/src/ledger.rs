@@ -89,7 +89,7 @@ impl Ledger {
         Some(kpis::of(&self.book(), &self.routes, place, window, now))
     }
 
-    /// Who and what fed the dead letter queue in the window; it is counted since `since`.
+    /// Returns the flow into the dead letter queue in the window; it is counted since `since`.
     pub fn dead_letter_flow(&self, window: Duration, since: Timestamp, now: Timestamp) -> DeadLetterFlow {
         kpis::flow(&self.book(), window, since, now)
     }

@@ -1,4 +1,4 @@
-//! What is counted, and when it rings.
+//! Metrics, KPIs and alerts.
 //!
 //! ```text
 //! facts ─▶ Ledger ─▶ metrics (Prometheus text)
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Nothing in this crate waits, reads a clock, opens a socket or starts a thread: facts and `now` come in,
-//! figures and changes go out, so that a day of traffic is tested in a moment. What is told to whom when an
-//! alert changes is not decided here, and neither is where its state is kept.
+//! figures and changes go out, so that a day of traffic is tested in a moment. The engine decides
+//! who is notified of an alert and where its state is kept.
 //!
 //! Reading order: [`fact`] → [`ledger`] → [`history`] → [`metrics`](Ledger::metrics) → [`kpis`] → [`alerts`]
 //! → [`prometheus`].
@@ -38,7 +38,7 @@ pub use gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
 pub use kpis::{DeadLetterFlow, Figure, Kpis, Target};
 pub use ledger::Ledger;
 
-/// What everything goes by that has no place of its own among the bounded names.
+/// The name under which everything beyond the bounded names is counted.
 pub const OTHER: &str = "other";
 
 /// Companies at most, and error codes at most, that are told apart.

@@ -1,4 +1,4 @@
-//! What one shard has counted since it was last carried over: where a fact lands first.
+//! Counters of one shard since they were last carried over: a fact lands here first.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 1_000;
 /// Bytes of an error code that are told apart: codes come from providers and workers.
 const CODE_LEN_MAX_BYTES: usize = 64;
 
-/// What a failure without a code goes by.
+/// The code of a failure without one.
 const NO_CODE: &str = "none";
 
 #[derive(Debug, Default)]
@@ -144,7 +144,7 @@ impl Sheet {
     fn attempt(&mut self, attempt: &AttemptEnded<'_>, routes: &Routes) {
         let sheet = self.route(routes, attempt.route);
         if attempt.result == AttemptResult::Lost {
-            // Whoever made it vanished: that says nothing about the provider.
+            // The delivering process vanished: that says nothing about the provider.
             sheet.tally.lost += 1;
             return;
         }

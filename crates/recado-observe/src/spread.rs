@@ -1,4 +1,4 @@
-//! How values are spread: a histogram with fixed borders, small enough to keep one in every slot of a history.
+//! Histograms with fixed borders, small enough to keep one in every slot of a history.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// Borders of every scale; one more bin takes what lies beyond the last.
 pub const BORDERS: usize = 15;
 
-/// Where the bins end. Borders and values are whole numbers in a unit of the scale.
+/// The borders of the bins. Borders and values are whole numbers in a unit of the scale.
 pub trait Scale {
     /// Rising; a value on a border belongs below it.
     const BORDERS: [u64; BORDERS];
-    /// How many units make one of what people read: a second, a job.
+    /// Units in one of the unit that people read: a second, a job.
     const UNIT: f64;
 }
 
@@ -41,13 +41,13 @@ scales! {
     Recoveries, 1e6, [S, 10 * S, MIN, 5 * MIN, 10 * MIN, 15 * MIN, 20 * MIN, 30 * MIN, 45 * MIN, H, 90 * MIN, 2 * H, 4 * H, 12 * H, 24 * H];
     /// From due to done: the targets of 50 and 250 ms, the alert at five minutes.
     Processing, 1e6, [10 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 15 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 30 * MIN, H];
-    /// One conversation with somebody else.
+    /// One conversation with a provider.
     Talks, 1e6, [MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 10 * S, 30 * S, MIN, 5 * MIN];
     /// Work of the store.
     Works, 1e6, [50, 100, 250, 500, MS, 2_500, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS];
-    /// How long dead letters lay there: up to the week that they are kept.
+    /// Age of dead letters: up to the week that they are kept.
     Ages, 1e6, [MIN, 5 * MIN, 15 * MIN, 30 * MIN, H, 2 * H, 6 * H, 12 * H, 24 * H, 48 * H, 72 * H, 96 * H, 120 * H, 144 * H, 168 * H];
-    /// How many at once.
+    /// Jobs in a batch.
     Batches, 1.0, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000];
 }
 

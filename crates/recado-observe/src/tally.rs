@@ -5,7 +5,7 @@ use recado_core::{AttemptResult, Cause, Class};
 use crate::fact::{Hold, Left, StoreWork};
 use crate::spread::{Ages, Batches, Delays, Processing, Recoveries, Spread, Talks, Works};
 
-/// What can be added up.
+/// Counters that can be added up.
 pub trait Sum: Default + Clone {
     fn add(&mut self, other: &Self);
 }
@@ -61,7 +61,7 @@ pub const RESULTS: [AttemptResult; 4] =
 pub const CLASSES: [Class; 4] = [Class::Transient, Class::Permanent, Class::RateLimit, Class::Unknown];
 
 tally! {
-    /// What windows are asked of a route.
+    /// Counts of a route that windows are asked of.
     RouteTally {
         accepted: u64,
         /// In the order of [`RESULTS`].
@@ -89,7 +89,7 @@ tally! {
         recoveries: Spread<Recoveries>,
         processing: Spread<Processing>,
     }
-    /// What nobody asks of a route but how much it is in all.
+    /// Counts of a route that are kept only as totals.
     RouteTotals {
         talks: Spread<Talks>,
         /// In the order of [`Cause::ALL`].
@@ -112,7 +112,7 @@ tally! {
         errors: u64,
         buried: u64,
     }
-    /// What should not happen at all.
+    /// Counts of incidents.
     IncidentTally {
         writes_rejected: u64,
         archived: u64,
@@ -128,7 +128,7 @@ tally! {
 }
 
 impl RouteTally {
-    /// Attempts that somebody outside answered, or did not.
+    /// Attempts that reached a provider, answered or not.
     pub fn attempts(&self) -> u64 {
         self.results.iter().sum()
     }
@@ -154,8 +154,8 @@ impl RouteTally {
         self.attempts() + self.decisions
     }
 
-    /// How far the tenths of the jitter's range are from being used alike: the sum of their distances from a
-    /// tenth. 0 is even; a generator that knows but one half of the range has 1.
+    /// Deviation of the jitter from an even use of its range: the sum of the tenths' distances from a tenth.
+    /// 0 is even; a generator that uses only one half of the range has 1.
     pub fn jitter_deviation(&self) -> Option<f64> {
         let all: u64 = self.jitter.iter().sum();
         let even = 1.0 / DECILES as f64;
@@ -164,7 +164,7 @@ impl RouteTally {
     }
 }
 
-/// Where a word stands in the list of all of its kind.
+/// Returns the index of a word in the list of all of its kind.
 pub fn place<T: PartialEq>(word: T, all: &[T]) -> usize {
     all.iter().position(|one| *one == word).unwrap_or_default()
 }

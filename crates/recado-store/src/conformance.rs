@@ -15,13 +15,13 @@
 //! }
 //!
 //! #[test]
-//! fn nobody_waits_longer_than_promised() {
+//! fn no_tenant_waits_longer_than_promised() {
 //!     recado_store::conformance::a_tenant_waits_for_one_turn_of_each_other_at_most(Directory::new);
 //! }
 //! ```
 //!
 //! Each check is a function here, and its name is the promise. Time is an argument of every verb, so
-//! nothing sleeps. A check that nobody lists in [`suite`] is dead code, and the compiler says so.
+//! nothing sleeps. A check that is not listed in [`suite`] is dead code, and the compiler says so.
 
 #![expect(
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ mod waking;
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
 pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
 
-/// Where one store lives, for the length of one test.
+/// The place where one store lives, for the length of one test.
 #[async_trait]
 pub trait Home: Send {
     /// Opens the store that lives here: an empty one the first time, the same one after it was closed or

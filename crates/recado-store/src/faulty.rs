@@ -27,7 +27,7 @@ pub enum Verb {
     Claim,
     Settle,
     WriteNotes,
-    /// The notes are written, and nobody hears of it.
+    /// The notes are written, and the answer is lost.
     WriteNotesAnswer,
     /// One note or a whole shelf.
     ReadNotes,
@@ -72,7 +72,7 @@ impl FaultyStore {
         }
     }
 
-    /// One node's view of a store that several share: whoever writes notes rings the others' bell, too.
+    /// One node's view of a store that several share: a write of notes rings the others' bell, too.
     pub fn shared(inner: Arc<dyn Store>, notes_bell: &Arc<Wakes>) -> Self {
         FaultyStore { notes_bell: Some(notes_bell.clone()), ..FaultyStore::around(inner) }
     }
@@ -82,17 +82,17 @@ impl FaultyStore {
         self.plan.lock().push(Fault { verb, after, times, error });
     }
 
-    /// How often the verb has failed: a test of a fault asserts that it fired.
+    /// Times that the verb has failed: a test of a fault asserts that it fired.
     pub fn fired(&self, verb: Verb) -> usize {
         self.fired.lock().iter().filter(|fired| **fired == verb).count()
     }
 
-    /// What was put on record by itself or together with notes, in order.
+    /// Audit events recorded alone or together with notes, in order.
     pub fn recorded(&self) -> Vec<AuditEvent> {
         self.recorded.lock().clone()
     }
 
-    /// How often this whole shelf was read.
+    /// Times that this whole shelf was read.
     pub fn reads_of(&self, shelf: &str) -> usize {
         self.shelves_read.lock().iter().filter(|read| read.as_str() == shelf).count()
     }
@@ -133,7 +133,7 @@ impl FaultyStore {
     }
 }
 
-/// Where the bell for notes hangs: a name that no test gives a route.
+/// The room of the bell for notes: a name that no test gives a route.
 fn notes_room() -> RouteName {
     RouteName::trusted("the-notes-of-all-nodes")
 }

@@ -9,11 +9,11 @@ use recado_core::{CompanyId, DeadLetter, Job, Payload, RouteName, Status, Timest
 pub struct JobView {
     pub job: Job,
     pub status: Status,
-    /// When it ended, if it has.
+    /// The time when it ended, if it has.
     pub ended_at: Option<Timestamp>,
-    /// What the provider answered when it took the job.
+    /// The provider's answer when it took the job.
     pub answer: Option<Payload>,
-    /// Who is delivering it, if somebody is, and until when.
+    /// The holder of its lease, and the lease's end.
     pub held_by: Option<(Box<str>, Timestamp)>,
 }
 
@@ -27,7 +27,7 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
-    /// What every store means by all of it but the status.
+    /// Returns true if a job matches everything but the status; the same for all stores.
     pub fn is_about(&self, job: &Job) -> bool {
         self.company.as_ref().is_none_or(|want| job.company == *want)
             && self.route.as_ref().is_none_or(|want| job.route == *want)
@@ -51,7 +51,7 @@ pub struct DeadLetterFilter {
 }
 
 impl DeadLetterFilter {
-    /// What every store means by it.
+    /// Returns true if an entry matches; the same for all stores.
     pub fn matches(&self, entry: &DeadLetter) -> bool {
         self.company.as_ref().is_none_or(|want| entry.company == *want)
             && self.route.as_ref().is_none_or(|want| entry.route == *want)
@@ -78,7 +78,7 @@ pub struct PageRequest {
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page begins. A page may be short and still have a next one.
+    /// The start of the next page. A page may be short and still have a next one.
     pub next: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ pub struct DeadLetterGroup {
     pub example_reason: Box<str>,
 }
 
-/// How many jobs are where. Kept as jobs move, never counted.
+/// Jobs by state. Kept as jobs move, never counted.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     /// Waiting to be due.
@@ -119,8 +119,8 @@ pub struct TenantFilter {
     pub route: Option<RouteName>,
 }
 
-/// How one tenant fares on one route. Kept as jobs move, never counted, and not durable: what it tells of the past
-/// begins when the store was opened, or had to read itself back after a full disk.
+/// Statistics of one tenant on one route. Kept as jobs move, never counted, and not durable: its past begins
+/// when the store was opened, or had to read itself back after a full disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantView {
     pub company: CompanyId,
@@ -130,7 +130,7 @@ pub struct TenantView {
     /// Waiting to be due.
     pub delayed: u64,
     pub leased: u64,
-    /// When a job of it was last claimed in its turn.
+    /// The time when a job of it was last claimed in its turn.
     pub last_processed_at: Option<Timestamp>,
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
@@ -142,7 +142,7 @@ pub struct TenantView {
     pub consecutive_batch_count: u32,
 }
 
-/// What a crash of the machine can take from an acknowledged write.
+/// The loss of acknowledged writes that a crash of the machine can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: it was forced to disk.
@@ -174,12 +174,12 @@ pub struct StoreReport {
     pub kind: &'static str,
     pub durability: Durability,
     pub size_bytes: u64,
-    /// What of that is in use: files that have grown are not given back, but filled again.
+    /// Bytes in use: files that have grown are not given back, but filled again.
     pub used_bytes: u64,
     pub free_bytes: Option<u64>,
-    /// What it may grow to, as far as it is known: a bound that was set, or the room that there is.
+    /// The size it may grow to, as far as it is known: a bound that was set, or the room that there is.
     pub max_bytes: Option<u64>,
-    /// Why enqueues are refused right now, if they are.
+    /// The reason why enqueues are refused right now, if they are.
     pub refusing: Option<String>,
     /// Which parts of it do not answer while the others do, if any.
     pub unanswered: Option<String>,

@@ -1,6 +1,6 @@
 //! Small durable values, the same on every node: webhook endpoints, marks on accounts, cached answers.
 //!
-//! There are no locks and no transactions over several notes. Whoever changes a note reads it, and writes it
+//! There are no locks and no transactions over several notes. A writer reads a note, and writes it
 //! back only if it still has the version that was read.
 
 use recado_core::{AuditEvent, Payload, Timestamp};
@@ -47,8 +47,8 @@ impl Shelf {
 pub struct Note {
     pub key: Box<str>,
     pub value: Payload,
-    /// Grows with every write, and is never given twice in a store's life: a note that was removed and written
-    /// again does not look like the old one to whoever read that.
+    /// Grows with every write, and is never given twice in a store's life: a note that was removed and
+    /// written again never looks like the old one.
     pub version: u64,
     /// From then on it is not there any more.
     pub expires_at: Option<Timestamp>,

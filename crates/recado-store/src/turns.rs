@@ -1,9 +1,9 @@
-//! How the tenants of a route share what is claimed of it.
+//! Turns: the shares of a route's tenants in each claim.
 //!
-//! Tenants with a ready job stand in a ring. Whoever was served longest ago is first; whoever gets its first
-//! ready job joins at the back. A turn is a run of jobs of one tenant, and a tenant whose turn is over goes to
-//! the back when the next job is claimed. So a tenant that arrives waits for one turn of each other one at
-//! most. Whoever is held back is passed over and keeps its place, and what was left of its turn.
+//! Tenants with a ready job stand in a ring. The tenant served longest ago is first; one that gets its first
+//! ready job joins at the back. A turn is a run of jobs of one tenant, and a tenant whose turn is over goes
+//! to the back when the next job is claimed. So a tenant that arrives waits for one turn of each other one at
+//! most. A tenant that is held back is passed over and keeps its place, and the rest of its turn.
 //!
 //! Weights and quotas come with each claim: a store keeps neither, it decides nothing about tenants.
 
@@ -17,14 +17,14 @@ use recado_core::fair::TURN_JOBS;
 /// priority: so urgent jobs delay others and never starve them.
 pub const OLDEST_EVERY_JOBS: u64 = 10;
 
-/// How tenants take turns on this claim. Cheap to clone.
+/// The rules of turns for one claim. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     /// Consecutive jobs of one tenant before the next one's turn (0 means [`TURN_JOBS`]).
     pub batch: u32,
-    /// A tenant's turn is `batch` times its weight; 1 for whoever is not here, and never less.
+    /// A tenant's turn is `batch` times its weight; 1 for a tenant that is not here, and never less.
     pub weights: Arc<HashMap<CompanyId, u32>>,
-    /// Jobs at most of a tenant in this claim; 0 holds it back. Whoever is not here is not bounded.
+    /// Jobs at most of a tenant in this claim; 0 holds it back. A tenant that is not here is not bounded.
     pub quota: Arc<HashMap<CompanyId, u32>>,
 }
 

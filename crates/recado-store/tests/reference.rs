@@ -7,7 +7,7 @@ use recado_store::Store;
 use recado_store::conformance::{Home, Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most};
 use recado_store::reference::ReferenceStore;
 
-/// A store in memory, gone with whoever holds it.
+/// A store in memory, dropped with its owner.
 struct Memory;
 
 #[async_trait]

@@ -1,8 +1,8 @@
-//! How far one request came: prepared, on its way, answered.
+//! The progress of one request: prepared, on its way, answered.
 //!
-//! The SDK tells a failure, not how far it had come, and it keeps a status to itself until the body is
-//! whole. A [`Listener`] sits in its hooks and hears both. It also bounds the body, which the SDK would
-//! read to the end however long it is.
+//! The SDK reports a failure, not how far it had come, and it keeps a status to itself until the body is
+//! whole. A [`Listener`] sits in its hooks and notes both. It also bounds the body, which the SDK would read
+//! to the end however long it is.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(crate) enum Stage {
     Answered(Head),
 }
 
-/// What an answer says before its body.
+/// The head of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub status: u16,
-    /// What AWS calls the error.
+    /// AWS's name for the error.
     pub name: Option<Box<str>>,
     retry_after: Option<Box<str>>,
 }
@@ -51,7 +51,7 @@ impl Head {
 #[derive(Debug)]
 pub(crate) struct Listener(watch::Sender<Stage>);
 
-/// What a [`Listener`] heard.
+/// The notes of a [`Listener`].
 pub(crate) struct Heard(watch::Receiver<Stage>);
 
 pub(crate) fn listener() -> (Listener, Heard) {

@@ -17,7 +17,7 @@ use recado_core::Fault;
 use crate::config::{SesConfig, SesCredentials};
 use crate::keys::KnownKeys;
 
-/// How the SDK names where credentials came from.
+/// The SDK's name for the source of credentials.
 const CREDENTIALS_SOURCE: &str = "recado";
 
 /// Makes a client. It looks a region up if none was given; credentials are looked up when first needed.

@@ -1,4 +1,4 @@
-//! What an operator says about an SES account, and what of it cannot work.
+//! Configuration of an SES account, and its faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct SesConfig {
     pub answer_wait: Duration,
 }
 
-/// Keys that somebody wrote down, rather than had AWS's chain find.
+/// Keys from the configuration, rather than from AWS's chain.
 #[derive(Clone)]
 pub struct SesCredentials {
     pub access_key_id: String,
@@ -49,7 +49,7 @@ pub struct SesCredentials {
     pub session_token: Option<String>,
 }
 
-/// Who composes the message.
+/// The composer of the message: SES or Recado.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// SES if it can, Recado otherwise.
@@ -171,7 +171,7 @@ impl fmt::Debug for SesCredentials {
     }
 }
 
-/// Why an account's configuration cannot work. It repeats no credential.
+/// The reason why an account's configuration cannot work. It repeats no credential.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("the endpoint's scheme is `{0}`; write http:// or https://")]

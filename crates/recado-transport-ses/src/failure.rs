@@ -1,7 +1,7 @@
-//! What a failed exchange was: what AWS calls it, or how far it came before the network gave way.
+//! Failures of an exchange: AWS's name for it, or how far it came before the network failed.
 //!
-//! Absent on purpose: the request, and every judgement. A name stays as AWS spells it, and where AWS
-//! gives none there is none, so that the status alone decides.
+//! Absent on purpose: the request, and every judgement. A name stays as AWS spells it, and where AWS gives
+//! none there is none, so that the status alone decides.
 
 use std::error::Error;
 use std::io;
@@ -41,7 +41,7 @@ pub(crate) fn refusal(head: &Head, error: Option<&SdkError<SendEmailError>>, now
     }
 }
 
-/// A yes that holds no message id: whoever said it was not SES.
+/// A yes without a message id: it did not come from SES.
 pub(crate) fn not_ses() -> Fault {
     let text = "the answer is a yes without a message id, so it is not from SES; check the endpoint";
     Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, text) }
@@ -126,7 +126,7 @@ fn in_words(kind: NetworkKind) -> &'static str {
     }
 }
 
-/// What stands in an answer that is not the JSON of AWS: a proxy's page, as a rule.
+/// The text of an answer that is not the JSON of AWS: a proxy's page, as a rule.
 fn body(error: &SdkError<SendEmailError>) -> Option<String> {
     let bytes = error.raw_response()?.body().bytes()?;
     Some(String::from_utf8_lossy(bytes).into_owned())

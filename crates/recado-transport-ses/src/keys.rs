@@ -1,7 +1,7 @@
-//! The keys that requests are signed with, kept out of what anybody says about them.
+//! The keys that requests are signed with, masked in every message.
 //!
-//! Whether they were written down or AWS's chain found them, the SDK asks here for them. What it gets is
-//! known from then on, before the first request goes out with it.
+//! The SDK asks here for keys, whether they are configured or AWS's chain found them. They are known for
+//! masking before the first request goes out with them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! E-mail by AWS SES v2, with the official SDK and its credential chain.
 //!
 //! One client with one pool of connections serves all jobs of an account. It is made when it is first
-//! needed: construction reaches out to nobody, and a chain that fails once is asked again.
+//! needed: construction opens no connection, and a chain that fails once is asked again.
 //!
 //! **The idempotency key.** SES writes its own Message-ID over any that it is given, in raw messages as
 //! in those that it composes. So the job's id travels where SES leaves it alone: in the header
-//! `X-Recado-Job`, for whoever receives the message, and in the message tag `jobId`, for whoever reads
+//! `X-Recado-Job`, for the message's receiver, and in the message tag `jobId`, for readers of
 //! the events of a configuration set. SES does not look for repetitions by either. A raw message still
 //! carries the Message-ID that every attempt shares, because stand-ins and relays keep it. Since nothing
 //! is lost by letting SES compose, it does so whenever it can ([`Content::Auto`]).
@@ -88,7 +88,7 @@ impl Ses {
         }
     }
 
-    /// What an error of the SDK means depends on how far the request had come.
+    /// Judges an error of the SDK by how far the request had come.
     fn judge(
         &self,
         heard: &Heard,

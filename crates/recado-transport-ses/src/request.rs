@@ -79,7 +79,7 @@ fn composed(email: &Email, job: &Job) -> Result<RawMessage, BuildError> {
     RawMessage::builder().data(Blob::new(message)).build()
 }
 
-/// What SES composes a message of.
+/// The parts of a message that SES composes.
 fn parts(email: &Email, job: &Job) -> Result<Message, BuildError> {
     let text = |text: &str| Text::builder().data(text).charset("UTF-8").build();
     let body = Body::builder()

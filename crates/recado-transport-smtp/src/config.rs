@@ -1,17 +1,17 @@
-//! What an operator says about a relay, and what of it cannot work.
+//! Configuration of a relay, and its faults.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How a connection is secured. Where TLS is used the certificate is checked, always.
+/// The security of a connection. Where TLS is used the certificate is checked, always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// TLS from the first byte (port 465).
     ImplicitTls,
     /// TLS by STARTTLS, and no mail without it (port 587).
     StartTls,
-    /// TLS by STARTTLS if the server offers it. Whoever sits in between can take the offer away.
+    /// TLS by STARTTLS if the server offers it. An attacker on the path can remove the offer.
     Opportunistic,
     /// Never TLS.
     None,
@@ -33,8 +33,8 @@ pub struct Credentials {
     pub mechanism: Option<Mechanism>,
 }
 
-/// How long each step may take. The whole delivery has a deadline of its own, which the text and the
-/// answer to its final dot may use up.
+/// Time limits of each step. The whole delivery has a deadline of its own, which the text and the answer to
+/// its final dot may use up.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// Name lookup and TCP.
@@ -64,7 +64,7 @@ pub struct SmtpConfig {
     pub port: u16,
     pub security: Security,
     pub credentials: Option<Credentials>,
-    /// What we call ourselves at EHLO. Without it, the address that the connection comes from.
+    /// Our name at EHLO. Without it, the address that the connection comes from.
     pub hello_name: Option<String>,
     pub connections_max: usize,
     /// A connection is closed after this many, because servers count too.
@@ -131,7 +131,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why a relay's configuration cannot work. It repeats no value, for values may be credentials.
+/// The reason why a relay's configuration cannot work. It repeats no value, for values may be credentials.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     #[error(

@@ -1,4 +1,4 @@
-//! How long each step may take, and all of them together.
+//! Time limits of each step, and of all of them together.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// The caller drops the future when its time is up. We give up a little earlier, because we can say at
 /// which step, and whether the message may have been taken.
 const HEAD_START_MAX: Duration = Duration::from_millis(250);
-/// Nobody waits longer; beyond that, sums of times would overflow.
+/// Longest time limit; beyond that, sums of times would overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! What became of everybody, over all transactions of one attempt.
+//! Results of every recipient, over all transactions of one attempt.
 //!
 //! Relays limit how many recipients a transaction may have, and put off the rest. If those had to wait for
 //! later attempts, a long list would use them up although each made progress. So they get further
@@ -22,11 +22,11 @@ pub(crate) struct Handover {
     pub answers: Vec<Reply>,
     /// Recipients with a no of their own.
     pub refused: Vec<Refused>,
-    /// Those whom the last transaction was for, if it failed, and why it did.
+    /// The recipients of the last transaction, if it failed, and its fault.
     pub failed: Option<(Vec<Box<str>>, Fault)>,
     /// Recipients who came when there were too many already.
     pub put_off: Vec<Refused>,
-    /// How many the server takes at once, as it showed when it last put somebody off. None: there is no
+    /// Recipients that the server takes at once, as it showed when it last put one off. None: there is no
     /// going on.
     at_once: usize,
     longest: Duration,
@@ -49,12 +49,12 @@ impl Handover {
             }
         }
         self.refused.extend(refused);
-        // Behind those who wait, so that one who is put off time and again holds up nobody else.
+        // Behind those who wait, so that one who is put off time and again holds up no other.
         self.put_off.extend(put_off);
         self.longest = self.longest.max(took);
     }
 
-    /// Takes those whom a further transaction is for, if there is to be one. Where the time may not suffice
+    /// Takes the recipients of a further transaction, if there is to be one. Where the time may not suffice
     /// there is none: it could end between the final dot and its answer, and leave them uncertain.
     pub(crate) fn take_next(&mut self, deadline: Deadline) -> Option<Vec<Refused>> {
         let count = self.at_once.min(self.put_off.len());
@@ -92,6 +92,6 @@ mod tests {
 
         let mut late = limited(Duration::from_secs(3_600));
         assert!(late.take_next(deadline).is_none());
-        assert_eq!(late.put_off.len(), 2, "somebody was forgotten");
+        assert_eq!(late.put_off.len(), 2, "a recipient was forgotten");
     }
 }

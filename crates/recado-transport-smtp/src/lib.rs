@@ -7,12 +7,12 @@
 //! own: one that is refused neither fails nor repeats the others. On a later attempt only those are asked
 //! who have neither got it nor refused it for good.
 //!
-//! What goes wrong before MAIL is about the connection or the login, and its words say at which step.
-//! What goes wrong between the final dot and its answer is uncertain. A connection goes back to the pool
+//! A failure before MAIL is about the connection or the login, and its words say at which step.
+//! A failure between the final dot and its answer is uncertain. A connection goes back to the pool
 //! only after a transaction that ended in an answer; dropping the future at any point drops it.
 //!
 //! The conversation is our own rather than a mail library's, because the one at hand keeps what a server
-//! sent before TLS for after it (so that whoever sits in between can put words into the server's mouth),
+//! sent before TLS for after it (so that an attacker on the path can put words into the server's mouth),
 //! reads lines without a bound and only in UTF-8, and cannot give each step a time of its own.
 //!
 //! Absent on purpose: retries (the engine's), delivery to MX hosts (a relay's), DKIM (a relay's), HELO for
@@ -58,8 +58,8 @@ impl Smtp {
         Ok(Smtp { opener: Opener::new(config)?, pool })
     }
 
-    /// Runs as many transactions as everybody's turn takes. All of them have one slot, so that nobody else's
-    /// message comes between them and uses up their time.
+    /// Runs as many transactions as all recipients need. All of them have one slot, so that no other message
+    /// comes between them and uses up their time.
     async fn hand_over(&self, envelope: &Envelope<'_>, deadline: Deadline) -> Result<Handover, Fault> {
         let slot = self.pool.slot(deadline).await?;
         let mut handover = Handover::default();

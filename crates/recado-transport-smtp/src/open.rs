@@ -20,7 +20,7 @@ use crate::tls::Tls;
 use crate::transaction::Connection;
 use crate::wire::{Lost, Step, Wire, by};
 
-/// What a server says it can do.
+/// The capabilities that a server offers.
 #[derive(Debug, Default)]
 pub(crate) struct Offers {
     pub start_tls: bool,
@@ -129,7 +129,7 @@ impl Opener {
         }
     }
 
-    /// What to start TLS with, if it is to be started.
+    /// The TLS settings to start with, if TLS is to be started.
     fn tls_to_start(&self, offers: &Offers) -> Result<Option<&Tls>, Fault> {
         match self.config.security {
             Security::StartTls if !offers.start_tls => Err(Fault::network(

@@ -1,4 +1,4 @@
-//! What a handover means for a job that may have been tried before.
+//! Turns a handover into the outcome of a job that may have been tried before.
 
 use recado_core::outcome::enhanced_code;
 use recado_core::reason::clip;
@@ -12,13 +12,13 @@ use crate::transaction::refusal_of;
 /// Bytes at most of the server's words of acceptance that are kept with the job.
 const RESPONSE_KEPT_MAX_BYTES: usize = 1_024;
 
-/// Where a job stands with its recipients before an attempt.
+/// The state of a job's recipients before an attempt.
 pub(crate) struct Standing<'a> {
-    /// Whom this attempt is for.
+    /// The recipients of this attempt.
     pub pending: Vec<&'a str>,
-    /// Who said no for good before. They are told of again, so that the job's end does not forget them.
+    /// Recipients that refused for good before. They are reported again, so that the job's end includes them.
     refused: Vec<Refused>,
-    /// There is nobody else, so what is said of him is said of the job.
+    /// There is only one recipient, so its result is the job's.
     sole: bool,
 }
 
@@ -45,7 +45,7 @@ fn told_again(before: &RecipientResult) -> Refused {
 }
 
 impl Standing<'_> {
-    /// When there is nobody left to send to.
+    /// The outcome when no recipient is left to send to.
     pub(crate) fn settled(self) -> Outcome {
         if self.refused.is_empty() {
             Outcome::Accepted { answer: None }

@@ -1,6 +1,6 @@
-//! The connections to one relay: how many there may be, and which wait for the next message.
+//! The connections to one relay: their limit, and those that wait for the next message.
 //!
-//! A slot is the right to have one connection. Whoever holds one takes the youngest connection that
+//! A slot is the right to have one connection. A delivery with a slot takes the youngest connection that
 //! waits, so that in quiet times the surplus grows old and is closed.
 
 use std::sync::{Arc, Weak};
@@ -116,7 +116,7 @@ impl Waiting {
         (since.elapsed() < self.idle_timeout).then_some(connection)
     }
 
-    /// When the oldest has waited for too long. If there is none, the watch ends here.
+    /// The time when the oldest has waited for too long. If there is none, the watch ends here.
     fn next_to_close(&self) -> Option<Instant> {
         let mut line = self.line.lock();
         line.watched = !line.connections.is_empty();

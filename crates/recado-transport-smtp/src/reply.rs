@@ -15,7 +15,7 @@ pub(crate) struct Reply {
     pub lines: Vec<String>,
 }
 
-/// Why bytes are no reply.
+/// The reason why bytes are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotAReply {
     #[error("the answer is not SMTP")]

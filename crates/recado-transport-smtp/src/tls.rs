@@ -1,4 +1,4 @@
-//! Whom we trust to be the relay.
+//! Trust in the relay's certificate.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::config::{ConfigError, SmtpConfig};
 
-/// What it takes to secure a connection to one relay.
+/// The settings that secure a connection to one relay.
 pub(crate) struct Tls {
     pub connector: TlsConnector,
     pub server_name: ServerName<'static>,

@@ -27,7 +27,7 @@ pub(crate) struct Envelope<'a> {
     pub message: &'a [u8],
 }
 
-/// How it went.
+/// The result of a transaction.
 pub(crate) struct Transaction {
     /// Recipients with a no of their own.
     pub refused: Vec<Refused>,
@@ -35,12 +35,12 @@ pub(crate) struct Transaction {
     pub put_off: Vec<Refused>,
     /// All the others.
     pub others: Vec<Box<str>>,
-    /// What the server said of the message, for them; nothing when there are none.
+    /// The server's answer to the message, for the accepted recipients; nothing when there are none.
     pub answer: Result<Option<Reply>, Fault>,
     pub took: Duration,
 }
 
-/// Who was told no at RCPT.
+/// Recipients that were refused at RCPT.
 #[derive(Default)]
 struct Noes {
     refused: Vec<Refused>,
@@ -64,17 +64,17 @@ pub(crate) struct Connection {
     timeouts: Timeouts,
     /// Transactions begun.
     used: u32,
-    /// Between two transactions. False from the beginning of one until it ended in an answer, so that
-    /// whoever finds it false, for whatever reason, knows that the next reply may not be his.
+    /// True between two transactions. False from the beginning of one until it ended in an answer: while it
+    /// is false, the next reply may belong to an earlier command.
     ready: bool,
-    /// The last transaction was left open: nobody took the message.
+    /// The last transaction was left open: no recipient took the message.
     to_reset: bool,
 }
 
 /// An old connection turned out dead, or out of step, before this message was spoken of.
 pub(crate) struct Stale(pub Fault);
 
-/// Why a transaction came to no answer about its message.
+/// The reason why a transaction came to no answer about its message.
 enum Stopped {
     Stale(Fault),
     Failed(Fault),
@@ -99,13 +99,13 @@ impl Connection {
         self.used
     }
 
-    /// Whether the server has neither closed the connection nor said anything since its last answer.
+    /// Returns true if the server has neither closed the connection nor said anything since its last answer.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         self.wire.is_quiet().await
     }
 
     pub(crate) async fn quit(mut self) {
-        // Nobody waits for the answer.
+        // The answer is not awaited.
         let _ = self.wire.write(b"QUIT\r\n").await;
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Wire {
     unread: Vec<u8>,
 }
 
-/// Where in the conversation we are, as faults say it.
+/// The step of the conversation, as faults name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Connecting,
@@ -58,7 +58,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why nothing more can be had from a connection.
+/// The reason why a connection can no longer be used.
 #[derive(Debug)]
 pub(crate) enum Lost {
     Closed,
@@ -126,8 +126,8 @@ impl Wire {
         Wire { socket: Box::new(socket), unread: Vec::new() }
     }
 
-    /// The same connection under TLS. What came in before the handshake and was not asked for is not the
-    /// server's word, but that of whoever sits in between: it must not be read as if TLS had vouched for it.
+    /// The same connection under TLS. Bytes that came in before the handshake and were not asked for may come
+    /// from an attacker on the path: they must not be read as if TLS had vouched for them.
     pub(crate) async fn secured(self, tls: &Tls) -> Result<Wire, Lost> {
         if !self.unread.is_empty() {
             return Err(Lost::Broken(io::Error::other("the server spoke in the clear after STARTTLS")));
@@ -136,8 +136,7 @@ impl Wire {
         Ok(Wire::new(socket))
     }
 
-    /// To go on after words that nobody asked for would be to take every answer for that to the command
-    /// before.
+    /// After unexpected words, every answer would be taken for that to the command before.
     fn is_in_step(&self) -> Result<(), Lost> {
         if self.unread.is_empty() { Ok(()) } else { Err(Lost::Unasked) }
     }
@@ -191,7 +190,7 @@ impl Wire {
         self.reply().await.map(Some)
     }
 
-    /// Whether there is nothing to be read, not even an end. Does not wait.
+    /// Returns true if there is nothing to be read, not even an end. Does not wait.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         tokio::select! {
             biased;

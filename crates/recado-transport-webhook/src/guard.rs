@@ -1,4 +1,4 @@
-//! Whether an address that a user supplied may be reached.
+//! Guards against addresses that a user supplied and that must not be reached.
 //!
 //! A URL passes two doors. [`Guard::check_url`] judges what is written in it, in whatever notation, for
 //! an address that is written down is never looked up. Names pass [`Guard::check_address`] with each
@@ -31,11 +31,12 @@ pub struct Guard {
     /// Ranges that may be reached although they are not public, with or without TLS: `webhooks.allow`.
     /// IPv4 ranges cover the IPv6 addresses mapped to them.
     pub allowed: Vec<IpNet>,
-    /// Whether public addresses may be reached without TLS: `webhooks.allow_http`.
+    /// Allows public addresses without TLS: `webhooks.allow_http`.
     pub allow_http: bool,
 }
 
-/// Why an address may not be reached. It goes to the tenant, so it names no address that a lookup found.
+/// The reason why an address may not be reached. It goes to the tenant, so it names no address that a lookup
+/// found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("is not a web address; write one that begins with https://")]
@@ -61,7 +62,7 @@ pub enum Refusal {
 }
 
 impl Guard {
-    /// Whether this address may be connected to over TLS.
+    /// Returns true if this address may be connected to over TLS.
     pub fn permits(&self, ip: IpAddr) -> bool {
         self.check_address(ip, None, true).is_ok()
     }

@@ -17,7 +17,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::guard::Guard;
 
-/// Who knows the addresses behind a name.
+/// Resolves a name to addresses.
 #[async_trait]
 pub trait Lookup: Send + Sync + fmt::Debug {
     /// Every address of `name`. Their ports mean nothing: the URL's counts.
@@ -40,9 +40,9 @@ impl Lookup for SystemLookup {
 pub(crate) struct GuardedLookup {
     pub guard: Arc<Guard>,
     pub lookup: Arc<dyn Lookup>,
-    /// Whether the connection will be TLS.
+    /// True if the connection will be TLS.
     pub secure: bool,
-    /// How long it may take.
+    /// Time that it may take.
     pub timeout: Duration,
 }
 

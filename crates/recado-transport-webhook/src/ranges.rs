@@ -5,7 +5,7 @@
 //! NAT64), and refused where it is a relic (compatible, 6to4, Teredo).
 //!
 //! Absent on purpose: NAT64 prefixes that a network chose for itself, which look like any other address.
-//! Whoever runs one keeps it from translating to private ranges, as RFC 6052 asks.
+//! Its network must keep it from translating to private ranges, as RFC 6052 asks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,7 +41,7 @@ const NOT_PUBLIC_V6: [Ipv6Net; 4] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// How a machine without IPv4 reaches one without IPv6.
+/// The prefix by which a machine without IPv4 reaches one without IPv6.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
 pub(crate) fn is_public(ip: IpAddr) -> bool {

@@ -14,11 +14,11 @@ use sha2::Sha256;
 const PREFIX: &str = "whsec_";
 const SECRET_LEN_BYTES: RangeInclusive<usize> = 24..=64;
 
-/// What an endpoint and Recado know, and nobody else. It is shown by [`Secret::reveal`] only.
+/// The secret that an endpoint shares with Recado. Only [`Secret::reveal`] shows it.
 #[derive(Clone)]
 pub struct Secret(Box<[u8]>);
 
-/// Why a text is no secret. It repeats nothing of it, for it may be one with a slip in it.
+/// The reason why a text is no secret. It repeats nothing of it, for it may be one with a slip in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotASecret {
     #[error("the secret does not begin with `{PREFIX}`; write `{PREFIX}` and then base64")]

@@ -1,8 +1,8 @@
-//! The transport: who gets a job's payload, and under which headers.
+//! The transport: the receiver of a job's payload, and the headers that go with it.
 //!
-//! What the receiver sees is the payload's own bytes and, in the headers, the job's id (the same on every
-//! attempt), the attempt's time and a signature over all three. A 2xx is a yes; a redirect is a no, for
-//! it would carry the payload to an address that nobody checked.
+//! The receiver sees the payload's own bytes and, in the headers, the job's id (the same on every attempt),
+//! the attempt's time and a signature over all three. A 2xx is a yes; a redirect is a no, for it would carry
+//! the payload to an address that was never checked.
 //!
 //! Absent on purpose: judging a 410 or counting failures, which the engine does to switch endpoints off.
 
@@ -24,7 +24,7 @@ use crate::message::{self, To};
 use crate::sign::signatures;
 use crate::{Guard, Lookup, Secret, SystemLookup};
 
-/// Half of the route's ten seconds: whoever is not reached by then was certainly not handed anything.
+/// Half of the route's ten seconds: a receiver that is not reached by then certainly got nothing.
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(2);
 /// Connections at most that are kept for the next job to the same receiver; there are many receivers.
@@ -35,7 +35,7 @@ const TEST_EVENT: &str = "endpoint.test";
 const ENDPOINT_UNKNOWN: &str = "ENDPOINT_UNKNOWN";
 const ENDPOINT_DISABLED: &str = "ENDPOINT_DISABLED";
 
-/// What the transport needs to know of an endpoint.
+/// The transport's view of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub url: Url,
@@ -45,7 +45,7 @@ pub struct Target {
     pub enabled: bool,
 }
 
-/// Who knows the endpoints. Asked at every attempt, so a change holds from the next one on.
+/// Looks up endpoints. Asked at every attempt, so a change holds from the next one on.
 #[async_trait]
 pub trait Endpoints: Send + Sync + fmt::Debug {
     /// The company's endpoint of that id. Another company's is none: it must not even be told apart. A fault is a
@@ -85,7 +85,7 @@ pub struct Webhook {
     plain: HttpClient,
 }
 
-/// How an endpoint took a test.
+/// The result of an endpoint's test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestResult {
     pub status: u16,
@@ -125,7 +125,7 @@ impl Webhook {
         Ok(Webhook { guard, secret: config.secret, endpoints, secure, plain })
     }
 
-    /// For whoever takes an endpoint's address in, to refuse it there and then.
+    /// The guard, for a caller that accepts an endpoint's address and refuses a bad one at once.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }

@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::DataFault;
 
-/// Faults at most that are told; whoever has more than that needs other help.
+/// Faults listed at most.
 const FAULTS_TOLD_MAX: usize = 100;
 /// Bytes at most of an unknown name that are compared with the known ones.
 const NAME_COMPARED_MAX_BYTES: usize = 64;
@@ -40,7 +40,7 @@ pub fn read<'a, T>(
     }
 }
 
-/// What becomes of a job whose data passed at the door and turned out unusable after all.
+/// The fault of a job whose data passed the check and turned out unusable after all.
 pub fn unusable(faults: &[DataFault]) -> Fault {
     let lines: Vec<_> =
         faults.iter().map(|fault| format!("data{} {}", fault.pointer, fault.message)).collect();
@@ -188,7 +188,7 @@ impl<'a, 'f> Object<'a, 'f> {
     }
 }
 
-/// What is wrong with JSON text that was to hold something else.
+/// Says what is wrong with JSON text that was to hold something else.
 pub fn instead(json: &str, wanted: &str) -> String {
     let kind = match json.trim_start().bytes().next() {
         Some(b'"') => "a string",

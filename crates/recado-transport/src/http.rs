@@ -33,7 +33,7 @@ pub use request::{IDEMPOTENCY_KEY, Request};
 
 /// Bytes at most of a provider's answer that are kept with the job.
 pub const ANSWER_KEPT_MAX_BYTES: usize = 16 * 1_024;
-/// Bytes at most of an answer that somebody waits for.
+/// Bytes at most of an answer that the caller wants.
 pub const ANSWER_WANTED_MAX_BYTES: usize = 1_024 * 1_024;
 /// Bytes at most that are read of what a provider says about a failure.
 pub const FAULT_TEXT_MAX_BYTES: usize = 2 * 1_024;

@@ -28,19 +28,19 @@ pub struct Delivery<'a> {
     pub job: &'a Job,
     /// Which try this is, over the job's whole life; 1 is the first.
     pub attempt: u32,
-    /// When it started.
+    /// The time when it started.
     pub now: Timestamp,
-    /// How long it may take before the caller gives up on it.
+    /// Time that it may take before the caller gives up on it.
     pub timeout: Duration,
     pub answer: Wanted,
 }
 
-/// How much of a provider's answer the caller has a use for.
+/// The part of a provider's answer that the caller has a use for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// That it said yes; what it said is kept if it is short and comes at once.
     Receipt,
-    /// What it said: somebody waits for it.
+    /// The whole answer: a caller waits for it.
     Answer,
 }
 
@@ -61,7 +61,7 @@ impl Delivery<'_> {
 pub struct DataFault {
     /// JSON pointer below `data`, such as `/body`.
     pub pointer: String,
-    /// What is wrong and what to write instead.
+    /// The fault and its correction.
     pub message: String,
 }
 
@@ -74,11 +74,11 @@ pub enum Receiver {
     Host(Box<str>),
 }
 
-/// A way to reach the outside world.
+/// A way to reach a provider.
 ///
 /// - `send` is called at most once at a time for a job, under a deadline that the caller enforces by
 ///   dropping the future; it must be safe to drop at any point.
-/// - It never panics on purpose; a panic costs the job one attempt and nobody else anything.
+/// - It never panics on purpose; a panic costs the job one attempt and other jobs nothing.
 /// - A payload that passed `check` may still be unusable: that is `Fault::invalid_payload`.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {

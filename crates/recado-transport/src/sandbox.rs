@@ -1,10 +1,10 @@
-//! The transport that reaches out to nobody: each attempt does what the job's own script says.
+//! The transport that opens no connection: each attempt does what the job's own script says.
 //!
-//! It serves users who try a route before it meets a provider, and our own checks and benchmarks, so
-//! its road is short: one pass over `data`, and no timer unless a latency is asked for. Fields other
-//! than `script` and `latencyMs` are ignored, because any route may be given this transport and keeps
-//! the data that it had. Absent on purpose: randomness (a script says what happens, each time the same)
-//! and waiting for the route's timeout (`"timeout"` reports one at once).
+//! It serves users who try a route before it meets a provider, and our own checks and benchmarks, so it is
+//! fast: one pass over `data`, and no timer unless a latency is asked for. Fields other than `script` and
+//! `latencyMs` are ignored, because any route may be given this transport and keeps the data that it had.
+//! Absent on purpose: randomness (a script says what happens, each time the same) and waiting for the route's
+//! timeout (`"timeout"` reports one at once).
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct Data<'a> {
 }
 
 impl Data<'_> {
-    /// What the script says of this attempt; its last entry goes for all that follow.
+    /// The script's entry for this attempt; its last entry goes for all that follow.
     fn entry(&self, attempt: u32) -> &str {
         let script = self.script.as_deref().unwrap_or_default();
         let index = attempt.saturating_sub(1) as usize;

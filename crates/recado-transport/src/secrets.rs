@@ -1,11 +1,11 @@
-//! The credentials of a provider, kept out of what the provider says.
+//! Masks a provider's credentials in what the provider says.
 //!
-//! Some providers repeat in an error what they were sent, and their words go far: into the history of
-//! jobs, the log, notices and other people's endpoints. So whatever they say passes here first. A
-//! credential is found as it is, behind JSON escapes and percent-encoded; where a text was cut in the
-//! middle of one, its beginning is found at the end.
+//! Some providers repeat the request in an error, and their words go far: into the history of jobs, the log,
+//! notices and other people's endpoints. So they are masked here first. A credential is found as it is,
+//! behind JSON escapes and percent-encoded; where a text was cut in the middle of one, its beginning is found
+//! at the end.
 //!
-//! Absent on purpose: guessing what else may be a credential, disguises that nobody sends it in (base64,
+//! Absent on purpose: guessing what else may be a credential, encodings that are not used for it (base64,
 //! HTML), and values so short that they stand in ordinary words.
 
 use std::borrow::Cow;
@@ -97,7 +97,7 @@ impl fmt::Debug for Secrets {
 /// A text with some of its escapes undone.
 struct Reading<'t> {
     bytes: Cow<'t, [u8]>,
-    /// Where in the text each byte begins, and where the last one ends. Empty if nothing was undone.
+    /// Position of each byte in the text, and of the last one's end. Empty if nothing was undone.
     places: Vec<usize>,
 }
 
@@ -150,7 +150,7 @@ impl<'t> Reading<'t> {
         secret.find_iter(&self.bytes).map(move |start| self.place(start)..self.place(start + len))
     }
 
-    /// Where the beginning of one stands whose rest was cut off.
+    /// Position of the beginning of a secret whose rest was cut off.
     fn find_cut_short(&self, secret: &Finder<'_>) -> Option<usize> {
         let mut cuts = (SECRET_LEN_MIN_BYTES..secret.needle().len()).rev();
         let cut = cuts.find(|cut| self.bytes.ends_with(&secret.needle()[..*cut]))?;

@@ -238,7 +238,7 @@ fn media(media: &Object<'_, '_>) -> Option<Message> {
     }
 }
 
-/// What Evolution calls `media`: an address to fetch it from, or the file itself.
+/// Evolution's `media`: an address to fetch it from, or the file itself.
 fn content(media: &Object<'_, '_>) -> Option<String> {
     let (url, file) = (web_address(media), file(media));
     match (media.has("url"), media.has("base64")) {

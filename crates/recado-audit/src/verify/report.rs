@@ -1,4 +1,4 @@
-//! What was found, and where.
+//! Findings, and their places.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::month::Month;
 /// Findings that are listed at most; a trail with more needs no longer list.
 const FINDINGS_MAX: usize = 100;
 
-/// What `verify` read, and what is wrong with it.
+/// The result of `verify`: what it read, and every fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -22,7 +22,7 @@ pub struct Report {
     pub erased: u64,
     /// The sequence of the newest record; zero if there is none.
     pub end: u64,
-    /// The newest signed record, for whoever verifies to keep.
+    /// The newest signed record, for the auditor to keep.
     pub checkpoint: Option<Checkpoint>,
     /// Checkpoints that were brought along and whose records were dropped since.
     pub unchecked: Vec<u64>,
@@ -82,9 +82,7 @@ pub enum Fault {
     WrongSegment { holds: Box<str> },
     #[error("the segment does not end with a signed record: its end was cut off or replaced")]
     NotSigned,
-    #[error(
-        "the signature is not the key's: what follows record {good_through} was written by somebody else"
-    )]
+    #[error("the signature is not the key's: what follows record {good_through} was written by another hand")]
     WrongSignature { good_through: u64 },
     #[error(
         "{bytes} bytes after the last signed record: an append that did not end, or something foreign; opening the trail takes them away"

@@ -13,11 +13,11 @@ use crate::snapshot::Segment;
 
 use super::report::{Fault, Findings};
 
-/// Sequences whose hashes somebody wants to compare.
+/// Sequences whose hashes are to be compared.
 #[derive(Debug, Default)]
 pub(crate) struct Watch(pub(crate) BTreeSet<u64>);
 
-/// What a segment holds, and what is wrong in it.
+/// The contents of a segment, and its faults.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     /// The first sequence, and what it continues, unless that cannot be read.

@@ -1,4 +1,4 @@
-//! What is in the files after an append.
+//! Contents of the files after an append.
 
 use recado_audit::{Content, Error, Options, PublicKey, Query, Trail, search};
 use recado_core::{AuditEvent, AuditKind, Class};

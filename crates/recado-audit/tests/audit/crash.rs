@@ -1,4 +1,4 @@
-//! What a process leaves that ends in the middle of something.
+//! Trails left by a process that ended in the middle of a write.
 
 use recado_audit::{Error, Identity, Options, Subject, Trail};
 

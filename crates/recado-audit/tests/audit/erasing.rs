@@ -1,4 +1,4 @@
-//! What one person may ask for: to see everything, and to have it removed.
+//! The rights of a person: to see every record, and to have them removed.
 
 use recado_audit::{Content, Erasure, Identity, Kind, Query, Record, Subject, export, search};
 use serde_json::Value;
@@ -82,7 +82,7 @@ fn an_erasure_removes_the_subjects_data_from_every_file_and_the_chain_stays_whol
         }
     }
     assert!(exported(&place, &user("user-3")).is_empty());
-    assert_eq!(exported(&place, &user("user-4")).len(), 6, "somebody else lost something");
+    assert_eq!(exported(&place, &user("user-4")).len(), 6, "another person lost something");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How fast it is. Run with: cargo test --release -p recado-audit -- --ignored --nocapture
+//! Measures speed. Run with: cargo test --release -p recado-audit -- --ignored --nocapture
 //!
 //! Each figure comes twice: by the clock, and as processor time, which others on the machine do not change.
 
@@ -8,7 +8,7 @@ use recado_audit::{Query, search};
 
 use crate::given::{Place, at, entries};
 
-/// What this process and the system on its behalf have worked so far.
+/// Processor time of this process and of the system on its behalf so far.
 fn worked() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

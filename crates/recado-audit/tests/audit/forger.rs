@@ -1,4 +1,4 @@
-//! Somebody who knows the format as well as we do, written down a second time; all that is missing is the key.
+//! A forger: the format written down a second time, with everything but the key.
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -14,7 +14,7 @@ pub fn parts(line: &str) -> (&str, &str, &str) {
     (body, personal, seal)
 }
 
-/// What the next line has to say about this one.
+/// Returns the previous-hash that the next line must carry.
 pub fn link(line: &str) -> String {
     sha256(parts(line).2)
 }

@@ -1,4 +1,4 @@
-//! One writes; whoever reads asks nobody.
+//! One process writes; readers need no lock of the writer's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

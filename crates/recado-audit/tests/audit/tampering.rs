@@ -1,4 +1,4 @@
-//! Whatever somebody does to the files, `verify` finds it and says where.
+//! Every change to the files is found by `verify`, with its place.
 
 use proptest::prelude::*;
 use recado_audit::{Evidence, Fault, Identity, Options, Subject, Trail, verify};
@@ -8,7 +8,7 @@ use crate::given::{Place, at, entries, month};
 
 const NOW: &str = "2026-11-20T12:00:00Z";
 
-/// What was found: segment, line, sequence, fault.
+/// A finding: segment, line, sequence, fault.
 type Found = (Option<&'static str>, Option<u64>, Option<u64>, Fault);
 
 /// Tampers with a trail of three months (records 1–20, 21–40, 41–60), and expects exactly these findings.

@@ -1,4 +1,4 @@
-//! Who the worker is to the engine, and that nobody else learns it.
+//! The worker's credentials, which only the engine may learn.
 
 use recado_camunda::{Auth, OAuth, Rest, Secret};
 use serde_json::json;

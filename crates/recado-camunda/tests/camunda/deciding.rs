@@ -102,7 +102,7 @@ async fn t10_t11_t19_invalid_variables_are_an_incident_that_names_every_fault() 
             assert!(message.contains(fault), "{fault} is not in {message}");
         }
         assert!(!message.contains("Ana"), "{message}");
-        assert_eq!(given.asked(), 0, "nobody has to decide on that");
+        assert_eq!(given.asked(), 0, "no decision is needed");
     }
 }
 

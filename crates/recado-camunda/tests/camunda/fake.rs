@@ -42,12 +42,12 @@ pub struct Job {
     variables: Map<String, Value>,
     /// The task's own, gone with it.
     local: Map<String, Value>,
-    /// None until somebody reports a failure; Camunda 8 counts that as 3.
+    /// None until a failure is reported; Camunda 8 counts that as 3.
     pub retries: Option<u64>,
     worker: Option<String>,
     pub locked_until_ms: u64,
     pub handed_out: u32,
-    /// What the process got.
+    /// The variables that the process got.
     pub outputs: Map<String, Value>,
     pub error_code: Option<String>,
     pub message: Option<String>,
@@ -81,7 +81,7 @@ impl Job {
         self.local[name].clone()
     }
 
-    /// What the task sees of these names.
+    /// The variables of these names that the task sees.
     fn visible(&self, names: &[Value]) -> Map<String, Value> {
         let all = self.variables.iter().chain(&self.local);
         let asked = |name: &String| names.is_empty() || names.iter().any(|it| it == name.as_str());
@@ -137,7 +137,7 @@ impl Engine {
     }
 }
 
-/// Counts a poll for as long as somebody is on the line.
+/// Counts a poll for as long as its client is connected.
 struct Waiting<'a>(&'a Engine);
 
 impl<'a> Waiting<'a> {
@@ -242,7 +242,7 @@ impl Fake {
         self.engine.change(|state| state.acts.push((path_end.to_owned(), act)));
     }
 
-    /// How often a request whose path ends so was answered with this status.
+    /// Times that a request whose path ends so was answered with this status.
     pub fn answered(&self, path_end: &str, status: u16) -> usize {
         let state = self.engine.state();
         let such = |request: &&Request| request.path.ends_with(path_end) && request.status == status;
@@ -271,8 +271,8 @@ impl Fake {
         self.engine.change(|state| state.numeric_keys = true);
     }
 
-    /// The machine is gone, and every connection with it; what the engine knows is on its disk. Whoever
-    /// knocks is noted with status 0.
+    /// The machine is gone, and every connection with it; the engine's state is on its disk. Connections are
+    /// noted with status 0.
     pub fn go_away(&mut self) {
         self.boot(door::nobody);
     }

@@ -1,4 +1,4 @@
-//! Engines that are away, busy or forgetful, locks that run out, and nobody to decide.
+//! Engines that are away, busy or forgetful, locks that run out, and Recado without an answer.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub enum Version {
 pub const BOTH: [Version; 2] = [Version::Eight, Version::Seven];
 
 impl Version {
-    /// Where a report of completion goes.
+    /// The path of a completion report.
     pub fn completion(self) -> &'static str {
         match self {
             Version::Eight => "/completion",
@@ -66,7 +66,7 @@ impl DecisionSource for Shared {
         self.0.asked.lock().push(asked.clone());
         self.0.may_decide.acquire().await.expect("open").forget();
         if self.0.away.load(Ordering::SeqCst) {
-            return Err(NoDecision::Unavailable("nobody is there".to_owned()));
+            return Err(NoDecision::Unavailable("no server is there".to_owned()));
         }
         let count = asked.retry_count.unwrap_or(0);
         let refuse = |code, reason: &str| Decision {
@@ -103,7 +103,7 @@ pub struct Given {
     pub working: JoinHandle<usize>,
 }
 
-/// How a test's worker differs from the usual one.
+/// A test worker's difference from the usual one.
 pub struct Setup {
     pub rules: Rules,
     pub auth: Auth,

@@ -25,7 +25,7 @@ const FINAL: &[Named] = &[
     ("506", Permanent, Message),
 ];
 
-/// What WhatsApp's Cloud API adds to the numbers of Graph.
+/// Error numbers that WhatsApp's Cloud API adds to those of Graph.
 pub(super) const CLOUD: &[Named] = &[
     ("80007", RateLimit, Credential),
     ("130429", RateLimit, Credential),

@@ -5,8 +5,8 @@ use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::Rule;
 
-/// What the webhook transport says before it reaches out. Each stays as it is until a person changes
-/// the endpoint or the job.
+/// Errors of the webhook transport before it connects. Each persists until a person changes the endpoint or
+/// the job.
 const WEBHOOK: &[Row] = &[
     ("ENDPOINT_UNKNOWN", code("ENDPOINT_UNKNOWN"), Permanent, Message),
     ("ENDPOINT_DISABLED", code("ENDPOINT_DISABLED"), Permanent, Message),
@@ -31,9 +31,8 @@ pub(super) const BY_STATUS: &[Row] = &[
     ("504", status(504, 504), Transient, Provider),
     ("5xx", status(500, 599), Transient, Provider),
     ("4xx", status(400, 499), Permanent, Message),
-    // A redirect is not followed: it would carry the payload to an address nobody vetted. What has moved
-    // does not move back by itself, so another try meets the same redirect; a person corrects the address
-    // and replays.
+    // A redirect is not followed: it would carry the payload to an address that was never checked. Another
+    // try meets the same redirect; a person corrects the address and replays.
     ("3xx", status(300, 399), Permanent, Message),
 ];
 

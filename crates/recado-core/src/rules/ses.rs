@@ -39,11 +39,11 @@ const NAMES: &[Named] = &[
     ("UnrecognizedClient", Permanent, Credential),
 ];
 
-/// What the SES transport says when it has no key to sign with.
+/// Errors of the SES transport when it has no key to sign with.
 const KEYLESS: &[Row] = &[
     ("CredentialsNotFound", code("CredentialsNotFound"), Permanent, Credential),
     ("RegionNotFound", code("RegionNotFound"), Permanent, Credential),
-    // Whoever hands the keys out is slow or down, and comes back.
+    // The service that hands out keys is slow or down, and recovers.
     ("CredentialsUnavailable", code("CredentialsUnavailable"), Transient, Credential),
 ];
 
@@ -82,7 +82,7 @@ pub fn rules() -> Vec<Rule> {
     [set("ses", &[UNANSWERED, WORDS]), by_name("ses"), set("ses", &[KEYLESS, TAKEN_BACK, BY_NUMBER])].concat()
 }
 
-/// What SES calls its errors, for any set that may meet them.
+/// SES errors by name, for any set that may meet them.
 pub(super) fn by_name(prefix: &str) -> Vec<Rule> {
     let mut rules = Vec::new();
     for &(name, class, blame) in NAMES {

@@ -25,7 +25,7 @@ const SAYS_GRAYLIST: &str = concat!("(?i)", said!("graylist(?:ed|ing)?"));
 const SAYS_TOO_FAST: &str =
     r"(?i)throttl|rate limit|unusual rate|sending rate|too many (messages|connections|concurrent)";
 
-/// What words and enhanced codes add to a code, whatever protocol the rest of the set speaks.
+/// Refinements of a code by words and enhanced codes, for every protocol.
 pub(super) const REFINED: &[Row] = &[
     ("temporarily-deferred", text("temporarily deferred"), RateLimit, Provider),
     ("4.7.28", enhanced("4.7.28"), RateLimit, Provider),

@@ -1,4 +1,4 @@
-//! What the world hears of a transition.
+//! Events of each transition.
 
 use std::time::Duration;
 

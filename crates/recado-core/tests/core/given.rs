@@ -69,17 +69,17 @@ pub fn attempts(max: u32) -> Terms {
     terms(Policy::exponential(secs(1), secs(60), max))
 }
 
-/// What an SMTP server answers: a code and, in its words, perhaps an enhanced code.
+/// An SMTP server's answer: a code and, in its words, perhaps an enhanced code.
 pub fn smtp(code: &str, text: &str) -> Fault {
     Fault { enhanced: enhanced_code(text).map(Into::into), ..Fault::answer(code, text) }
 }
 
-/// What an HTTP API answers: the code is the status, the text the body.
+/// An HTTP API's answer: the code is the status, the text the body.
 pub fn http(status: u16, body: &str) -> Fault {
     Fault { status: Some(status), ..Fault::answer(&status.to_string(), body) }
 }
 
-/// What the sandbox makes of `"<code> <text>"`: every three-digit code is a status too.
+/// The sandbox's reading of `"<code> <text>"`: every three-digit code is a status too.
 pub fn sandbox(code: &str, text: &str) -> Fault {
     let status = if code.len() == 3 { code.parse().ok() } else { None };
     Fault { status, ..smtp(code, text) }
@@ -100,7 +100,7 @@ pub fn judged(set: &str, fault: Fault) -> Verdict {
     Verdict::Failed(classify(set, fault))
 }
 
-/// One line of an error table: what came back, what it means, whom it blames, by which rule.
+/// One line of an error table: the answer, its class, its blame, the rule.
 pub type Case = (Fault, Class, Blame, &'static str);
 
 /// Every line of `cases` is judged as it says; the message names the first that is not.

@@ -124,7 +124,7 @@ fn g11_priority_rises_with_the_rounds_waited_and_never_above_the_best() {
 }
 
 proptest! {
-    /// In no window of the rate's length do more than the maximum pass, and whoever is told to wait is let
+    /// In no window of the rate's length do more than the maximum pass, and a caller told to wait is let
     /// through when the wait is over.
     #[test]
     fn g16_no_window_lets_more_through_than_the_limit(

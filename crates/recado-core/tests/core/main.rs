@@ -1,4 +1,4 @@
-//! What recado-core promises, requirement by requirement. Test names begin with the requirement's id.
+//! The promises of recado-core, requirement by requirement. Test names begin with the requirement's id.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set its scene fails")]
 

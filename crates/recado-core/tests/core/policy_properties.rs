@@ -1,4 +1,4 @@
-//! What every policy promises, whatever its numbers.
+//! Promises of every policy, whatever its numbers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a transition leaves behind on the job.
+//! The effect of each transition on the job.
 
 use recado_core::job::{ATTEMPTS_KEPT_MAX, remember};
 use recado_core::outcome::NetworkKind;

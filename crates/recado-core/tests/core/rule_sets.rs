@@ -1,4 +1,4 @@
-//! What holds for every built-in rule set.
+//! Promises of every built-in rule set.
 
 use std::collections::BTreeSet;
 

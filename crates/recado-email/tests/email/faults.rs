@@ -1,4 +1,4 @@
-//! What is refused at the door.
+//! E-mails that are refused.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What the tests start from.
+//! Fixtures of the tests.
 
 use recado_core::{Payload, Timestamp};
 use recado_email::Email;

@@ -159,7 +159,7 @@ fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
         let mut family = page.family(
             "recado_queue_oldest_due_age_seconds",
             Kind::Gauge,
-            "How long the oldest job has been due that nobody has taken.",
+            "Time since the oldest unclaimed job fell due.",
         );
         for (route, age) in longest {
             family.sample(&[("route", route)], age.as_secs_f64());
@@ -254,7 +254,7 @@ fn traces(page: &mut Page, gauges: &Gauges) {
     let Some(spans) = gauges.spans else { return };
     page.family("recado_trace_spans_exported_total", Kind::Counter, "Spans that the collector took.")
         .sample(&[], spans.exported);
-    page.family("recado_trace_spans_dropped_total", Kind::Counter, "Spans that nobody took in time.")
+    page.family("recado_trace_spans_dropped_total", Kind::Counter, "Spans that were not exported in time.")
         .sample(&[], spans.dropped);
 }
 

@@ -55,7 +55,7 @@ fn the_rules_are_a_file_that_prometheus_reads() {
     assert!(said.contains(&format!("{} rules found", config().rules.len())), "{said}");
 }
 
-/// Whether every metric that an expression names has a series on the page; how many there are.
+/// Asserts that every metric that an expression names has a series on the page; returns how many there are.
 fn metrics_of(expression: &str, page: &str) -> usize {
     let starts = ["recado_", "dlq_", "submission_", "error_", "retry_", "tenant_", "process_"];
     let labels = ["error_code"];
@@ -85,7 +85,7 @@ fn a_rule_that_is_switched_off_is_not_in_the_file() {
     assert!(!rules.contains("RecadoDlqSize") && rules.contains("RecadoDlqRate"));
 }
 
-/// What must ring at this time of these series, and nothing else.
+/// Asserts that these alerts, and no others, fire at this time for these series.
 fn check(config: &AlertConfig, time: &str, series: &[String], expected: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("recado.yml"), prometheus_rules(config)).unwrap();

@@ -41,7 +41,7 @@ impl Scene {
     }
 }
 
-/// What happened to one rule.
+/// Keeps the changes of one rule.
 pub fn of(rule: &str, changes: Vec<AlertChange>) -> Vec<AlertChange> {
     changes.into_iter().filter(|change| &*change.alert.alert == rule).collect()
 }

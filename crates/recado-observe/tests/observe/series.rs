@@ -1,12 +1,12 @@
-//! What a Prometheus has scraped when a rule rings, and what it has when the same rule must not: just below the
-//! threshold, and just below the volume. One row for each rule there is.
+//! Series that Prometheus has scraped when a rule fires, and those where the same rule must not: just below
+//! the threshold, and just below the volume. One row for each rule.
 
 /// Series are in promtool's notation, a sample a minute.
 pub struct Row {
     pub rule: &'static str,
-    /// Who rings above its threshold: itself, and whoever measures the same.
+    /// Rules that fire above this threshold: the rule itself, and those that measure the same.
     pub ring: &'static [&'static str],
-    /// When it is looked at.
+    /// The time of evaluation.
     pub at: &'static str,
     pub above: Vec<String>,
     /// Each of these is quiet.

@@ -98,7 +98,7 @@ fn backoff(delay_ms: u64) -> Backoff {
     Backoff { delay: Duration::from_millis(delay_ms), at_cap: false, position: None }
 }
 
-/// What the fact adds to which series, worked out the slow way.
+/// The expected counts, computed the slow way.
 #[derive(Default)]
 struct ByHand {
     series: BTreeMap<String, f64>,

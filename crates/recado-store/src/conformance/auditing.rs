@@ -7,7 +7,7 @@ use super::given::{DAY, Desk, HOUR, SECOND, Stage, T0, act, bury, deliver, id, j
 use super::moving::{elsewhere, given_by};
 use crate::{AuditRecord, AuditSpan, AuditTrim, Retention};
 
-/// All that is given to whoever archives, part by part; numbers rise within each.
+/// All records given to the archiver, part by part; numbers rise within each.
 pub async fn on_record(desk: &Desk) -> Vec<AuditRecord> {
     let mut all = Vec::new();
     for part in 0..desk.0.audit_parts() {
@@ -20,7 +20,7 @@ pub async fn on_record(desk: &Desk) -> Vec<AuditRecord> {
     all
 }
 
-/// What is on record, whichever part it is in.
+/// The kinds on record, whichever part they are in.
 async fn kinds_on_record(desk: &Desk) -> Vec<&'static str> {
     let mut kinds: Vec<_> = on_record(desk).await.iter().map(|record| record.event.kind.as_str()).collect();
     kinds.sort_unstable();
@@ -144,7 +144,7 @@ pub async fn t14_whoever_archives_reads_the_whole_trail_in_order(home: &mut dyn 
     let acts = ["BURIED", "CLAIM_REFUSED", "DELIVERED", "DISCARDED", "PROVIDER_PAUSED"];
     let mut kinds = kinds_on_record(&desk).await;
     kinds.dedup();
-    assert_eq!(kinds, acts, "about jobs, about claims and about nobody");
+    assert_eq!(kinds, acts, "about jobs, about claims and about neither");
     assert_eq!(on_record(&desk).await.len(), 9);
     let (buried, discarded) = (AuditKind::Buried, AuditKind::Discarded);
     assert!(number_of(&desk, "discarded", buried).await < number_of(&desk, "discarded", discarded).await);
@@ -180,7 +180,11 @@ pub async fn records_of_forgotten_jobs_may_go_before_those_of_others(home: &mut 
     go_on(&desk).await;
     let never = Timestamp::from_millis(0);
     assert_eq!(trim(&desk, up_to, never, T0).await, 0, "it did not happen before then");
-    assert_eq!(trim(&desk, up_to, never, T0.plus(SECOND)).await, 2, "the forgotten one's and nobody's");
+    assert_eq!(
+        trim(&desk, up_to, never, T0.plus(SECOND)).await,
+        2,
+        "the forgotten job's and the one without a job"
+    );
     assert_eq!(kinds_on_record(&desk).await, ["DELIVERED", "ROUTE_PAUSED"]);
     assert_eq!(desk.audit_kinds("known").await, [AuditKind::Delivered]);
 }

@@ -34,7 +34,7 @@ enum Step {
     },
     Claim {
         max: usize,
-        /// Who gets nothing of this claim.
+        /// The tenant that gets nothing of this claim.
         held_back: Option<usize>,
     },
     /// One of the jobs in flight ends, or goes back in line.
@@ -44,7 +44,7 @@ enum Step {
     },
 }
 
-/// Tells random stories to stores that `home` makes; panics with the shortest one in which somebody waits for
+/// Tells random stories to stores that `home` makes; panics with the shortest one in which a tenant waits for
 /// more than one turn of each tenant before it.
 pub fn a_tenant_waits_for_one_turn_of_each_other_at_most<H: Home>(home: impl Fn() -> H) {
     let tenant = 0..TENANTS;
@@ -76,7 +76,7 @@ async fn tell(mut home: impl Home, story: &Story) {
             }
             Step::Claim { max, held_back } => {
                 let leases = claim(&desk, story, max, held_back, now).await;
-                assert_eq!(leases.len(), max.min(ledger.free(held_back)), "step {nth}: nobody is held up");
+                assert_eq!(leases.len(), max.min(ledger.free(held_back)), "step {nth}: no tenant is held up");
                 for lease in leases {
                     ledger.serve(&lease.job.company, held_back, nth);
                     in_flight.push(lease);
@@ -131,7 +131,7 @@ fn number(company: &CompanyId) -> usize {
     (0..TENANTS).find(|tenant| name(*tenant) == *company).unwrap()
 }
 
-/// Who has how many ready jobs, and how many of whose jobs each may still have to wait for.
+/// Ready jobs of each tenant, and the jobs of others that each may still have to wait for.
 struct Ledger {
     turn_jobs: [u32; TENANTS],
     ready: [usize; TENANTS],
@@ -155,7 +155,7 @@ impl Ledger {
             self.begin_to_wait(tenant);
             self.served_last = self.served_last.filter(|last| *last != tenant);
             for waiting in 0..TENANTS {
-                // Whoever was served last may have had its turn, and then stands behind those who come.
+                // The tenant served last may have had its turn, and then stands behind those who come.
                 let before = self.served_last == Some(waiting);
                 self.owed[waiting][tenant] = if before { self.turn_jobs[tenant] } else { 0 };
             }

@@ -1,4 +1,4 @@
-//! How many are where, and of which kind.
+//! Counts of jobs by state and kind.
 
 use recado_core::NewJob;
 
@@ -43,7 +43,7 @@ pub async fn the_oldest_job_that_is_due_is_told_for_each_route(home: &mut dyn Ho
     assert_eq!(oldest(0).await, [], "none is due yet");
     assert_eq!(oldest(3).await, email(at(1)));
     let leases = desk.ready(10, at(3)).await;
-    assert_eq!((leases.len(), oldest(3).await), (3, Vec::new()), "somebody has taken them");
+    assert_eq!((leases.len(), oldest(3).await), (3, Vec::new()), "they are leased");
     let usual = leases.iter().find(|lease| lease.job.id == id("usual")).unwrap();
     desk.done(usual, retry_at(usual, at(5), at(3)), at(3)).await;
     assert_eq!(oldest(8).await, [email(at(5)), vec![("whatsapp".to_owned(), at(4))]].concat());

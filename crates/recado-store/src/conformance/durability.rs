@@ -1,4 +1,4 @@
-//! What a store that keeps its word on disk still knows when it is opened again.
+//! Promises of durable stores when they are opened again.
 
 use recado_core::{AuditEvent, AuditKind, NewJob, Status, Timestamp};
 
@@ -126,7 +126,7 @@ pub async fn follow_ups_are_there(home: &mut dyn Home) {
     let lease = desk.only(T0).await;
     let follow_ups = vec![NewJob { route: route("hooks"), ..job("word") }];
     assert_eq!(desk.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await, Settled::Done);
-    // Nobody closes it: what was answered stands.
+    // Not closed on purpose: every acknowledged write is durable.
     drop(desk);
     let desk = Desk::at(home).await;
     assert_eq!(desk.view("a", T0).await.status, Status::Sent);
@@ -150,7 +150,7 @@ pub async fn the_trail_is_there_and_its_numbers_go_on(home: &mut dyn Home) {
     desk.bring("a", Stage::Sent).await;
     desk.0.record(act()).await.unwrap();
     let before = on_record(&desk).await;
-    // Nobody closes it: what was given is durable.
+    // Not closed on purpose: every record given is durable.
     drop(desk);
     let desk = Desk::at(home).await;
     assert_eq!(on_record(&desk).await, before);

@@ -28,7 +28,7 @@ pub async fn a_new_job_is_found_as_it_was_given(home: &mut dyn Home) {
         held_by: None,
     };
     assert_eq!(seen, expected);
-    assert!(desk.find("b", T0).await.is_none(), "a job that nobody enqueued was found");
+    assert!(desk.find("b", T0).await.is_none(), "a job that was never enqueued was found");
 }
 
 pub async fn a_job_without_user_correlation_and_trace_is_found_without_them(home: &mut dyn Home) {

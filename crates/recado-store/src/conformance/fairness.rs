@@ -1,4 +1,4 @@
-//! How tenants share a route: batches, weights, quotas, and urgency that starves nobody.
+//! Shares of tenants in a route: batches, weights, quotas, and urgency that starves no tenant.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -157,7 +157,7 @@ pub async fn g11_of_a_thousand_tenants_each_gets_its_share_over_every_window(hom
 pub async fn g22_a_tenant_held_back_is_passed_over_and_keeps_its_place(home: &mut dyn Home) {
     let desk = given(home, &["a", "b", "c"], 9).await;
     let served = desk.served(7, &quota(&[("a", 0)])).await;
-    assert_eq!(served.join(" "), "b b b c c c b", "nobody waits for it");
+    assert_eq!(served.join(" "), "b b b c c c b", "no tenant waits for it");
     let served = desk.served(9, &Turns::default()).await;
     assert_eq!(served.join(" "), "a a a b b c c c a", "it is first, the others go on where they were");
 }
@@ -201,7 +201,7 @@ pub async fn other_picks_know_no_quota(home: &mut dyn Home) {
     let desk = given(home, &["a"], 2).await;
     let (held_back, end) = (quota(&[("a", 0)]), T0.plus(DAY));
     let overdue = desk.claim_by(held_back.clone(), Pick::Overdue, 10, end).await;
-    assert_eq!(overdue.leases.len(), 2, "what is over must go, whoever is held back");
+    assert_eq!(overdue.leases.len(), 2, "expired jobs must go, even of a tenant that is held back");
     let orphaned = desk.claim_by(held_back, Pick::Orphaned, 10, end.plus(DAY)).await;
     assert_eq!(orphaned.leases.len(), 2);
 }

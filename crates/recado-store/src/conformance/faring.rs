@@ -1,4 +1,4 @@
-//! What a tenant can be told about how it fares.
+//! Statistics of tenants.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::snapshot::{Seen, Snapshot};
 use super::waking::{assert_rung, is_quiet};
 use crate::{Discard, Discarded, Enqueued, Pick, Redrive, Redriven, Settled, Settlement};
 
-/// Tells somebody about a job, on a route of its own.
+/// Makes a job that reports on another one, on a route of its own.
 fn word_of(name: &str) -> NewJob {
     NewJob { route: route("hooks"), ..job(&format!("word-of-{name}")) }
 }

@@ -21,7 +21,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// How long the dead letters of the checks are kept.
+/// Time that the dead letters of the checks are kept.
 pub const DEAD_TTL: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The shelves of the checks.
@@ -168,7 +168,7 @@ pub fn act(name: &str, kind: AuditKind, now: Timestamp) -> AuditEvent {
     event
 }
 
-/// Where a job can be brought to.
+/// A stage that a job can be brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Scheduled,
@@ -201,7 +201,7 @@ impl Stage {
         format!("{self:?}").to_lowercase()
     }
 
-    /// What such a job is called, where the contract gives it one name only.
+    /// The status of such a job, where the contract gives it one name only.
     pub fn status(self) -> Option<Status> {
         Some(match self {
             Stage::Scheduled => Status::Scheduled,
@@ -272,7 +272,7 @@ impl Desk {
         claimed.leases.into_iter().map(|lease| lease.job.company.to_string()).collect()
     }
 
-    /// How a tenant of route `email` fares.
+    /// The statistics of a tenant of route `email`.
     pub async fn tenant(&self, name: &str, now: Timestamp) -> Option<TenantView> {
         let filter = TenantFilter { company: Some(company(name)), route: Some(route("email")) };
         self.0.tenants(filter, now).await.unwrap().pop()
@@ -370,7 +370,7 @@ impl Desk {
 
     /// Enqueues a job, on a route of its own, and leads it to a stage at `T0`.
     ///
-    /// What waits there (a retry, a schedule, a lease's end) waits for an hour.
+    /// A job that waits there (a retry, a schedule, a lease's end) waits for an hour.
     pub async fn bring(&self, name: &str, stage: Stage) -> Option<Lease> {
         let own = route(&format!("to-{name}"));
         let due_at = if stage == Stage::Scheduled { T0.plus(HOUR) } else { T0 };

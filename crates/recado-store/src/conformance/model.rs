@@ -25,7 +25,7 @@ use steps::{Expect, NoteStep, Step, TokenChoice};
 
 const STEPS_MAX: usize = 100;
 
-/// Whether the store is opened again in the middle of its life.
+/// Restarts in the middle of a store's life, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restarts {
     No,
@@ -35,7 +35,7 @@ pub enum Restarts {
     Shared,
 }
 
-/// How far the order of things is compared.
+/// The precision to which orders are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Whole,
@@ -270,7 +270,7 @@ impl Pair {
         }
     }
 
-    /// What a write is to expect, in the store's and in the reference's number.
+    /// The version that a write expects, in the store's and in the reference's number.
     async fn expected(&self, note: &NoteStep) -> Option<(u64, u64)> {
         match note.expect {
             Expect::Whatever => None,

@@ -1,4 +1,4 @@
-//! Small durable values, changed by whoever knows their version.
+//! Small durable values, changed by compare-and-set on their version.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ pub async fn a_removed_note_is_not_there(home: &mut dyn Home) {
     assert_eq!(
         desk.write(expecting(version, remove("a")), T0).await,
         Noted::Conflict { version: 0 },
-        "whoever expects it to be there hears that it is not"
+        "a writer that expects a value learns that there is none"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Who is claimed when: turns between tenants; urgency, due time and arrival within one.
+//! Order of claims: turns between tenants; urgency, due time and arrival within one.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn ids(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| lease.job.id.as_str()).collect()
 }
 
-/// How many consecutive jobs each tenant got, in order.
+/// Consecutive jobs of each tenant, in order.
 pub fn turns(leases: &[Lease]) -> Vec<(String, usize)> {
     let mut turns: Vec<(String, usize)> = Vec::new();
     for lease in leases {

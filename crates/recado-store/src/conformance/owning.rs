@@ -1,4 +1,4 @@
-//! What ends with the process, where a store belongs to one at a time.
+//! Promises of stores that belong to one process at a time: what ends with it.
 
 use recado_core::{AttemptResult, LostLease, NewJob, Transition};
 

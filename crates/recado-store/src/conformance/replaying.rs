@@ -24,7 +24,7 @@ pub async fn a_replay_has_a_fresh_budget_and_the_whole_history(home: &mut dyn Ho
     let lease = desk.only(T0).await;
     desk.done(&lease, retry_at(&lease, T0, T0), T0).await;
     let lease = desk.only(T0).await;
-    let mut burial = bury(&lease, Some("POISON"), "whoever delivered it vanished", T0);
+    let mut burial = bury(&lease, Some("POISON"), "its delivery vanished", T0);
     if let Transition::Bury(burial) = &mut burial {
         burial.attempt = Some(attempt(lease.attempt, AttemptResult::Lost, T0));
     }

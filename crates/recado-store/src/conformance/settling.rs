@@ -273,7 +273,7 @@ pub async fn a_long_history_keeps_its_newest_attempts(home: &mut dyn Home) {
     let numbers = (job.attempts.first().unwrap().number, job.attempts.last().unwrap().number);
     assert_eq!((job.attempts.len(), numbers), (ATTEMPTS_KEPT_MAX, (4, rounds)));
     assert_eq!(job.progress.attempts_spent, rounds);
-    assert!(job.has_reached("ana@example.com"), "whom the first attempt reached is forgotten");
+    assert!(job.has_reached("ana@example.com"), "the recipient that the first attempt reached is forgotten");
     assert_eq!(job.pin(), Some(Pin { provider: Some("main".into()) }), "the first answer was lost");
 }
 

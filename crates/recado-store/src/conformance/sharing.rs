@@ -1,4 +1,4 @@
-//! What several nodes that share a store may rely on.
+//! Promises to several nodes that share a store.
 
 use recado_core::{LostLease, NewJob, Status};
 
@@ -31,7 +31,7 @@ pub async fn a_lease_ends_by_time_alone_whoever_opens_the_store(home: &mut dyn H
     drop(first);
     let third = Desk::at(home).await;
     let early = third.claim(Pick::Orphaned, 10, T0).await;
-    assert_eq!((early.leases.len(), early.next_at), (0, Some(T0.plus(HOUR))), "nobody knows that it is gone");
+    assert_eq!((early.leases.len(), early.next_at), (0, Some(T0.plus(HOUR))), "its end is not known yet");
     let taken = second.claim(Pick::Orphaned, 10, T0.plus(HOUR)).await.leases.remove(0);
     assert_eq!(
         taken.lost,

@@ -38,7 +38,7 @@ pub async fn a_ring_between_two_waits_is_not_lost(home: &mut dyn Home) {
     assert_rung(&mut bell, "for the first job").await;
     desk.accept(vec![job("b")]).await;
     desk.accept(vec![NewJob { due_at: T0.plus(HOUR), ..job("c") }]).await;
-    assert_rung(&mut bell, "for what came while nobody waited").await;
+    assert_rung(&mut bell, "for a job that came while none waited").await;
 }
 
 pub async fn every_listener_of_a_route_is_rung(home: &mut dyn Home) {

@@ -21,7 +21,7 @@ pub struct Lane {
     served_last: Option<CompanyId>,
 }
 
-/// How a tenant fares.
+/// Statistics of a tenant.
 #[derive(Debug, Default)]
 struct Fare {
     /// Jobs it has had of its turn.

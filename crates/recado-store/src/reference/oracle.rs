@@ -1,4 +1,4 @@
-//! What the property test asks of the reference beside the contract's verbs.
+//! Questions of the property test to the reference, beside the contract's verbs.
 
 use recado_core::{CompanyId, JobId, Timestamp};
 
@@ -10,7 +10,7 @@ use crate::contract::{Claim, Claimed, Pick};
 pub struct Candidate {
     pub id: JobId,
     pub company: CompanyId,
-    /// What it is picked by: when it is due, its end of life or the end of its lease.
+    /// The time it is picked by: its due time, its end of life or the end of its lease.
     pub at: Timestamp,
 }
 
@@ -44,8 +44,8 @@ impl ReferenceStore {
         claimed
     }
 
-    /// The process ended and another one began: leases held inside it have run out, and nobody remembers whose
-    /// turn it was.
+    /// The process ended and another one began: leases held inside it have run out, and the order of turns is
+    /// forgotten.
     pub fn restart(&self) {
         let mut state = self.state.lock();
         state.lanes.clear();

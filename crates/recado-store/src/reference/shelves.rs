@@ -10,7 +10,7 @@ use crate::notes::{Note, NoteWrite, Noted, Shelf};
 pub struct Shelves {
     notes: Vec<(Shelf, Note)>,
     last_version: u64,
-    /// How often each shelf has changed.
+    /// Changes of each shelf.
     changes: HashMap<Shelf, u64>,
 }
 

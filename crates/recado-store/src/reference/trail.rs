@@ -26,7 +26,7 @@ impl Trail {
         self.kept.push(Kept { number: self.last_number, about, event, archived });
     }
 
-    /// What is about one job is about the other from now on.
+    /// Records about one job are about the other from now on.
     pub fn take_over(&mut self, from: u64, to: u64) -> Vec<AuditEvent> {
         let own = self.kept.iter_mut().filter(|kept| kept.about == Some(from));
         own.map(|kept| {

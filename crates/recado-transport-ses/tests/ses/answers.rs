@@ -1,4 +1,4 @@
-//! What the transport makes of answers: whole, without a name, late, endless, and of other origin.
+//! Answers as the transport reads them: whole, without a name, late, endless, and of other origin.
 
 use std::time::Duration;
 

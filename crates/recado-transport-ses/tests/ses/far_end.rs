@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::given::PATIENCE;
 
-/// What to do once a request has arrived whole.
+/// The server's act once a request has arrived whole.
 pub enum Act {
     /// Write this and keep the connection.
     Answer(String),

@@ -35,7 +35,7 @@ pub fn ses(endpoint: Url) -> Ses {
     Ses::new(config(endpoint)).expect("a Ses")
 }
 
-/// What SES can compose by itself.
+/// An e-mail that SES can compose by itself.
 pub fn plain() -> Value {
     json!({
         "from": "Acme Saúde <avisos@acme.example>",
@@ -45,7 +45,7 @@ pub fn plain() -> Value {
     })
 }
 
-/// With a file, which SES cannot compose, and somebody that nobody may see.
+/// With a file, which SES cannot compose, and a hidden recipient.
 pub fn with_file() -> Value {
     let mut data = plain();
     data["cc"] = json!(["caio@example.com"]);
@@ -105,7 +105,7 @@ pub async fn answer(ses: &Ses, data: &Value) -> Option<Value> {
     }
 }
 
-/// What the rules that ship with Recado make of a fault.
+/// The class and blame of a fault by the built-in rules.
 pub fn judged(fault: &Fault) -> (Class, Blame) {
     let failure = recado_core::rules::named("ses").expect("the rules").classify(fault.clone());
     (failure.class, failure.blame)

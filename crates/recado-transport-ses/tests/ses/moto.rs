@@ -1,4 +1,4 @@
-//! SES as moto plays it: a far end that somebody else wrote.
+//! SES as moto plays it: an independent far end.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Moto {
         let line = lines.by_ref().map_while(Result::ok).find(|line| line.contains("Running on http://"));
         let line = line.expect("moto says where it listens");
         let url = line.split("Running on ").nth(1).expect("an address").trim().parse().expect("a URL");
-        // It writes a line for each request, and stops if nobody reads them.
+        // It writes a line for each request, and stops if they are not read.
         std::thread::spawn(move || lines.for_each(drop));
         Moto { process, url }
     }

@@ -1,4 +1,4 @@
-//! What the network does before, during and instead of an answer.
+//! Network failures before, during and instead of an answer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::given::{answer, config, delivery, fault, job, judged, plain, ses};
 
 fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
     assert_eq!((fault.kind, fault.uncertain), (FaultKind::Network(kind), uncertain), "{}", fault.text);
-    assert_eq!((fault.status, &fault.code), (None, &None), "nobody answered");
+    assert_eq!((fault.status, &fault.code), (None, &None), "no server answered");
     assert!(!fault.text.trim().is_empty());
     assert_eq!(judged(fault).0, Class::Transient);
 }

@@ -1,4 +1,4 @@
-//! What SES is asked: who, what, in whose name, and the same on every attempt.
+//! Requests to SES: sender, content, credentials, the same on every attempt.
 
 use recado_core::CompanyId;
 use recado_transport::Transport;

@@ -31,7 +31,7 @@ fn faults(content: Content, data: &Value) -> Vec<String> {
 
 #[test]
 fn construction_reaches_out_to_nobody() {
-    // Without a runtime, whoever tried would panic.
+    // Without a runtime, a connection attempt would panic.
     assert_eq!(Ses::new(SesConfig::default()).unwrap().name(), "ses");
     assert_eq!(Ses::new(account()).unwrap().name(), "ses");
 }

@@ -5,7 +5,7 @@ use recado_core::{Blame, Class, FaultKind};
 use super::given::{ANA, failed, is_final, is_retried, judged, mail, plain, send};
 use super::server::{Server, say};
 
-/// Where a server can say no to a message.
+/// The commands at which a server can refuse a message.
 const PLACES: [&str; 4] = ["MAIL", "RCPT", "DATA", "(dot)"];
 
 async fn outcomes(words: &str) -> Vec<recado_core::Outcome> {

@@ -1,4 +1,4 @@
-//! What the tests start from.
+//! Fixtures of the tests.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ pub fn partly(outcome: Outcome) -> Partly {
     }
 }
 
-/// Who was refused, and with which code.
+/// The refused recipients, each with its code.
 pub fn refusals(partly: &Partly) -> Vec<(&str, &str)> {
     partly.refused.iter().map(|one| (&*one.recipient, one.fault.code.as_deref().unwrap_or("none"))).collect()
 }
@@ -117,7 +117,7 @@ pub fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
     assert_eq!((fault.kind, fault.uncertain), (FaultKind::Network(kind), uncertain), "{}", fault.text);
 }
 
-/// What the route's rules make of it.
+/// The failure by the route's rules.
 pub fn judged(outcome: Outcome) -> Failure {
     match rules::named("smtp").expect("a rule set").verdict(outcome) {
         Verdict::Failed(failure) => failure,

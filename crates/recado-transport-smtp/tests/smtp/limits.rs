@@ -18,7 +18,7 @@ async fn one_at_a_time() -> Server {
     server
 }
 
-/// Who got a copy, over all messages.
+/// The recipients of a copy, over all messages.
 fn reached(taken: &[Taken]) -> Vec<String> {
     taken.iter().flat_map(|taken| taken.recipients.clone()).collect()
 }
@@ -35,7 +35,7 @@ async fn everybody_gets_one_copy_in_one_attempt_however_few_the_relay_takes_at_o
             let taken = server.taken();
             assert_eq!(reached(&taken), many, "{words}");
             assert!(taken.iter().all(|one| one.recipients.len() <= 50 && one.text == taken[0].text));
-            assert!(server.fired() > 0, "nobody was put off");
+            assert!(server.fired() > 0, "no recipient was put off");
             assert_eq!((server.connections(), server.lines("RSET").len()), (1, 0));
         }
     }

@@ -1,4 +1,4 @@
-//! What the network does before, during and instead of an answer, at every step of the conversation.
+//! Network failures before, during and instead of an answer, at every step of the conversation.
 
 use recado_core::{Fault, NetworkKind, Outcome};
 use recado_transport::Transport;

@@ -51,7 +51,7 @@ async fn a_refused_recipient_neither_fails_nor_repeats_the_others() {
     let again = super::given::partly(send_job(&smtp, &job).await);
     assert_eq!((again.accepted.len(), refusals(&again)), (0, vec![(BOB, "550")]));
     assert_eq!(again.refused[0].fault.enhanced.as_deref(), Some("5.1.1"));
-    assert_eq!((server.connections(), server.taken().len()), (1, 1), "nobody was left to send to");
+    assert_eq!((server.connections(), server.taken().len()), (1, 1), "no recipient was left");
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::given::PATIENCE;
 
-/// What to do instead of the right thing.
+/// A misbehaviour in place of the right answer.
 #[derive(Clone, Debug)]
 pub enum Act {
     /// Say this. If it is a yes the command counts as done.
@@ -51,7 +51,7 @@ pub fn cut(text: &str) -> Act {
 struct Order {
     at: String,
     act: Act,
-    /// How often more it applies.
+    /// Times that it still applies.
     left: usize,
 }
 
@@ -66,7 +66,7 @@ pub struct Taken {
 #[derive(Default)]
 struct State {
     orders: Vec<Order>,
-    /// How many recipients it takes in one transaction.
+    /// Recipients that it takes in one transaction.
     recipients_max: Option<usize>,
     fired: usize,
     connections: usize,
@@ -169,7 +169,7 @@ impl Server {
         self.shared.change(|state| state.orders.push(Order { at: at.to_owned(), act, left }));
     }
 
-    /// How often it did as it was told rather than what is right.
+    /// Times that it misbehaved.
     pub fn fired(&self) -> usize {
         self.shared.change(|state| state.fired)
     }
@@ -197,7 +197,7 @@ impl Server {
     /// Waits until a line has come that begins so.
     pub async fn hears(&self, beginning: &str) {
         let heard = |state: &State| state.lines.iter().any(|(_, line)| line.starts_with(beginning));
-        self.until(heard, &format!("nobody said {beginning}")).await;
+        self.until(heard, &format!("no client said {beginning}")).await;
     }
 
     /// Waits until every client has gone.
@@ -277,7 +277,7 @@ impl Socket for Box<dyn Socket> {
 
 type Stream = BufReader<Box<dyn Socket>>;
 
-/// How a moment ended.
+/// The end of a moment.
 enum Then {
     /// The server said yes, so what was asked for is done.
     Yes,

@@ -1,4 +1,4 @@
-//! TLS in each of its ways, and whoever sits in between.
+//! TLS in each of its modes, and attackers on the path.
 
 use recado_core::{Blame, Class, Fault, NetworkKind, Outcome};
 use recado_transport_smtp::{ConfigError, Security, Smtp, SmtpConfig};

@@ -1,4 +1,4 @@
-//! What receivers answer, and what they do instead.
+//! Answers of receivers, and misbehaviour in their place.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ async fn a_receiver_that_never_answers_is_let_go_when_the_caller_gives_up() {
     let job = job_of("acme", payload(&order()));
     let delivery = Delivery { job: &job, attempt: 1, now: NOW, timeout: PATIENCE, answer: Wanted::Receipt };
     tokio::select! {
-        outcome = webhook.send(delivery) => panic!("{outcome:?}, where nobody answered"),
+        outcome = webhook.send(delivery) => panic!("{outcome:?}, where no receiver answered"),
         () = receiver.arrived() => {}
     }
     receiver.left().await;

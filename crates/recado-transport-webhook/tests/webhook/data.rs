@@ -1,4 +1,4 @@
-//! What a webhook job may say, and what is refused at the door.
+//! The data of a webhook job, and data that is refused.
 
 use recado_core::FaultKind;
 use recado_transport::Transport;

@@ -64,7 +64,7 @@ fn is_refused(fault: &Fault) {
     assert!(!fault.uncertain);
 }
 
-/// Listens inside, on a port where somebody listens outside as well.
+/// Listens inside, on a port where another server listens outside as well.
 async fn twins(script: impl IntoIterator<Item = super::receiver::Act>) -> (Receiver, Trap) {
     let receiver = Receiver::start(script).await;
     let trap = Trap::at(&format!("{INSIDE}:{}", receiver.port()));

@@ -1,5 +1,5 @@
-//! A receiver on a real socket that does as it is told, good and bad, and remembers what it saw; and a
-//! trap, which nobody may touch.
+//! A receiver on a real socket that does as it is told, good and bad, and remembers what it saw; and a trap,
+//! which no connection may touch.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::PATIENCE;
 
-/// What to do once a request has arrived whole.
+/// The receiver's act once a request has arrived whole.
 pub enum Act {
     /// Write this and keep the connection.
     Answer(String),
@@ -111,12 +111,12 @@ impl Receiver {
 
     /// Waits until a request has arrived whole.
     pub async fn arrived(&self) {
-        self.soon(&self.state.arrived, "nobody came").await;
+        self.soon(&self.state.arrived, "no request came").await;
     }
 
     /// Waits until the other side has gone away from a flood or a silence.
     pub async fn left(&self) {
-        self.soon(&self.state.left, "somebody still waits").await;
+        self.soon(&self.state.left, "a request still waits").await;
     }
 
     async fn soon(&self, event: &Notify, otherwise: &str) {
@@ -130,7 +130,7 @@ pub async fn closed_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Listens, and accepts nobody until it is asked whether anybody came.
+/// Listens, and accepts no connection until it is asked whether one came.
 pub struct Trap(std::net::TcpListener);
 
 impl Trap {
@@ -148,7 +148,7 @@ impl Trap {
     pub fn assert_untouched(&self) {
         match self.0.accept() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            other => panic!("somebody touched the trap: {other:?}"),
+            other => panic!("a connection touched the trap: {other:?}"),
         }
     }
 }

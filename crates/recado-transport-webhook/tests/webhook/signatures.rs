@@ -1,4 +1,4 @@
-//! What arrives at a receiver, and whether it can tell that it is from us.
+//! Requests as a receiver sees them, and the check of their signature.
 
 use recado_core::{Payload, Timestamp};
 use recado_transport_webhook::{Secret, Target, WebhookConfig};
@@ -22,7 +22,7 @@ pub fn verifies(seen: &Seen, secret: &Secret) -> bool {
     Verifier::new(&secret.reveal()).expect("a secret").verify(&seen.body, &seen.headers).is_ok()
 }
 
-/// What the receiver saw of one job, sent right now.
+/// The request that the receiver saw for one job, sent right now.
 async fn arrived(target: impl FnOnce(&str) -> Target, data: Payload) -> Seen {
     let receiver = Receiver::start([ok()]).await;
     let webhook = webhook_to(target(&receiver.url()));

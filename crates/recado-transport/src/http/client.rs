@@ -1,7 +1,7 @@
 //! One exchange over HTTP: a request goes out, and a 2xx comes back or whatever stood in its way.
 //!
-//! What every transport that speaks HTTP has in common. It does not ask where a request leads: whoever
-//! makes one answers for its address.
+//! Shared by every transport that speaks HTTP. It does not ask where a request leads: the transport that makes
+//! one answers for its address.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct HttpClient {
     answer_wait: Duration,
 }
 
-/// How long a lookup may take of the time that connecting has: a lookup without an answer must be told from a provider
+/// Share of a lookup in the time that connecting has: a lookup without an answer must be told from a provider
 /// that does not answer.
 pub fn lookup_timeout(connect_timeout: Duration) -> Duration {
     connect_timeout.mul_f64(0.8)
@@ -53,12 +53,12 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// What one exchange may take, and what is wanted of its answer.
+/// Limits of one exchange, and the part of its answer that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// When it started.
+    /// The time when it started.
     pub now: Timestamp,
-    /// How long it may take before the caller gives up on it.
+    /// Time that it may take before the caller gives up on it.
     pub timeout: Duration,
     pub answer: Wanted,
 }
@@ -164,7 +164,7 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     }
 }
 
-/// What could be read of a body within its bounds.
+/// The part of a body that was read within its bounds.
 struct Body {
     bytes: Vec<u8>,
     end: BodyEnd,

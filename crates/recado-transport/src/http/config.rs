@@ -1,4 +1,4 @@
-//! What an operator says about an HTTP provider, and what of it cannot work.
+//! Configuration of an HTTP provider, and its faults.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -76,7 +76,7 @@ impl HttpConfig {
         Ok(headers)
     }
 
-    /// What the provider must not repeat.
+    /// The secrets that the provider's answers must not show.
     pub(super) fn secrets(&self) -> Secrets {
         let credentials = self.headers.iter().map(|(_, value)| credential(value.trim()));
         let passwords = credentials.clone().filter_map(password);
@@ -92,7 +92,7 @@ fn credential(value: &str) -> &str {
     }
 }
 
-/// What `Basic` wraps together with a user's name.
+/// The password inside a `Basic` credential.
 fn password(credential: &str) -> Option<String> {
     let pair = String::from_utf8(BASE64_STANDARD.decode(credential).ok()?).ok()?;
     Some(pair.split_once(':')?.1.to_owned())
@@ -111,7 +111,7 @@ impl fmt::Debug for HttpConfig {
     }
 }
 
-/// Why a provider's configuration cannot work. It repeats no value, for values may be credentials.
+/// The reason why a provider's configuration cannot work. It repeats no value, for values may be credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("the URL's scheme is `{0}`; write http:// or https://")]

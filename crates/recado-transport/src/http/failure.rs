@@ -1,7 +1,7 @@
-//! What a failed exchange was: how far it came, and so whether the provider may have taken the request.
+//! Failures of an exchange: how far it came, and so whether the provider may have taken the request.
 //!
-//! Absent on purpose: the request's URL, headers and body. The text is ours plus the innermost cause,
-//! which speaks of sockets, names and certificates only.
+//! Absent on purpose: the request's URL, headers and body. The text is ours plus the innermost cause, which
+//! speaks of sockets, names and certificates only.
 
 use std::error::Error;
 use std::io;
@@ -12,7 +12,7 @@ use recado_core::{Fault, NetworkKind};
 
 use crate::shortage;
 
-/// What a resolver or a connector of our own found out: it leaves the exchange as it is.
+/// A fault raised by Recado's own resolver or connector: it passes through the HTTP client unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.text)]
 pub struct Raised(pub Fault);

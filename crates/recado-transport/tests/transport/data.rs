@@ -1,4 +1,4 @@
-//! What holds for the data of every transport.
+//! Promises about the data of every transport.
 
 use recado_core::Payload;
 use recado_transport::{Evolution, EvolutionConfig, Http, HttpConfig, Sandbox, Transport, Url};

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::PATIENCE;
 
-/// What to do once a request has arrived whole.
+/// The server's act once a request has arrived whole.
 pub enum Act {
     /// Write this and keep the connection.
     Answer(String),

@@ -1,4 +1,4 @@
-//! What the provider answers, and what the answer's body does on the way.
+//! Answers of the provider, and the fate of their bodies.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the network does before, during and instead of an answer.
+//! Network failures before, during and instead of an answer.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn failing(base_url: Url) -> Fault {
     let fault = fault(&Http::new(config).expect("an Http"), &data).await;
     assert!(!format!("{fault:?}").contains("SECRET"), "{fault:?}");
     assert!(!fault.text.trim().is_empty());
-    assert_eq!((fault.status, &fault.code), (None, &None), "nobody answered");
+    assert_eq!((fault.status, &fault.code), (None, &None), "no server answered");
     fault
 }
 

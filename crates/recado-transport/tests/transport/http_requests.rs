@@ -1,4 +1,4 @@
-//! What a job may ask for over HTTP, what arrives of it, and what is refused at the door.
+//! Requests over HTTP: what a job may ask for, what arrives, and what is refused.
 
 use recado_core::{FaultKind, Outcome, Payload};
 use recado_transport::{ConfigError, Http, HttpConfig, Transport, Url};
@@ -98,7 +98,7 @@ async fn a_content_type_that_the_provider_configures_goes_for_every_body() {
 
 #[test]
 fn a_proxy_in_the_environment_is_not_used() {
-    // Nobody listens on port 1, so whoever goes through it fails.
+    // No server listens on port 1, so a request through it fails.
     let test = "transport::http_requests::without_a_word_about_it_a_post_goes_to_the_base_url_itself";
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     let run = again

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::far_end::{FarEnd, answer as answering};
 use super::{answer, fault};
 
-/// As keys are: letters, and the signs that somebody escapes.
+/// As keys are: letters, and signs that get escaped.
 const KEY: &str = r#"sk/L"é\+7=x"#;
 
 fn redacted(text: &str) -> String {
@@ -23,7 +23,7 @@ fn http_to(far_end: &FarEnd, header: &str, value: &str) -> Http {
     Http::new(HttpConfig::new(far_end.url("/")).with_header(header, value)).expect("an Http")
 }
 
-/// What a refusal of this body leaves, once the credential has been there and the body has come back.
+/// The fault of a refusal whose body repeats the credential.
 async fn echoed(value: &str, body: &str) -> Fault {
     let far_end = FarEnd::start([answering("401 Unauthorized", "", body)]).await;
     let fault = fault(&http_to(&far_end, "Authorization", value), &json!({ "body": 1 })).await;

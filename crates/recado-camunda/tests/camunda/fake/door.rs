@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use super::{Engine, eight, seven};
 
-/// What a request gets instead of what it asked for.
+/// The misbehaviour that a request gets instead of its answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     /// Nothing happens but this status.
@@ -22,14 +22,14 @@ pub enum Act {
     LoseAnswer,
 }
 
-/// Who is let in.
+/// The credentials that are accepted.
 #[derive(Clone, Debug, Default)]
 pub enum Guard {
     #[default]
     Anybody,
-    /// Whoever sends this `Authorization`.
+    /// Accepts this `Authorization`.
     Exactly(String),
-    /// Whoever has a token from `/oauth/token` that is younger than these many grants.
+    /// Accepts a token from `/oauth/token` that is younger than these many grants.
     OAuth { secret: String, lives_seconds: u64, revoked: u64 },
 }
 
@@ -52,7 +52,7 @@ impl Guard {
     }
 }
 
-/// A request as it arrived, and how it was answered; 0 when nobody was there.
+/// A request as it arrived, and its answer; 0 when the server was gone.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub path: String,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::given::{classify, http, sandbox};
 
-/// How the server refuses: the status again, its name, and what went wrong.
+/// A refusal of the server: the status again, its name, and the message.
 fn refusal(status: u16, error: &str, message: &str) -> Fault {
     let body = format!(r#"{{"status":{status},"error":"{error}","response":{{"message":[{message}]}}}}"#);
     http(status, &body)

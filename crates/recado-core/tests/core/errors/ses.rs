@@ -172,7 +172,7 @@ rows! { "ses":
     fn ses_429_without_a_name_is_a_rate_limit() { nameless(429) => RateLimit, Provider, "ses/429" }
     fn ses_401_without_a_name_blames_the_credential() { nameless(401) => Permanent, Credential, "ses/401" }
     fn ses_403_without_a_name_blames_the_credential() { nameless(403) => Permanent, Credential, "ses/403" }
-    // AWS always names a 400. One without a name is somebody else's word: retried, for safety.
+    // AWS always names a 400. One without a name comes from another server: retried, for safety.
     fn ses_400_without_a_name_is_unknown_and_retried() {
         nameless(400) => Unknown, Provider, "recado/unknown"
     }

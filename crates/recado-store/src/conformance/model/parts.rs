@@ -1,8 +1,8 @@
-//! What is left to compare when companies are in different parts of a store.
+//! Comparison with the reference when companies are in different parts of a store.
 //!
-//! Each part takes its own turns and has its own order, so the reference is made to follow the store in who comes
-//! first, and lists are compared without their order. An id that is reserved for a part by a step that is then not
-//! taken stays reserved, so only steps that are sure to be taken bring jobs along.
+//! Each part takes its own turns and has its own order, so the reference is made to follow the store in who
+//! comes first, and lists are compared without their order. An id that is reserved for a part by a step that
+//! is then not taken stays reserved, so only steps that are sure to be taken bring jobs along.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What can happen, with few ids, tenants and routes, so that steps meet.
+//! Steps of a random story, with few ids, tenants and routes, so that steps meet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,8 @@ pub struct SettleStep {
 }
 
 impl SettleStep {
-    /// What follows is taken in at `step_at`: whether it is due at once must not depend on its place in a batch.
+    /// Follow-ups are taken in at `step_at`: whether one is due at once must not depend on its place in a
+    /// batch.
     pub fn settlement(&self, lease: &Lease, now: Timestamp, step_at: Timestamp, nth: usize) -> Settlement {
         let transition = self.ending.transition(lease, now);
         let audit = AuditEvent::about(&lease.job, given::kind_of(&transition), now);
@@ -291,7 +292,7 @@ fn claim() -> impl Strategy<Value = ClaimStep> {
     )
 }
 
-/// Mostly the usual ones; a weight or a quota of 0 is somebody's mistake or pause.
+/// Mostly the usual ones; a weight or a quota of 0 is a mistake or a pause.
 fn turns() -> impl Strategy<Value = Turns> {
     let each = |values| {
         prop::collection::hash_map(select(&COMPANIES[..]).prop_map(tenant), values, 0..3).prop_map(Arc::new)
