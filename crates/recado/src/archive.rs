@@ -1,4 +1,4 @@
-//! Where dead letters go that are too many: a file a month in the data directory, a line each.
+//! The archive of surplus dead letters: a file a month in the data directory, a line each.
 //!
 //! A line counts once it is forced to disk, and its directory with it. A line that a crash cut off is closed
 //! off before the next one; its entry has not left the store, so nothing is lost with it.
@@ -28,7 +28,7 @@ impl FileArchive {
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
-        // Payloads are personal data: they are nobody else's business on this machine.
+        // Payloads are personal data: other users of this machine may not read them.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let is_new = !path.exists();
         let file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
@@ -39,7 +39,7 @@ impl FileArchive {
     }
 }
 
-/// Whether the file ends in the middle of a line.
+/// Returns true if the file ends in the middle of a line.
 fn is_torn(file: &mut File) -> io::Result<bool> {
     if file.metadata()?.len() == 0 {
         return Ok(false);

@@ -23,32 +23,32 @@ use std::time::Duration;
 pub use redis::node::{COMMAND as NODE_COMMAND, run as run_node};
 pub use report::Report;
 
-/// What to measure.
+/// A part of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// How fast jobs come in, wait and go out
+    /// Throughput and latency of jobs, from enqueue to delivery
     Flow,
-    /// What turns, breakers and limits cost, and whether they hold
+    /// Cost of turns, breakers and limits, and proof that they hold
     Lanes,
-    /// How fast jobs come in and go out over a Redis that nodes share
+    /// Throughput of jobs over a Redis that nodes share
     Redis,
-    /// What it costs to keep the audit trail
+    /// Cost of keeping the audit trail
     Audit,
-    /// How soon the dashboard's pages have what they show, with a million jobs behind them
+    /// Latency of the dashboard's pages, with a million jobs behind them
     Pages,
 }
 
-/// How much of it to run.
+/// Size and length of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub part: Part,
-    /// Where the files go; removed afterwards.
+    /// Directory of the files; removed afterwards.
     pub dir: PathBuf,
     /// Scales counts and durations: 1.0 is the full run.
     pub scale: f64,
     /// Waiting jobs for the restart.
     pub pending: usize,
-    /// How long a provider is down.
+    /// Length of a provider's outage.
     pub outage: Duration,
     /// The Redis to measure; one is started without it.
     pub redis_url: Option<String>,
@@ -64,7 +64,7 @@ impl Options {
     }
 }
 
-/// What went wrong, in words.
+/// A failure, in words.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs it, telling `progress` what comes next.

@@ -56,13 +56,13 @@ use timetable::{Episode, Timetable};
 use traffic::Traffic;
 use world::World;
 
-/// The first port it tries when nobody names one, and how many after it.
+/// The first port it tries by default, and how many after it.
 const PORT_FIRST: u16 = 7400;
 const PORTS_MAX: u16 = 20;
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// How it is played.
+/// Options of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: Option<SocketAddr>,
@@ -74,7 +74,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Why it ends before anybody wanted it to.
+/// The reason why it ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error(
@@ -83,7 +83,7 @@ pub enum DemoError {
     NotLoopback(SocketAddr),
     #[error("{0}")]
     Failed(String),
-    /// Whoever read it has left.
+    /// The reader of the output has left.
     #[error(transparent)]
     Output(#[from] io::Error),
 }
@@ -260,7 +260,7 @@ mod tests {
             let routes = config.routes();
             let usable = routes.usable_names();
             let missing: Vec<_> = routes.names().into_iter().filter(|name| !usable.contains(name)).collect();
-            assert!(missing.is_empty() || !cfg!(feature = "ses"), "nobody carries {missing:?}");
+            assert!(missing.is_empty() || !cfg!(feature = "ses"), "no transport carries {missing:?}");
             let text = settings::text(&world, &timetable);
             let addresses: Vec<_> = text.split("://").skip(1).collect();
             assert!(

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Field names are the required ones and stay flat: `level`, `message`, the event's fields, `timestamp`.
-//! Deliberately absent: spans, files, rotation (the service manager's work), and payloads, which nobody logs.
+//! Deliberately absent: spans, files, rotation (the service manager's work), and payloads, which are never logged.
 
 mod line;
 mod outlet;
@@ -120,7 +120,8 @@ fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     tracing::error!(panic = &*words, at = place, "A task panicked");
 }
 
-/// What a panic quotes may be somebody's data: whoever cuts a text in the wrong place panics with the whole of it.
+/// Removes quotations from a panic's message: they may hold payload, as when a text is cut in the wrong
+/// place.
 fn without_quotations(words: &str) -> Cow<'_, str> {
     #[expect(clippy::unwrap_used, reason = "the pattern is a constant, and a test uses it")]
     static QUOTATION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(?s)`[^`]*`?|"[^"]*"?"#).unwrap());

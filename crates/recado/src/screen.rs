@@ -1,7 +1,7 @@
-//! What a person sees: tables and colour on a terminal, plain text in a pipe.
+//! Output for people: tables and colour on a terminal, plain text in a pipe.
 //!
-//! Ids, reasons and codes were written by others. They reach a terminal only through [`clean`], so that
-//! none of them can move the cursor, change the title or hide a line.
+//! Ids, reasons and codes were written by others. They reach a terminal only through [`clean`], so that none
+//! of them can move the cursor, change the title or hide a line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -80,7 +80,7 @@ pub fn colour_is_welcome() -> bool {
     !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// How a word stands out.
+/// A colour or weight of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paint {
     #[default]
@@ -109,7 +109,7 @@ impl Paint {
 #[derive(Clone, Debug, Default)]
 pub struct Field {
     text: String,
-    /// What a table on a terminal has room for.
+    /// A shorter form for a narrow terminal.
     short: Option<String>,
     paint: Paint,
     /// It stands for nothing.
@@ -198,7 +198,7 @@ impl<W: Write> Screen<W> {
         self.out.write_all(words.as_bytes())
     }
 
-    /// What goes to a file or a pipe as it is.
+    /// Writes bytes to a file or a pipe as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)
     }

@@ -36,7 +36,7 @@ const QUEUE_SPANS_MAX: usize = 16_384;
 /// Spans at most in one request.
 const BATCH_SPANS_MAX: usize = 512;
 
-/// How long a batch waits to become larger.
+/// Time that a batch waits to become larger.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait that a collector may ask for: spans go stale.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a stop waits for what is queued.
+/// Time that a stop waits for queued spans.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// Statuses that the specification calls worth another try.
@@ -102,7 +102,7 @@ pub fn start(
     Ok(Some((Arc::new(Exporter { queue, sample: config.sample, counts }), Exporting { closing, task })))
 }
 
-/// What could not be a header is a fault of the configuration already.
+/// A value that cannot be a header is a fault of the configuration already.
 fn headers(config: &Traces) -> HeaderMap {
     let pairs = config.headers.iter().filter_map(|(name, value)| {
         let mut value = HeaderValue::from_str(value.reveal()).ok()?;
@@ -113,7 +113,7 @@ fn headers(config: &Traces) -> HeaderMap {
 }
 
 impl Tracer for Exporter {
-    /// By the trace's own id, so that whoever samples by the same share chooses the same traces.
+    /// By the trace's own id, so that every system that samples by the same share chooses the same traces.
     fn samples(&self, trace_id: u128) -> bool {
         let place = (trace_id as u64 >> 1) as f64 / (1_u64 << 63) as f64;
         place < self.sample
@@ -153,7 +153,7 @@ struct Sender {
     in_trouble: bool,
 }
 
-/// What became of one try.
+/// The result of one try.
 enum Tried {
     Taken { rejected: u64 },
     Later { after: Option<Duration>, why: String },
@@ -240,14 +240,14 @@ impl fmt::Debug for Sender {
     }
 }
 
-/// What is in hand and what has come since, up to a batch.
+/// Takes the batch at hand and the spans that came since, up to a batch.
 fn take(batch: &mut Vec<Span>, spans: &mut mpsc::Receiver<Span>) -> Vec<Span> {
     let room = BATCH_SPANS_MAX - batch.len();
     batch.extend(std::iter::from_fn(|| spans.try_recv().ok()).take(room));
     std::mem::take(batch)
 }
 
-/// Words of a collector are not repeated: nobody knows what is in them.
+/// A collector's words are not repeated: they may hold anything.
 fn judge(fault: Fault) -> Tried {
     match fault.status {
         None => Tried::Later { after: None, why: fault.text.into() },

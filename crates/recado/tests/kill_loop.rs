@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long the provider takes over each delivery.
+/// Time that the provider takes over each delivery.
 const SINK_TAKES: Duration = Duration::from_millis(15);
 
 /// A request that a killed process had sent may reach the provider this long after the kill.
@@ -157,7 +157,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> std::
     Ok((status, body.to_owned()))
 }
 
-/// What the client was told about its jobs.
+/// The answers that the client got about its jobs.
 #[derive(Debug, Default)]
 struct Ledger {
     acknowledged: Mutex<HashSet<String>>,

@@ -1,4 +1,4 @@
-//! How fast jobs leave, how soon they start, how punctual they are.
+//! Measures how fast jobs leave, how soon they start, how punctual they are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Transport for Arrivals {
 }
 
 impl Arrivals {
-    /// How long after `start` each arrived.
+    /// Time from `start` to each arrival.
     pub fn since(&self, start: Instant) -> Vec<Duration> {
         self.0.lock().values().map(|(at, _)| at.saturating_duration_since(start)).collect()
     }
@@ -99,7 +99,7 @@ pub async fn pickup(options: &Options, report: &mut Report) -> Result<(), Failed
     Ok(())
 }
 
-/// How late jobs start that were scheduled for a time.
+/// Measures how late scheduled jobs start.
 pub async fn due(options: &Options, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "due").await?;
     let arrivals = Arc::new(Arrivals::default());

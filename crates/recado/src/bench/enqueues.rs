@@ -1,4 +1,4 @@
-//! How fast jobs come in, each answered after its fsync.
+//! Measures how fast jobs come in, each answered after its fsync.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! What turns, breakers and limits cost, and whether they hold when a provider is down or a company is loud.
+//! Measures the cost of turns, breakers and limits, and checks that they hold when a provider is down or a
+//! company is loud.
 //!
-//! Everything runs in this process, on a store on disk. What a job costs is a difference of two drains, the
-//! best of several each: whatever disturbs a shared machine makes a drain slower and never faster.
+//! Everything runs in this process, on a store on disk. The cost of a job is a difference of two drains, the
+//! best of several each: a disturbance on a shared machine makes a drain slower and never faster.
 
 mod claims;
 mod drains;

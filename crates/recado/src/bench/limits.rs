@@ -1,4 +1,4 @@
-//! What the machine can do without us.
+//! Limits of the machine itself, for comparison.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

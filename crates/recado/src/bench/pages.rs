@@ -1,8 +1,8 @@
-//! How soon the dashboard's pages have what they show: a store with a million jobs and ten thousand dead letters, and
-//! every request that a page makes, one after another.
+//! Measures the latency of the dashboard's pages: a store with a million jobs and ten thousand dead letters,
+//! and every request that a page makes, one after another.
 //!
-//! Jobs are put into the store as another one would hand them over, at every stage; only workers could carry them, so
-//! nothing moves while it is looked at.
+//! Jobs are put into the store as another one would hand them over, at every stage; only workers could carry
+//! them, so nothing moves while it is looked at.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const BITE_JOBS: usize = 5_000;
 /// Every page has what it shows within this.
 const BOUND: Duration = Duration::from_millis(100);
 
-/// What pages ask for, each request once.
+/// The requests of the pages, each once.
 const REQUESTS: &[&str] = &[
     "/readyz",
     "/v1/nodes",

@@ -13,7 +13,7 @@ use server::Server;
 
 const ROUTE: &str = "sandbox";
 
-/// What the log is forced to disk by, in a server of our own: the usual, and the safest.
+/// Fsync settings of our own server: the usual, and the safest.
 const FSYNC: [&str; 2] = ["everysec", "always"];
 
 /// Partitions and nodes that drain a full queue.

@@ -23,7 +23,7 @@ const INTAKE_JOBS: usize = 1_000;
 /// The product's own default.
 pub const LEASE: Duration = Duration::from_secs(15);
 
-/// How often an engine is asked whether it is done.
+/// Interval of looks at an engine until it is done.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Filler that brings a payload to 300 bytes.
@@ -34,7 +34,7 @@ pub fn payload() -> String {
     format!(r#"{{"script":["ok"],"text":"{}"}}"#, "x".repeat(FILLER_BYTES))
 }
 
-/// A whole request for `POST /v1/jobs` with an id nobody has used.
+/// A whole request for `POST /v1/jobs` with a fresh id.
 pub fn job_body(route: &str) -> String {
     let id = uuid::Uuid::new_v4();
     format!(r#"{{"jobId":"{id}","route":"{route}","companyId":"acme","data":{}}}"#, payload())
@@ -167,7 +167,7 @@ impl Scene {
         emptied(&*self.store).await
     }
 
-    /// Takes its files away, once nobody uses them any more.
+    /// Removes its files, once they are no longer in use.
     pub fn removed(self) -> Result<(), Failed> {
         Ok(std::fs::remove_dir_all(&self.dir)?)
     }

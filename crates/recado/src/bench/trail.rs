@@ -1,13 +1,14 @@
-//! What the audit trail costs: a record in the store with every settle, and the files that it is archived to.
+//! Measures the cost of the audit trail: a record in the store with every settle, and the files that it is
+//! archived to.
 //!
-//! **The whole**: the same drain without any trail, with records alone, and with records and the archiver. All three
-//! take turns, forwards and backwards, and the best round of each counts: whatever disturbs a shared machine only
-//! slows down. Twice: jobs that are sent at once leave one record each, jobs that fail once leave two, one of them
-//! with all nine fields. Only the drain is on the clock; what is left to be archived when it ends is said beside, and
-//! how fast that goes when nothing else does.
+//! **The whole**: the same drain without any trail, with records alone, and with records and the archiver.
+//! All three take turns, forwards and backwards, and the best round of each counts: a disturbance on a shared
+//! machine only slows down. Twice: jobs that are sent at once leave one record each, jobs that fail once
+//! leave two, one of them with all nine fields. Only the drain is on the clock; the rest that is left to
+//! archive when it ends is reported beside, with its speed when nothing else runs.
 //!
-//! **A record**: jobs are claimed and settled right on the store, once with a record each and once without. Nothing
-//! else is on the clock, and the best counts.
+//! **A record**: jobs are claimed and settled right on the store, once with a record each and once without.
+//! Nothing else is on the clock, and the best counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ const SETTLED_JOBS: usize = 60_000;
 /// As many as the engine claims at a time.
 const CLAIM_JOBS: usize = 256;
 
-/// How much of the trail is kept.
+/// The part of the trail that is kept.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
     Nothing,
@@ -46,7 +47,7 @@ enum Kept {
 #[derive(Debug, Clone, Copy)]
 struct Drain {
     name: &'static str,
-    /// What the sandbox answers to each.
+    /// The sandbox's answer to each.
     script: &'static str,
     /// Enough for about two seconds.
     jobs: usize,
@@ -145,7 +146,7 @@ async fn drain(options: &Options, of: Drain, kept: Kept, round: &mut Round) -> R
     scene.removed()
 }
 
-/// What a record adds to a claim and a settle.
+/// Measures what a record adds to a claim and a settle.
 async fn settled(options: &Options, progress: &impl Fn(&str), report: &mut Report) -> Result<(), Failed> {
     let (mut bare, mut recorded) = (f64::MAX, f64::MAX);
     for nth in 1..=ROUNDS {

@@ -18,7 +18,7 @@ pub mod youtube;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
-/// Holds a conversation with everybody who comes, each in a thread of its own. Whoever comes is of this machine.
+/// Holds a conversation with every client, each in a thread of its own. Clients are on this machine.
 fn listen(converse: impl Fn(&TcpStream) + Clone + Send + 'static) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;

@@ -1,4 +1,4 @@
-//! What the companies write. Their customers read Portuguese.
+//! The companies' messages. Their customers read Portuguese.
 
 use fastrand::Rng;
 use recado_client::{JobRequest, Payload};
@@ -126,7 +126,7 @@ impl Person {
         Person {
             first: pick(rng, &FIRST_NAMES),
             last: pick(rng, &LAST_NAMES),
-            // Never four zeros at the end: nobody has such a number here.
+            // Never four zeros at the end: such a number stands for one that does not exist.
             number: rng.u32(9_000_000..10_000_000) * 10 + rng.u32(1..10),
         }
     }

@@ -1,4 +1,4 @@
-//! The people around the engine: whoever sets companies up, sends their jobs, and mends what broke.
+//! The people around the engine: they set companies up, send their jobs, and repair what broke.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub async fn send(client: Client, timetable: Timetable, traffic: Traffic) {
         let due: Vec<_> =
             std::iter::from_fn(|| traffic.next_if(|(at, _)| *at <= now)).take(INTAKE_MAX).collect();
         let jobs = due.into_iter().map(|(_, job)| hastened(job, &timetable));
-        // The ids are the companies' own, so whoever sends again after a lost answer sends nothing twice.
+        // The ids are the companies' own, so a repetition after a lost answer sends nothing twice.
         if client.enqueue_batch(jobs).await.is_err() {
             tokio::time::sleep(PAUSE).await;
         }

@@ -1,14 +1,14 @@
-//! A directory of our own among the temporary ones, gone with us.
+//! A directory of our own among the temporary ones, removed at the end.
 //!
-//! It is locked while somebody uses it, so that a demonstration can tell what a killed one left behind from what
-//! another one works in, and takes the former away.
+//! It is locked while in use, so that a demonstration can tell the remains of a killed one, which it removes,
+//! from the directory of a running one.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// How the name of every one begins.
+/// Prefix of every name.
 const PREFIX: &str = "recado-demo-";
 
 /// Times that another process may take ours for a leftover, between making it and locking it.
@@ -49,7 +49,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Takes away what nobody holds. Whatever cannot be, stays: it is no reason not to start.
+/// Removes directories that are not locked. One that cannot be removed stays: it is no reason not to start.
 fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())) {

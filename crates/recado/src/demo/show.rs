@@ -1,4 +1,4 @@
-//! What a person reads while it runs: what to open, what to look at and when, what happens, how it ended.
+//! The output of the demonstration: what to open, what to look at and when, what happens, how it ended.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::traffic::{CARELESS, NOISY};
 use crate::screen::{Paint, Screen};
 use crate::units::about_duration;
 
-/// How often a pipe hears how it goes; a terminal sees it all the time.
+/// Interval of status lines in a pipe; a terminal shows it all the time.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// How it goes.
+    /// Shows the status.
     pub fn status(&mut self, words: &str) -> io::Result<()> {
         let elapsed = self.elapsed();
         if let Some(bar) = &self.bar {

@@ -1,4 +1,4 @@
-//! What the events say: counts for the end, and the few that are worth a line.
+//! Counts of events for the summary, and lines for the few that deserve one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use recado_core::{Event, EventKind};
 
 use crate::screen::{Field, Paint, clean};
 
-/// How the jobs of one route fared.
+/// Results of the jobs of one route.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     sent: u64,
@@ -22,7 +22,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts an event; words for it when somebody would want to know.
+    /// Counts an event; returns words for one that deserves a line.
     pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
         let data = &event.data;
         let provider = data.provider.as_deref().unwrap_or_default();

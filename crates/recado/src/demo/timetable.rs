@@ -1,4 +1,4 @@
-//! What goes wrong and when: the same in every cycle, so that whoever watches knows what to look at.
+//! The timetable of troubles: the same in every cycle, so that a viewer knows what to look at.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// After so long it begins anew.
 pub const CYCLE: Duration = Duration::from_secs(150);
 
-/// A trouble, or somebody's act.
+/// A trouble, or a person's act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Episode {
     InstagramDown,
@@ -27,9 +27,9 @@ pub struct Entry {
     /// Seconds into the cycle, at the usual speed.
     from_s: u64,
     until_s: u64,
-    /// What happens.
+    /// The event.
     pub begins: &'static str,
-    /// What to see in it.
+    /// The thing to see in it.
     pub shows: &'static str,
 }
 
@@ -113,7 +113,7 @@ pub const ENTRIES: [Entry; 8] = [
         Episode::Repair,
         135,
         135,
-        "somebody switches the endpoint on again and replays what it missed",
+        "an operator switches the endpoint on again and replays what it missed",
         "a bulk replay, two canaries first",
     ),
 ];
@@ -139,12 +139,12 @@ impl Timetable {
         self.started.elapsed()
     }
 
-    /// How far it is, at the usual speed.
+    /// Position in the cycle, at the usual speed.
     pub fn position(&self) -> Duration {
         self.elapsed() * self.speed
     }
 
-    /// Whether this trouble is on.
+    /// Returns true if this trouble is on.
     pub fn is_on(&self, episode: Episode) -> bool {
         is_on_at(self.position(), episode)
     }
@@ -161,7 +161,7 @@ fn is_on_at(position: Duration, episode: Episode) -> bool {
     during.any(|entry| entry.episode == episode)
 }
 
-/// What happens, one after the other, for ever: where, what, and whether it begins.
+/// All events, one after the other, for ever: time, entry, and whether it begins.
 pub fn changes() -> impl Iterator<Item = (Duration, &'static Entry, bool)> {
     let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, true)).collect();
     let ends = ENTRIES.iter().filter(|entry| !entry.is_a_moment());

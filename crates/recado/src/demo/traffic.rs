@@ -1,5 +1,5 @@
-//! Who sends what: clinics, shops and an agency, each with habits of its own. One of them is noisy, another has an
-//! address book full of slips. The same seed sends the same jobs in the same order.
+//! The traffic: clinics, shops and an agency, each with habits of its own. One of them is noisy, another has
+//! an address book full of slips. The same seed sends the same jobs in the same order.
 
 use std::time::Duration;
 
@@ -63,9 +63,9 @@ const CAMPAIGN_JOBS: usize = 300;
 pub struct Traffic {
     rng: Rng,
     writer: Writer,
-    /// When each habit's next job comes.
+    /// Time of each habit's next job.
     next: [Duration; HABITS.len()],
-    /// When the next campaign begins, and what is left of the one that has.
+    /// Time of the next campaign, and the rest of the one that has begun.
     campaign: Duration,
     campaign_left: usize,
 }
@@ -115,7 +115,7 @@ fn campaign_at() -> Duration {
     entry.map_or(Duration::MAX, timetable::Entry::from)
 }
 
-/// What is asked of a job's times, at the timetable's speed.
+/// The job with its times at the timetable's speed.
 pub fn hastened(mut job: JobRequest, timetable: &Timetable) -> JobRequest {
     let hasten = |usual_ms: u64| timetable.hasten(Duration::from_millis(usual_ms)).as_millis() as u64;
     job.delay_ms = job.delay_ms.map(hasten);

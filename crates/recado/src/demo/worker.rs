@@ -11,7 +11,7 @@ use super::timetable::{Episode, Timetable};
 
 /// Claims that it takes at once.
 const CLAIMS_MAX: u32 = 4;
-/// How long one claim takes it.
+/// Time that one claim takes it.
 const CLAIM: Duration = Duration::from_millis(250);
 const POLL_MS: u64 = 10_000;
 /// After a call that failed.
@@ -29,7 +29,7 @@ pub async fn work(client: Client, timetable: Timetable) {
         match client.lease(&request).await {
             Ok(leased) => {
                 for lease in leased.leases {
-                    // A report that is lost costs the claim its lease, and somebody takes it again.
+                    // A report that is lost costs the claim its lease, and another worker takes it again.
                     let _ = submit(&client, &timetable, &lease).await;
                 }
             }
@@ -53,7 +53,7 @@ async fn submit(client: &Client, timetable: &Timetable, lease: &Lease) -> Result
     settled.map(drop)
 }
 
-/// What the insurer has against a claim.
+/// The insurer's refusal of a claim.
 fn refusal(claim: &Value, insurer_is_down: bool) -> Option<FailRequest> {
     if insurer_is_down {
         return Some(FailRequest {

@@ -16,23 +16,23 @@ use super::far_ends::mail::{self, Mail, Postmaster};
 use super::far_ends::{evolution, graph, openai, receiver, ses, tiktok, youtube};
 use super::timetable::{Episode, Timetable};
 
-/// An account at Instagram whose token nobody has renewed.
+/// An account at Instagram whose token was not renewed.
 pub const EXPIRED_ACCOUNT: &str = "17841400008460056";
 /// A domain that people write when they mean another.
 pub const MISSPELLED_DOMAIN: &str = "gmial.example";
-/// Mailboxes and numbers that nobody has.
+/// Mailboxes and numbers that do not exist.
 pub const NO_MAILBOX: &str = "nao-existe";
 pub const NO_WHATSAPP: &str = "0000";
 /// A mailbox that is full, for as long as anybody asks.
 pub const FULL_MAILBOX: &str = "caixa.cheia";
-/// What TikTok does not know as a privacy level.
+/// A privacy level that TikTok does not know.
 pub const UNKNOWN_PRIVACY: &str = "EVERYBODY";
 /// A category that YouTube does not have.
 pub const NO_CATEGORY: &str = "\"categoryId\":\"0\"";
-/// Where the customer listens whose receiver dies.
+/// Path of the customer's receiver that dies.
 pub const DEAD_PATH: &str = "/pet-feliz";
 
-/// How long an answer takes, and how much longer at most.
+/// Latency of an answer, and its largest addition.
 const LATENCY: Duration = Duration::from_millis(20);
 const LATENCY_MORE_MS: u64 = 150;
 /// The same for a relay that takes its time.
@@ -41,7 +41,7 @@ const LATENCY_SLOW: Duration = Duration::from_millis(1_500);
 /// Jobs that bad luck is remembered of.
 const STRUCK_MAX: usize = 10_000;
 
-/// Where everybody is.
+/// Addresses of all far ends.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub relay: SocketAddr,
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// What a provider that speaks HTTP does, the first that applies.
+/// Faults of a provider that speaks HTTP; the first that applies counts.
 struct Temper {
     trouble: fn(&Fate, &Request) -> Option<Act>,
     /// Of a hundred jobs, so many get this once.
@@ -146,7 +146,7 @@ impl Temper {
     }
 }
 
-/// What tells a job from others: its key, or, where a provider has none, all that it says.
+/// The identity of a job: its key, or, where a provider has none, its whole text.
 fn job_of(request: &Request) -> Cow<'_, str> {
     match request.header("idempotency-key") {
         "" => String::from_utf8_lossy(&request.body),
@@ -160,7 +160,7 @@ fn not_on_whatsapp(request: &Request) -> Option<Act> {
     Some(evolution::not_on_whatsapp(number))
 }
 
-/// What befalls whom. The same seed and the same job have the same luck.
+/// The fate of each job. The same seed and the same job have the same luck.
 struct Fate {
     timetable: Timetable,
     seed: u64,
@@ -184,7 +184,7 @@ impl Fate {
         hasher.finish()
     }
 
-    /// Whether bad luck strikes now, which it does once.
+    /// Returns true if bad luck strikes now, which it does once.
     fn strikes(&self, key: &str, percent: u64) -> bool {
         let draw = self.draw(key);
         if draw % 100 >= percent {
@@ -203,7 +203,7 @@ impl Fate {
     }
 }
 
-/// Who decides at the mail relay.
+/// The decisions of the mail relay.
 struct Relay(Arc<Fate>);
 
 impl Postmaster for Relay {

@@ -1,4 +1,4 @@
-//! What a line looks like.
+//! The format of a line.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -57,7 +57,7 @@ pub fn write(line: &mut Vec<u8>, event: &Event<'_>, at: Timestamp, format: Forma
 
 /// The line about lines that could not be written.
 pub fn write_lost(line: &mut Vec<u8>, lost: u64, at: Timestamp, format: Format) {
-    let words = "Log lines were lost: whoever reads them is too slow";
+    let words = "Log lines were lost: their reader is too slow";
     match format {
         Format::Json => {
             let mut json = Json::open(line, "warn");

@@ -1,8 +1,8 @@
-//! Where lines leave the process: a bounded buffer, and a thread that empties it.
+//! The way of lines out of the process: a bounded buffer, and a thread that empties it.
 //!
-//! Whoever logs never waits for whoever reads. While the reader keeps up, a write takes all lines that
+//! A logging thread never waits for the reader. While the reader keeps up, a write takes all lines that
 //! gathered during the one before. When it does not, the buffer fills, further lines are counted instead of
-//! kept, and the count is written as a line of its own as soon as there is room: nothing is lost in silence.
+//! kept, and the count is written as a line of its own as soon as there is room: no loss is silent.
 
 use std::fmt;
 use std::io::{ErrorKind, Write};
@@ -20,10 +20,10 @@ const WAITING_MAX_BYTES: usize = 16 << 20;
 /// Bytes that the buffer keeps allocated between bursts.
 const WAITING_KEPT_MAX_BYTES: usize = 256 << 10;
 
-/// How long the end of the process waits for the last lines.
+/// Time that the end of the process waits for the last lines.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// What lines are written to.
+/// The target of lines.
 pub trait Sink: Write + Send + 'static {}
 impl<W: Write + Send + 'static> Sink for W {}
 
@@ -126,7 +126,7 @@ fn empty(shared: &Shared, mut sink: impl Sink, format: Format, clock: &dyn Clock
         if let Err(error) = sink.write_all(&lines).and_then(|()| sink.flush())
             && error.kind() == ErrorKind::BrokenPipe
         {
-            // Nobody reads any more, and nobody will.
+            // The reader is gone for good.
             let mut state = shared.state.lock();
             *state = State { closed: true, ..State::default() };
             shared.emptied.notify_all();

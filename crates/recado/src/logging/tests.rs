@@ -32,7 +32,7 @@ impl Write for Kept {
     }
 }
 
-/// What is written while `work` runs.
+/// The lines written while `work` runs.
 fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
     let kept = Kept::default();
     let clock = Arc::new(At(1_760_869_800_000));

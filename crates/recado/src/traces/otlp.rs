@@ -3,7 +3,7 @@
 use recado_engine::traces::{Attribute, Span, SpanKind};
 use serde_json::{Value, json};
 
-/// Who these spans are from.
+/// The origin of these spans.
 pub fn resource(node: &str) -> Value {
     let attributes = [
         ("service.name", "recado".into()),

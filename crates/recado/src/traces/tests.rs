@@ -1,4 +1,4 @@
-//! What is sampled and what is written; the way to a collector is tested end to end.
+//! Sampling and encoding of spans; the way to a collector is tested end to end.
 
 use recado_core::{Timestamp, TraceParent};
 use recado_engine::traces::{Attribute, SpanKind};

@@ -1,4 +1,4 @@
-//! What operators do at three in the morning: find out why, correct, replay, discard.
+//! Operators at three in the morning: find out why, correct, replay, discard.
 
 use serde_json::json;
 

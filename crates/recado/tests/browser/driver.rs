@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine.
+/// Time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Drivers that may end before they listen.
@@ -286,7 +286,7 @@ impl Browser {
         assert!(refused.is_empty(), "{refused:#?}");
     }
 
-    /// What the page was refused, and what went wrong in it. An answer of the API that says no is neither.
+    /// Requests that the page was refused, and errors in it. An answer of the API that says no is neither.
     pub fn refused(&self) -> Vec<String> {
         let mut found: Vec<String> =
             serde_json::from_value(self.run("return window.refused", json!([]))).expect("a list");
@@ -300,7 +300,7 @@ impl Browser {
         found
     }
 
-    /// A picture for the documents, when somebody wants new ones.
+    /// A picture for the documents, when new ones are wanted.
     pub fn picture(&self, name: &str) {
         if std::env::var_os("RECADO_SCREENSHOTS").is_none() {
             return;

@@ -1,4 +1,4 @@
-//! One box for whatever somebody has in hand.
+//! One search box for every kind of id.
 
 use serde_json::json;
 

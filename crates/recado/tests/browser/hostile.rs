@@ -83,7 +83,7 @@ fn w3_markup_in_payloads_reasons_and_names_is_text_and_runs_nothing() {
         let made = "return document.querySelectorAll('main script, main style, main img, main [onerror], main [onload]').length";
         assert_eq!(browser.run(made, json!([])), 0, "{place}: text has become markup");
     }
-    // Places that somebody else's link may lead to.
+    // Places that a foreign link may lead to.
     for place in
         ["#/jobs/%3Cimg%20src=x%20onerror=alert(7)%3E", "#/jobs/%", "#/dlq?by=__proto__", "#/constructor/x"]
     {

@@ -93,7 +93,7 @@ fn a_job_is_shown_with_every_attempt_its_wait_its_rule_and_its_trail() {
         server.job_once("order-7", "sent");
     });
     let browser = &scene.browser;
-    // By the search on top of every page, as somebody with an id in hand would.
+    // By the search on top of every page, as a person with an id in hand would.
     browser.run("document.getElementById('find').focus()", json!([]));
     browser.type_keys("order-7\u{E007}");
     for words in ["Attempt 1", "try later", "Attempt 3", "The provider took it after 3 attempts,"] {

@@ -1,4 +1,4 @@
-//! For whoever sits in front of it: their language, their phone, their keyboard.
+//! The dashboard for its readers: their language, their phone, their keyboard.
 
 use serde_json::json;
 

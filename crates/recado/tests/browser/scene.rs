@@ -54,7 +54,7 @@ impl Scene {
         post(&self.server, path, body)
     }
 
-    /// Who the operator is, told once, so that acts do not ask.
+    /// Sets the operator's name once, so that acts do not ask.
     pub fn as_operator(&self, name: &str) {
         self.browser.run("localStorage.setItem('recado.actor', arguments[0])", json!([name]));
     }

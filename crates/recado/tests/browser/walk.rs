@@ -1,5 +1,5 @@
-//! Somebody who has never seen Recado: a clinic's claims fail. Why? One is corrected and sent again, and then the
-//! rest, a canary first; all from the dashboard, on the ways that it offers itself.
+//! A newcomer: a clinic's claims fail. Why? One is corrected and sent again, and then the rest, a canary
+//! first; all from the dashboard, on the ways that it offers itself.
 
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::given::{Place, ask, eventually};
 
-/// Every route but the sandbox, which reaches out to nobody.
+/// Every route but the sandbox, which opens no connection.
 const ROUTES: [&str; 9] =
     ["email", "email-ses", "whatsapp", "tiss-claims", "instagram", "tiktok", "youtube", "openai", "webhook"];
 
@@ -67,7 +67,7 @@ impl Demo {
         assert!(sent.expect("kill").success());
     }
 
-    /// How it ended, once it has.
+    /// Its exit status, once it has ended.
     #[track_caller]
     fn ended(&mut self) -> ExitStatus {
         let mut status = None;
@@ -136,7 +136,7 @@ fn with_nothing_configured_every_route_delivers_breakers_open_and_close_letters_
     // Signatures were checked: a receiver that found one wrong would have said 401.
     let refused = demo.get("/v1/dlq?route=webhook&lastFailureCode=401");
     assert_eq!(refused["items"], serde_json::json!([]));
-    reaches_out_to_nobody(&demo);
+    stays_on_this_machine(&demo);
 
     demo.signal("INT");
     assert!(demo.ended().success());
@@ -178,7 +178,7 @@ fn what_a_killed_one_left_is_swept_by_the_next_and_sigterm_is_a_clean_end_too() 
 
 #[test]
 fn when_its_port_is_taken_it_says_which_one_it_takes_instead() {
-    // Whoever else has it serves as well.
+    // Another server on that port serves as well.
     let _taken = TcpListener::bind("127.0.0.1:7400");
     let place = Place::new();
     let mut demo = Demo::start(&place, &["--for", "1s"]);
@@ -237,8 +237,8 @@ fn raw(address: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// Looks at the process's sockets for a while: whom they lead to, and where they listen, is this machine.
-fn reaches_out_to_nobody(demo: &Demo) {
+/// Looks at the process's sockets for a while: both ends must be on this machine.
+fn stays_on_this_machine(demo: &Demo) {
     let process = PathBuf::from(format!("/proc/{}", demo.child.id()));
     let until = Instant::now() + Duration::from_secs(1);
     let mut connections = 0;

@@ -1,4 +1,4 @@
-//! What a server says about its work.
+//! A server's log.
 
 use serde_json::{Value, json};
 

@@ -24,7 +24,7 @@ impl Redis {
             let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
             let port = free.expect("a free port").port();
             let dir = tempfile::tempdir().expect("a directory");
-            // Somebody may have been faster to take the port.
+            // Another process may have been faster to take the port.
             if let Some(process) = start(port, &dir, &settings) {
                 return Redis { port, settings, dir, process };
             }

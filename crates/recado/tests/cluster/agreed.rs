@@ -27,7 +27,7 @@ fn tell(server: &Server, act: &str, body: &Value) {
     assert_eq!(status, 200, "{act}: {told}");
 }
 
-/// How often the breaker opened, as told by all nodes together.
+/// Openings of the breaker, over all nodes together.
 fn openings(nodes: &Nodes) -> usize {
     let told =
         |server: &Server| server.log().iter().filter(|line| line["event"] == "CircuitBreakerOpened").count();

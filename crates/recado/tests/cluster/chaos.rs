@@ -11,7 +11,7 @@ use super::ledger::{Account, Clients, Ledger, Repeat};
 use super::nodes::{Nodes, enqueue};
 use super::proxy::{Mode, Proxy};
 
-/// How long the far end takes over each delivery.
+/// Time that the far end takes over each delivery.
 const SINK_TAKES: Duration = Duration::from_millis(30);
 
 const CLIENTS: usize = 6;
@@ -22,7 +22,7 @@ const IN_THE_PIPE: Duration = Duration::from_millis(100);
 /// An outcome is written this soon after the far end has answered, or the fault comes before.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// What `appendfsync everysec` may take: Redis writes at most two seconds late.
+/// The loss that `appendfsync everysec` allows: Redis writes at most two seconds late.
 const EVERYSEC_LOSES: Duration = Duration::from_millis(2_500);
 
 /// A job may be in a node's hands at many kills.
@@ -34,10 +34,10 @@ fn rounds(short: usize) -> usize {
     short * times
 }
 
-/// Faults: whom each struck, and when.
+/// Faults: the node each struck, and the time.
 type Struck = Vec<(String, Instant)>;
 
-/// Whether the life that sent it first was struck before it could write the outcome down.
+/// Returns true if the life that sent it first was struck before it could write the outcome down.
 fn explains(struck: &Struck, Repeat { before, again }: &Repeat) -> bool {
     struck.iter().any(|(life, at)| {
         let unsettled = before.answered.is_none_or(|answered| answered + SETTLED_WITHIN >= *at);
@@ -95,7 +95,7 @@ fn kill_redis(settings: &[&str]) -> (Account, Vec<Instant>) {
     goes_on(&clients.ledger);
     let ledger = clients.stop();
     let account = Account::of(&ledger, &far_end, nodes.at(0));
-    assert!(account.moved_on > 0, "nobody noticed");
+    assert!(account.moved_on > 0, "no node noticed");
     (account, killed_at)
 }
 

@@ -41,7 +41,7 @@ struct Seen {
     manners: Manners,
 }
 
-/// How requests are answered.
+/// The far end's way of answering.
 #[derive(Clone, Default)]
 enum Manners {
     #[default]
@@ -117,7 +117,7 @@ impl FarEnd {
         self.shared.seen.lock().arrivals.len()
     }
 
-    /// What has come, once it is so many.
+    /// All arrivals, once there are so many.
     #[track_caller]
     pub fn once_come(&self, count: usize) -> Vec<Arrival> {
         eventually(|| self.count() >= count);

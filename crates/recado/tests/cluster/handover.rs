@@ -36,7 +36,7 @@ fn orphans_of_a_killed_node_run_again_within_their_lease_and_a_second() {
     }
     println!("orphans of a killed node ran again after {took:?}; their lease was {LEASE:?}");
     let best = took.into_iter().min().unwrap_or_default();
-    assert!(best > LEASE / 2, "nobody takes a job over while its lease may be extended: {best:?}");
+    assert!(best > LEASE / 2, "no node takes a job over while its lease may be extended: {best:?}");
     assert!(best <= LEASE + Duration::from_secs(1), "{best:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What clients were told about their jobs, and what came of each.
+//! Answers that clients got about their jobs, and the result of each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{Display, Formatter};
@@ -14,7 +14,7 @@ use super::far_end::{Arrival, FarEnd};
 use super::given::{Server, ask};
 use super::nodes::{Addresses, job};
 
-/// How long everything that was taken in may take to end: several leases.
+/// Time that everything that was taken in may take to end: several leases.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Every other job has time until then, so that there is always something that only the store knows of.
@@ -33,7 +33,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// How many were acknowledged and have not been sent yet.
+    /// Jobs that were acknowledged and have not been sent yet.
     pub fn waiting(&self, far_end: &FarEnd) -> usize {
         let sent: HashSet<_> = far_end.arrivals().into_iter().map(|arrival| arrival.key).collect();
         self.acknowledged.lock().keys().filter(|id| !sent.contains(*id)).count()
@@ -66,8 +66,8 @@ impl Clients {
     }
 }
 
-/// Mostly good jobs, now and then one that must be refused. Whoever gets no answer asks the next node, under the same
-/// id.
+/// Mostly good jobs, now and then one that must be refused. A client without an answer asks the next node,
+/// under the same id.
 fn enqueue(client: usize, addresses: &Addresses, ledger: &Ledger, stop: &AtomicBool) {
     let (mut nth, mut node) = (0_usize, client);
     while !stop.load(Ordering::SeqCst) {
@@ -111,7 +111,7 @@ pub struct Repeat {
     pub again: Arrival,
 }
 
-/// What came of every job.
+/// The result of every job.
 #[derive(Debug)]
 pub struct Account {
     pub acknowledged: usize,

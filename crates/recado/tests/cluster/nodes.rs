@@ -11,13 +11,13 @@ use super::given::{Place, Server};
 /// A node, dead or alive.
 struct Node {
     place: Place,
-    /// Where it finds Redis.
+    /// Address of its Redis.
     store: String,
     lives: usize,
     server: Option<Server>,
 }
 
-/// Where each node listens, as clients know it. A dead one's is out of date.
+/// Address of each node, as clients know it. A dead one's is out of date.
 pub type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
 
 pub struct Nodes {
@@ -71,7 +71,7 @@ impl Nodes {
         self.nodes[at].server.take().expect("it runs").stop();
     }
 
-    /// What the node says of itself in this life, to far ends.
+    /// The node's name in this life, as far ends see it.
     pub fn life(&self, at: usize) -> String {
         format!("{at}.{}", self.nodes[at].lives)
     }

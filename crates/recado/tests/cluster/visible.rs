@@ -1,4 +1,4 @@
-//! What people see in Redis with its own tools, and what they are told to put into its configuration.
+//! Redis as people see it with its own tools, and its documented configuration.
 
 use std::process::Command;
 

@@ -28,7 +28,7 @@ const HASTY: &str = "pending = \"0s\", clear = \"0s\"";
 /// For what only time ends: the shortest window that a rule may have.
 const SHORT: &str = "window = \"20s\", pending = \"0s\", clear = \"0s\"";
 
-/// Routes that reach out to nobody, each with a provider of its own.
+/// Routes that open no connection, each with a provider of its own.
 fn routes(names: &[&str], terms: &str) -> String {
     let route = |name: &&str| {
         format!(

@@ -28,7 +28,7 @@ fn files() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/systems/described")
 }
 
-/// What `cargo xtask setup` installs.
+/// A tool that `cargo xtask setup` installs.
 fn peer(path: &str) -> PathBuf {
     let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers").join(path);
     assert!(peer.exists(), "{} is missing; run `cargo xtask setup`, which installs it", peer.display());
@@ -108,7 +108,7 @@ fn schemathesis_finds_nothing_on_a_server_with_something_of_everything() {
 fn a_python_client_made_from_the_document_sends_reads_and_replays_jobs() {
     let scene = Scene::with(CONFIG);
     scene.place.write("openapi.json", &scene.get("/openapi.json").to_string());
-    // Formatting what nobody reads takes longer than all the rest.
+    // Formatting the generated client takes longer than all the rest, and it is not read.
     scene.place.write("generator.yml", "post_hooks: []\n");
     let mut generate = Command::new(peer("venv/bin/openapi-python-client"));
     generate.current_dir(scene.place.path()).arg("generate");

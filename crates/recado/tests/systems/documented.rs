@@ -1,5 +1,5 @@
-//! What the pages on the systems say: a server with a page's configuration takes the page's examples, each
-//! as it stands there but for hosts, which become far ends that ask for the right credentials.
+//! The pages on the systems: a server with a page's configuration takes the page's examples, each as it
+//! stands there but for hosts, which become far ends that ask for the right credentials.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,7 +49,7 @@ impl World {
             ("tiktok", tiktok::start()),
             ("googleapis", youtube::start()),
             ("openai", openai::start()),
-            // Whoever is not a provider is somebody's receiver.
+            // A host that is no provider is a customer's receiver.
             ("", receiver::start()),
         ];
         World { providers, relay: Relay::start() }

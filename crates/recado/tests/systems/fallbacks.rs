@@ -204,7 +204,7 @@ fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
     assert_eq!((status, &problem["errorCode"]), (503, &json!("TIMEOUT")), "{problem:#}");
     assert_eq!(openai.ledger().len(), 4, "a call is never retried behind the caller's back");
 
-    // Whoever asks for quiet gets it: the next call is answered without asking.
+    // A provider that asks for quiet gets it: the next call is answered without asking.
     openai.orders("completions", [openai::rate_limit().with("retry-after-ms", 30_000)]);
     for code in ["429", "RATE_LIMITED"] {
         let (status, head, problem) = scene.exchange("POST", "/v1/calls", &call);

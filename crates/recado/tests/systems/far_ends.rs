@@ -34,7 +34,7 @@ macro_rules! far_ends {
 
 far_ends!(evolution, graph, openai, ses, tiktok, tiss, youtube);
 
-/// What is to happen to requests that mention some words.
+/// An act for requests that mention some words.
 struct Order {
     about: String,
     acts: VecDeque<Act>,

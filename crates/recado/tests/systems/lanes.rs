@@ -1,8 +1,8 @@
 //! Lanes: a provider that is down, a company that is loud and a limit that is used up hold back their own
-//! jobs and nobody else's.
+//! jobs and no others.
 //!
-//! Where time matters, the far end says when: what came too soon or too often is counted there, and no test
-//! asks how fast something went.
+//! Where time matters, the far end says when: requests that came too soon or too often are counted there, and
+//! no test asks how fast something went.
 
 mod adaptive;
 mod breaker;

@@ -1,4 +1,4 @@
-//! What is counted, asked of a real Prometheus while the server works; and what rings, heard at the far end.
+//! Metrics, read by a real Prometheus while the server works, and alerts, received at the far end.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -62,7 +62,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// What a query of one value has for an answer.
+    /// The answer of a query of one value.
     fn value(&self, query: &str) -> Option<f64> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let answer: Value =
@@ -96,7 +96,7 @@ fn complaints(page: &str) -> Vec<String> {
 const FAST: &str = "[routes.sandbox]\npolicy = { base = \"20ms\", cap = \"20ms\", max_attempts = 3 }\n\
                     [providers.sandbox]\nbreaker = false\n";
 
-/// What the test sends: how many, of which company, and the script of each.
+/// The test's load: count, company, and the script of each.
 const LOAD: [(usize, &str, &[&str]); 4] = [
     (120, "acme", &["ok"]),
     (40, "acme", &["421 later", "ok"]),
@@ -121,7 +121,7 @@ fn send_load(scene: &Scene, wave: usize) -> usize {
     jobs.len()
 }
 
-/// What the contract names. Each is in the ledger that the test keeps.
+/// Metrics of the contract. Each is in the ledger that the test keeps.
 const REQUIRED: [&str; 16] = [
     "retry_attempts_total",
     "retry_backoff_delay_seconds",
@@ -141,8 +141,8 @@ const REQUIRED: [&str; 16] = [
     "error_classification_distribution",
 ];
 
-/// What follows from the load, all of it done: 120 arrive at once and 40 at the second try; 15 spend three tries each
-/// and 25 one.
+/// Counts that follow from the load, all of it done: 120 arrive at once and 40 at the second try; 15 spend
+/// three tries each and 25 one.
 fn ledger() -> Vec<(String, f64)> {
     let waves = WAVES as f64;
     let counts = [
@@ -176,7 +176,7 @@ fn ledger() -> Vec<(String, f64)> {
     counts.into_iter().chain(shares.map(|(name, share)| (name.to_owned(), share))).collect()
 }
 
-/// What a person did to the dead letters, and the job's own words about how long it waited.
+/// Counts that follow from a person's acts on dead letters, and from the jobs' own waits.
 fn ledger_of_acts(scene: &Scene) -> Vec<(String, f64)> {
     let discard = json!({ "filter": { "lastFailureCode": "503" }, "reason": "no use" });
     let (status, told) = scene.ask("POST", "/v1/dlq/discard", &discard);

@@ -1,5 +1,5 @@
-//! What the pages for operators say: each command is run as it stands there, in the order of its page, and
-//! answers what the page shows. `…` stands for anything.
+//! The pages for operators: each command is run as it stands there, in the order of its page, and answers
+//! what the page shows. `…` stands for anything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +11,11 @@ use super::given::{Place, Server};
 
 const PAGES: [&str; 5] = ["dlq-growing", "storage", "tenants", "review", "breaker"];
 
-/// Every route keeps its own rules and reaches out to nobody.
+/// Every route keeps its own rules and opens no connection.
 const CONFIG: &str = "[routes.email-ses]\ntransport = \"sandbox\"\npolicy = { base = \"20ms\", max_attempts = 2 }\n\
                       [routes.whatsapp]\ntransport = \"sandbox\"\n[routes.instagram]\ntransport = \"sandbox\"\n";
 
-/// What every page finds: three of one company that failed alike, two others, and a company that floods.
+/// The scene of every page: three of one company that failed alike, two others, and a company that floods.
 fn scene(server: &Server) {
     let unverified = "MailFromDomainNotVerified domain acme.example is not verified";
     for job in ["order-1042", "order-1043", "order-1044"] {
@@ -55,7 +55,7 @@ fn run(line: &str, place: &Place, server: &Server) -> String {
     out
 }
 
-/// Whether the lines that are shown come in the answer in this order, however wide its columns are.
+/// Checks that the lines shown come in the answer in this order, however wide its columns are.
 fn holds(shown: &str, answer: &str) -> Result<(), String> {
     let narrow = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let answer: Vec<String> = answer.lines().map(narrow).collect();

@@ -12,7 +12,7 @@ use super::far_ends::{Act, evolution, graph, openai, page, receiver, tiktok, you
 use super::given::between_ms;
 use super::scene::{Scene, tries};
 
-/// How much later than its timeout an attempt may end on a machine that is busy with other tests.
+/// Lateness that an attempt may have after its timeout on a machine that is busy with other tests.
 const LATE_MAX_MS: i64 = 3_000;
 
 #[test]

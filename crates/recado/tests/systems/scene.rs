@@ -177,7 +177,7 @@ impl Listener {
         found
     }
 
-    /// How many events of this kind it has heard so far.
+    /// Events of this kind so far.
     pub fn count(&self, kind: &str) -> usize {
         self.heard.lock().iter().filter(|event| event["type"] == kind).count()
     }

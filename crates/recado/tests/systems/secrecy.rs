@@ -1,6 +1,6 @@
-//! What must not be told: words of payloads and secrets of the configuration, each with a canary in it. Everything
-//! goes well, badly and wrong here, with providers that repeat whatever they are sent; then everything that others
-//! than the job's owner can read is searched.
+//! Secrecy: words of payloads and secrets of the configuration, each with a canary in it. Everything goes
+//! well, badly and wrong here, with providers that repeat every request; then everything that others than the
+//! job's owner can read is searched.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const BEARER: &str = "CANARYbearer81c2d3";
 const OTLP: &str = "CANARYotlp81c2d3e4";
 const SIGNING: &str = "CANARYsigning81c2d3e4f5a6";
 
-/// What nobody but the job's owner, or nobody at all, may read.
+/// Words that only the job's owner may read, or no reader at all.
 fn canaries() -> Vec<String> {
     let mailbox = MAILBOX.split('@').next().expect("a name");
     let plain = [TEXT, mailbox, PHONE, TOKEN, API_KEY, PASSWORD, BEARER, OTLP, SIGNING];
@@ -111,7 +111,7 @@ impl Stage {
 
 const OPENED: &str = "Circuit breaker opened; its jobs wait and spend no attempt";
 
-/// Asks as somebody who has the token.
+/// Asks with the token.
 fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
     let bearer = format!("Bearer {TOKEN}");
     ask_with(address, (method, path), &[JSON, ("authorization", &bearer)], body)
@@ -226,7 +226,7 @@ fn nothing_is_told_at(level: &str) {
     stage.ops.once("\"refused-mail\"", 1);
     collector::spans_of(&stage.collector, "attempt", "panicking", 2);
 
-    // Whoever may read it, reads it, and whoever needs it, has it: the search below could find something.
+    // Readers with the right read it, and the far ends have it: the search below could find something.
     for id in ["refused", "exhausted", "locked-out"] {
         let owners = ask(server.address, "GET", &format!("/v1/jobs/{id}"), "").1;
         let reason =

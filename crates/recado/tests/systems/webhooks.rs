@@ -102,7 +102,7 @@ fn an_endpoint_that_was_switched_off_is_told_of_left_alone_tested_and_switched_o
     scene.send("webhook", "acme", "too-late", &hook(&endpoint, 11));
     let entry = scene.buried("too-late", "PERMANENT");
     assert_eq!(tries(&entry), ["failed ENDPOINT_DISABLED PERMANENT http/ENDPOINT_DISABLED"]);
-    assert_eq!(customer.ledger().len(), 10, "nobody asks an endpoint that is off");
+    assert_eq!(customer.ledger().len(), 10, "an endpoint that is off gets no request");
 
     let test = || scene.ask("POST", &format!("{path}/test"), &Value::Null);
     let (status, tested) = test();

@@ -1,4 +1,4 @@
-//! What a claim costs while jobs that may not go out pile up beside it, or companies that have nothing to send.
+//! Measures the cost of a claim while held jobs pile up beside it, or companies that have nothing to send.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

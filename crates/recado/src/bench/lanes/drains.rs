@@ -1,4 +1,4 @@
-//! What it adds to a job's way that companies take turns and the provider has a breaker and a rate.
+//! Measures what turns, a breaker and a rate add to the cost of a job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ struct Kind {
     arrival: Arrival,
 }
 
-/// How the order in which jobs came in, which is that of the file, goes with the order in which they leave.
+/// The order of arrivals, which is that of the file, in relation to the order of departures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     /// Company by company in turn, so that their turns go through the file from front to back.
@@ -103,7 +103,7 @@ pub async fn by_companies(options: &Options, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// What a job cost, in microseconds.
+/// Cost of a job, in microseconds.
 #[derive(Clone, Copy)]
 struct Cost {
     /// On the clock, all processors and the disk together.
@@ -152,7 +152,7 @@ async fn drain(options: &Options, kind: &Kind) -> Result<Cost, Failed> {
     Ok(Cost { time_us: a_job(time), work_us: a_job(work) })
 }
 
-/// What this process has had of all processors so far, to a hundredth of a second.
+/// Processor time of this process so far, to a hundredth of a second.
 fn processor_time() -> Result<Duration, Failed> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The program's name stands in brackets and may hold anything; what follows does not.

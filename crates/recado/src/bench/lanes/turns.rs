@@ -50,7 +50,8 @@ impl Transport for Done {
 }
 
 impl Done {
-    /// How many of the loud company's went before the last of the late one's, once all of those are done.
+    /// Jobs of the loud company that went before the last one of the late company, once all of those are
+    /// done.
     fn loud_before_the_last(&self) -> Option<usize> {
         let done = self.0.lock();
         let (last, _) =

@@ -35,10 +35,10 @@ const COMPANIES: usize = 12;
 
 const ORPHANS: usize = 100;
 
-/// What the node that is killed is at: for longer than any lease, and within the route's timeout.
+/// The job of the node that is killed: longer than any lease, and within the route's timeout.
 const ORPHAN_DATA: &str = r#"{"script":["ok"],"latencyMs":25000}"#;
 
-/// How often a node is looked at until it has begun.
+/// Interval of looks at a node until it has begun.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// An engine in this process, that takes jobs in or notes when they reach it.
@@ -46,7 +46,7 @@ fn engine(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engin
     Ok(engine_on(store.clone(), name, LEASE, [route(ROUTE, carrier)?], BTreeMap::new(), None))
 }
 
-/// How many come in a second, and what each takes of the server's memory while it waits.
+/// Measures enqueues per second, and the server's memory for each waiting job.
 pub async fn enqueue_batches(server: &mut Server, report: &mut Report) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
     let engine = engine(&store, "intake", Carrier::Workers)?;

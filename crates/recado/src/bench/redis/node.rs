@@ -1,8 +1,8 @@
 //! Nodes as processes: this program again, with an engine and connections of its own.
 //!
-//! The two talk over the node's standard input and output: what the node is in a line of JSON, `ready` from it, `go`
-//! to it. It works until its input ends, so it never outlives whoever started it. Nothing is on the command line: a
-//! URL may hold a password.
+//! The two talk over the node's standard input and output: the node's manifest in a line of JSON, `ready`
+//! from it, `go` to it. It works until its input ends, so it never outlives its parent. Nothing is on the
+//! command line: a URL may hold a password.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -25,7 +25,7 @@ pub const COMMAND: &str = "bench-node";
 const READY: &str = "ready\n";
 const GO: &str = "go\n";
 
-/// What a node is.
+/// Description of a node.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -97,7 +97,7 @@ impl Drop for Node {
     }
 }
 
-/// What the process of a node does.
+/// Runs the process of a node.
 pub async fn run() -> Result<(), Failed> {
     let manifest: Manifest = serde_json::from_str(&heard().await?)
         .map_err(|_| "a node is started by `recado bench redis`, which tells it what it is")?;

@@ -18,7 +18,7 @@ const REMOVED_KEYS: usize = 1_000;
 pub struct Server {
     url: String,
     connection: MultiplexedConnection,
-    /// What the keys of the current measurement begin with: other keys of a server that was named are not ours.
+    /// Prefix of the current measurement's keys: other keys of a server that was named are not touched.
     prefix: Box<str>,
     process: Option<Process>,
 }

@@ -7,12 +7,12 @@ use super::http::{Act, Request, json};
 pub const KEY: &str = "evolution-key-0123456789";
 pub const INSTANCE: &str = "main";
 
-/// What a server's configuration says of it.
+/// The lines of a server's configuration for it.
 pub fn provider(url: &str) -> String {
     format!("[providers.evolution]\nurl = \"{url}\"\napi_key = \"{KEY}\"\ninstance = \"{INSTANCE}\"\n")
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(request: &Request) -> Act {
     if request.header("apikey") != KEY {
         return refusal(401, "Unauthorized", json!("Unauthorized"));

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// A longer body is not waited for.
 const BODY_MAX_BYTES: usize = 64 << 20;
 
-/// What to do once a request has arrived whole.
+/// The act once a request has arrived whole.
 #[derive(Clone, Debug)]
 pub enum Act {
     Answer(Answer),
@@ -25,7 +25,7 @@ pub struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
-    /// How long it takes to find it.
+    /// Time until it is found.
     after: Duration,
 }
 

@@ -15,18 +15,18 @@ pub struct Mail {
 pub trait Postmaster: Send + Sync + 'static {
     fn reply_to(&self, command: &str) -> Option<String>;
 
-    /// What is said to a whole message; one that begins with a 2 takes it.
+    /// The reply to a whole message; one that begins with a 2 takes it.
     fn reply_to_mail(&self, mail: Mail) -> Option<String>;
 }
 
-/// What a server's configuration says of it.
+/// The lines of a server's configuration for it.
 pub fn provider(address: SocketAddr) -> String {
     format!("[providers.smtp]\nurl = \"smtp://{address}?tls=none\"\n")
 }
 
 pub fn start(postmaster: Arc<impl Postmaster>) -> io::Result<SocketAddr> {
     super::listen(move |stream| {
-        // It ends when either side has had enough, and there is nobody to tell.
+        // It ends when either side has had enough; an error has no reader.
         let _ = Conversation::new(stream, &*postmaster).hold();
     })
 }

@@ -10,7 +10,7 @@ pub fn provider(url: &str) -> String {
     format!("[providers.openai]\nurl = \"{url}\"\nheaders = {{ Authorization = \"Bearer {KEY}\" }}\n")
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(request: &Request) -> Act {
     if request.header("authorization") != format!("Bearer {KEY}") {
         return invalid_key();

@@ -9,7 +9,7 @@ use super::http::{Act, Request, json};
 /// Signs where the configuration names an address instead of an endpoint.
 pub const SECRET: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 
-/// What a server's configuration says so that it may reach this machine.
+/// The lines of a server's configuration that let it reach this machine.
 pub const ALLOWED: &str = "[webhooks]\nallow = [\"127.0.0.0/8\"]\n";
 
 /// With the secret that signs for addresses.
@@ -22,7 +22,7 @@ pub fn channel(name: &str, url: &str) -> String {
     format!("[notify.{name}]\nwebhook = \"{url}/notices\"\nsecret = \"{SECRET}\"\n")
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(_: &Request) -> Act {
     json(200, json!({ "received": true }))
 }
@@ -31,7 +31,7 @@ pub fn error(status: u16) -> Act {
     json(status, json!({ "error": "the receiver is not well" }))
 }
 
-/// Whether whoever sent it knows the secret.
+/// Returns true if the request was signed with the secret.
 pub fn is_signed_with(request: &Request, secret: &str) -> bool {
     let checked = Webhook::new(secret).and_then(|webhook| webhook.verify(&request.body, &headers(request)));
     checked.is_ok()

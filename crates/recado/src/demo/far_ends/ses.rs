@@ -13,7 +13,7 @@ pub fn provider(url: &str) -> String {
     )
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(request: &Request) -> Act {
     if !request.header("authorization").starts_with("AWS4-HMAC-SHA256 Credential=") {
         return error(403, "MissingAuthenticationTokenException", "Missing Authentication Token");

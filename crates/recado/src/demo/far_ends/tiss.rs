@@ -8,7 +8,7 @@ pub fn provider(url: &str) -> String {
     format!("[providers.tiss]\nurl = \"{url}\"\n")
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(request: &Request) -> Act {
     match &*request.method {
         "POST" => json(200, json!({ "protocol": "TISS-2026-000001" })),

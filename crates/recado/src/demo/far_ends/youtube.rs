@@ -10,7 +10,7 @@ pub fn provider(url: &str) -> String {
     format!("[providers.youtube]\nurl = \"{url}\"\nheaders = {{ Authorization = \"Bearer {TOKEN}\" }}\n")
 }
 
-/// What it answers untold.
+/// Its usual answer.
 pub fn manners(request: &Request) -> Act {
     if request.header("authorization") != format!("Bearer {TOKEN}") {
         return error(401, "authError", "Request had invalid authentication credentials.");

@@ -1,4 +1,5 @@
-//! Who hears of alerts: a program by a signed webhook, a chat that speaks as Slack does, and a person by e-mail.
+//! Receivers of alerts: a program by a signed webhook, a chat that speaks as Slack does, and a person by
+//! e-mail.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ impl Ears {
         Ears { program: receiver::start(), chat: receiver::start(), mail: Relay::start() }
     }
 
-    /// What a server's configuration says so that all of them hear.
+    /// The lines of a server's configuration by which all of them are notified.
     pub fn config(&self, rules: &str) -> String {
         let Ears { program, chat, mail } = self;
         format!(
@@ -94,7 +95,7 @@ impl Ears {
     }
 }
 
-/// Where an event says what it is about.
+/// The fields in which an event names its subject.
 const ABOUT: [(&str, &str); 4] = [
     ("route", "/data/route"),
     ("provider", "/data/provider"),

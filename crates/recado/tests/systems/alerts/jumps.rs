@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{SHORT, Story, after_long, routes};
 
-/// What fails is tried again long after the test, so that nothing is buried.
+/// A failed job is tried again long after the test, so that nothing is buried.
 const PATIENT: &str = "policy = { schedule = [\"0s\", \"1h\"] }";
 
 /// Long enough for what was before to have left the window.

@@ -1,4 +1,4 @@
-//! A store that fills up, until it takes nothing any more: then, too, somebody hears of it.
+//! A store that fills up until it refuses everything: alerts still go out.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ impl Story {
         }
     }
 
-    /// How many bytes the store has taken of how many, as last measured.
+    /// Bytes that the store has taken, and its limit, as last measured.
     fn room(&self) -> (f64, f64) {
         let page = fetch(self.scene.address, "/metrics");
         let samples = samples(&page);
@@ -98,7 +98,7 @@ fn g14_a_store_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
     let story = Story::with(&rules(), &config);
     story.pause("lane");
     let jobs = story.fill_up();
-    // What nobody could enqueue any more went out all the same.
+    // Notices that could not be enqueued any more went out all the same.
     assert_eq!(story.scene.logged("Notice delivered past the store", 3).len(), 3);
     for job in jobs {
         let (status, told) = story.scene.ask("DELETE", &format!("/v1/jobs/{job}"), &Value::Null);

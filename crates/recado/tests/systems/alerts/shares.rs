@@ -5,10 +5,10 @@ use super::{HASTY, Story, routes};
 /// One try, and that is it.
 const ONCE: &str = "policy = { schedule = [\"0s\"] }";
 
-/// How much is exactly at a rule's threshold, and what ends it.
+/// A load that is exactly at a rule's threshold, and its end.
 struct Share {
     rule: &'static str,
-    /// What goes wrong with a job.
+    /// The failure of a job.
     script: &'static str,
     /// Just enough to be believed.
     volume: usize,

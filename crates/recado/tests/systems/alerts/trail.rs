@@ -30,7 +30,7 @@ impl Story {
     }
 }
 
-/// Where the trail is, from one moment to the next.
+/// Mounts a directory over the trail.
 fn mount(place: &Place, target: &str) {
     let at = |name: &str| place.path().join(name);
     symlink(at(target), at("next")).expect("a link");

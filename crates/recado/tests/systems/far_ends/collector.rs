@@ -42,7 +42,7 @@ pub fn spans_of(far_end: &FarEnd, name: &str, job: &str, count: usize) -> Vec<Va
     found
 }
 
-/// What a span says under this key, whatever its type.
+/// A span's value under this key, whatever its type.
 pub fn attribute(span: &Value, key: &str) -> Value {
     let attributes = span["attributes"].as_array().expect("attributes").iter();
     let mut of_key = attributes.filter(|attribute| attribute["key"] == key);

@@ -20,7 +20,7 @@ impl Mail {
     }
 }
 
-/// What to answer to commands that begin with these words; `.` is the end of a text.
+/// The answer to commands that begin with these words; `.` is the end of a text.
 struct Order {
     command: String,
     replies: Vec<String>,

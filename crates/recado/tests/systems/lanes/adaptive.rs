@@ -1,4 +1,4 @@
-//! How many deliveries are on their way at the same time: at a provider, for a company, as a provider bears it.
+//! Deliveries in flight at the same time: at a provider, for a company, as a provider bears it.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::super::scene::Scene;
 use super::watched::Watched;
 use super::{answer, enqueue, lane, page, provider};
 
-/// What the provider may have at the same time right now, as the API says.
+/// The provider's current bound on deliveries in flight, as the API says.
 fn bound(scene: &Scene, name: &str) -> usize {
     let provider = provider(scene, name);
     provider["concurrency"].as_u64().and_then(|bound| usize::try_from(bound).ok()).expect("a number")

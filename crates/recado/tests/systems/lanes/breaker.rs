@@ -72,7 +72,7 @@ fn f1_a_breaker_that_is_open_stays_open_over_kill_9() {
     assert!(server.log().iter().all(|line| line["message"] != "Circuit breaker, says another node"));
     let id = server.enqueue(json!({ "route": "down", "companyId": "acme", "data": data("late") }));
     is_parked(&server, &id, "breaker");
-    assert_eq!(far_end.ledger().len(), asked, "nobody asked it again");
+    assert_eq!(far_end.ledger().len(), asked, "it was not asked again");
 
     far_end.recovers();
     tell(&server, "down/breaker", json!({ "action": "close", "reason": "mended" }));

@@ -1,4 +1,4 @@
-//! Companies take turns: whoever is loud delays the others by a turn, not by a queue.
+//! Companies take turns: a loud one delays the others by a turn, not by a queue.
 
 use std::collections::BTreeMap;
 
@@ -159,10 +159,10 @@ fn g11_of_a_thousand_companies_each_gets_its_share_within_a_batch_over_every_win
     }
 }
 
-/// How far each company is off its even share, over the window where it is most.
+/// Deviation of each company from its even share, over the window where it is most.
 ///
-/// Ahead of its share by `lead` when a window begins and by another when it ends, it is off by the difference:
-/// the widest range of leads is the worst window.
+/// Ahead of its share by `lead` when a window begins and by another when it ends, it is off by the
+/// difference: the widest range of leads is the worst window.
 fn shares(served: &[Arrival]) -> BTreeMap<&str, f64> {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, arrival) in served.iter().enumerate() {

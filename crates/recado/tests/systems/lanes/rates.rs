@@ -1,4 +1,4 @@
-//! Rates and quiet times: what is over them waits, spends nothing, and holds back whom it concerns.
+//! Rates and quiet times: jobs over them wait, spend nothing, and hold back only their own lane.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn f8_a_provider_that_asks_for_quiet_gets_it_from_all() {
         is_parked(&scene, id, "limit");
     }
     assert_eq!(far_end.ledger().len(), 1);
-    assert_eq!(provider(&scene, "shared")["state"], "CLOSED", "whoever says slower is alive");
+    assert_eq!(provider(&scene, "shared")["state"], "CLOSED", "a provider that says slower is alive");
 }
 
 #[test]

@@ -36,7 +36,7 @@ struct Seen {
     open: HashMap<String, usize>,
     /// The most that there have been.
     peaks: HashMap<String, usize>,
-    /// Whoever comes after this many waits for an answer.
+    /// Requests after this many wait for an answer.
     answered_max: Option<usize>,
     manners: Manners,
 }
@@ -70,7 +70,7 @@ impl Watched {
         seen.arrivals.len()
     }
 
-    /// Keeps whoever comes from now on waiting for an answer.
+    /// Keeps requests from now on waiting for an answer.
     pub fn holds(&self) {
         self.holds_after(self.arrivals().len());
     }
@@ -89,7 +89,7 @@ impl Watched {
         self.watch.seen.lock().arrivals.clone()
     }
 
-    /// What has come, once it is so many.
+    /// All arrivals, once there are so many.
     #[track_caller]
     pub fn once_come(&self, count: usize) -> Vec<Arrival> {
         eventually(|| self.watch.seen.lock().arrivals.len() >= count);
