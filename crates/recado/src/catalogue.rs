@@ -11,7 +11,7 @@ use recado_core::limit::Rate;
 use recado_core::{CapApplies, Jitter, Policy};
 use recado_engine::Act;
 
-/// Where a process runs; it chooses defaults, nothing else.
+/// The environment of a process; it chooses defaults, nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Environment {
     Development,
@@ -98,14 +98,14 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
     pub name: &'static str,
-    /// What it is for, in a line.
+    /// Its purpose, in a line.
     pub purpose: &'static str,
     pub provider: &'static str,
     pub kind: Kind,
     pub classifier: &'static str,
     pub timeout: Duration,
     pub concurrency: usize,
-    /// What opens its provider's breaker; there is none without.
+    /// The terms of its provider's breaker; without them there is none.
     pub breaker: Option<BreakerTerms>,
     /// Deliveries that its provider takes at most.
     pub rate: Option<Rate>,
@@ -237,7 +237,7 @@ pub const ROUTES: [BuiltIn; 10] = [
     },
     BuiltIn {
         name: "sandbox",
-        purpose: "reaches out to nobody: does what each job's data.script says",
+        purpose: "opens no connection: does what each job's data.script says",
         provider: "sandbox",
         kind: Kind::Sandbox,
         classifier: "general",
@@ -319,7 +319,7 @@ fn social_media(_: Environment) -> Policy {
     }
 }
 
-/// What to do about a route that nobody carries: words, an empty line, and the lines to write.
+/// Says what to do about a route without a carrier: words, an empty line, and the lines to write.
 pub fn missing(row: &BuiltIn, route: &str, environment: Environment) -> String {
     match row.kind {
         Kind::Sandbox => format!(

@@ -117,7 +117,7 @@ enum Command {
     Tenants(tenants::TenantsArgs),
     /// The nodes that share the store: health, share of the work.
     Nodes(nodes::NodesArgs),
-    /// What rings.
+    /// List alerts.
     Alerts(alerts::AlertsArgs),
     /// Show retry KPIs beside their targets.
     Kpis(kpis::KpisArgs),
@@ -129,7 +129,7 @@ enum Command {
         #[command(subcommand)]
         command: audit::AuditCommand,
     },
-    /// When a route tries again.
+    /// Show when a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
         #[command(subcommand)]
@@ -169,14 +169,14 @@ enum Command {
     Completions { shell: clap_complete::Shell },
 }
 
-/// Why a command ends early.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub enum Stop {
     /// Exit code 1.
     Failed(String),
     /// Exit code 2.
     Usage(String),
-    /// Whoever read the output has left.
+    /// The reader of the output has left.
     Unread,
 }
 
@@ -231,7 +231,7 @@ pub fn main() -> ExitCode {
 fn tell(why: &str, code: u8) -> ExitCode {
     let words = clean_lines(why);
     let mark = if words.starts_with("error: ") { "" } else { "error: " };
-    // Nobody may be listening; the exit code still tells.
+    // Standard error may be closed; the exit code still tells.
     let _ = writeln!(io::stderr(), "{mark}{words}");
     ExitCode::from(code)
 }
@@ -282,7 +282,7 @@ fn wait_for(work: impl Future<Output = Done>) -> Done {
 
 const URL_DEFAULT: &str = "http://127.0.0.1:7400";
 
-/// Where the server is.
+/// Address of the server.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
@@ -304,14 +304,14 @@ impl ServerArgs {
     }
 }
 
-/// Whom the audit trail names: the user, or where none is told, as in containers and jobs of cron, this machine's
-/// command line.
+/// The actor that the audit trail names: the user, or where none is set, as in containers and cron, this
+/// machine's command line.
 fn actor() -> String {
     let told = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
     told("USER").or_else(|| told("LOGNAME")).unwrap_or_else(|| format!("cli@{}", crate::serve::host()))
 }
 
-/// Where the configuration is.
+/// Place of the configuration.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Configuration")]
 struct ConfigArgs {

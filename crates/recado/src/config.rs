@@ -1,4 +1,4 @@
-//! From files, variables and flags to what the engine needs.
+//! Reads files, variables and flags into the settings of the engine.
 //!
 //! ```text
 //! built-in ◀ recado.toml ◀ [environments.<name>] ◀ RECADO_… variables ◀ flags
@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`tree`], [`reader`], [`raw`], [`resolve`], [`routes`]. [`show`] writes a configuration
 //! out again, [`template`] the commented default. Every fault is told at once, each at its line, with what
-//! to write instead; [`fault`] draws them. A key that nobody reads is a fault.
+//! to write instead; [`fault`] draws them. An unknown key is a fault.
 
 mod alerts;
 mod audit;
@@ -58,14 +58,14 @@ use variables::Variables;
 pub use audit::Audit;
 pub use rules::OwnRule;
 
-/// Looked for in the working directory when nobody names a file.
+/// Looked for in the working directory when no file is named.
 pub const FILE_NAME: &str = "recado.toml";
 
 /// All that a process was told, resolved.
 #[derive(Debug)]
 pub struct Config {
     pub environment: Environment,
-    /// Nobody chose the environment.
+    /// The environment was not chosen, but is the default.
     pub environment_by_default: bool,
     /// The file that was read, as the user would name it.
     pub file: Option<String>,
@@ -86,7 +86,7 @@ pub struct Config {
     /// Consecutive jobs of one company before the next one's turn.
     pub turn_jobs: u32,
     pub providers: BTreeMap<String, Provider>,
-    /// How each provider that is written or that a route uses is protected.
+    /// Protection of each provider that is written or that a route uses.
     pub protection: BTreeMap<Box<str>, ProviderTerms>,
     pub routes: Vec<RouteConfig>,
     /// Shared by the engine and the transport that delivers to endpoints.
@@ -104,9 +104,9 @@ pub struct Server {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Where several nodes keep jobs; absent when one keeps them in `data_dir`.
+    /// The Redis that several nodes share; absent when one keeps jobs in `data_dir`.
     pub redis: Option<RedisOptions>,
-    /// Whom to trust to be Redis instead of the system's authorities; its content is in `redis`.
+    /// Certificate authorities to trust for Redis instead of the system's; its content is in `redis`.
     pub ca_file: Option<String>,
     pub data_dir: PathBuf,
     pub reserve_bytes: u64,
@@ -128,10 +128,10 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// Who collects traces.
+/// Settings of trace export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traces {
-    /// Where spans are posted; nothing is recorded without it.
+    /// URL that spans are posted to; nothing is recorded without it.
     pub endpoint: Option<Url>,
     pub headers: Vec<(String, Secret)>,
     /// The share of traces that are recorded, of those that begin here.
@@ -194,7 +194,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a breaker and limits guard, and how it is reached.
+/// A provider: its protection, and the way to reach it.
 #[derive(Debug)]
 pub struct Provider {
     pub kind: Kind,
@@ -221,7 +221,7 @@ pub struct RouteConfig {
     pub classifier: &'static str,
     pub own_rules: Vec<OwnRule>,
     pub built_in: Option<&'static BuiltIn>,
-    /// When its dead letters are replayed without a person.
+    /// Terms of replays without a person.
     pub auto_replay: Option<AutoReplay>,
 }
 
@@ -233,7 +233,7 @@ impl RouteConfig {
     }
 }
 
-/// Where to look for settings. The caller has read files, environment and arguments.
+/// The sources of settings. The caller has read files, environment and arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     pub file: Option<Source>,
@@ -241,7 +241,7 @@ pub struct Inputs {
     pub flags: Flags,
 }
 
-/// What the command line says, each under the name of its flag.
+/// Settings of the command line, each under the name of its flag.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     pub environment: Option<Environment>,
@@ -279,7 +279,7 @@ impl Config {
         }
     }
 
-    /// How the dead letter queue is kept. Its archive is in the data directory, whatever the store is.
+    /// Terms of the dead letter queue. Its archive is in the data directory, whatever the store is.
     pub fn dead_letters(&self) -> DeadLetterTerms {
         let asked = self.routes.iter().filter_map(|config| {
             let terms = config.auto_replay.clone()?;

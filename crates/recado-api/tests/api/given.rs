@@ -55,7 +55,7 @@ fn route(name: &str, carrier: Carrier, rule_set: &str, policy: Policy) -> Route 
     }
 }
 
-/// A route that reaches out to nobody, with a provider of its own name.
+/// A sandbox route, with a provider of its own name.
 pub fn sandbox_route(name: &str) -> Route {
     route(name, Carrier::Transport(Arc::new(Sandbox)), "general", Policy::exponential(ms(20), ms(20), 3))
 }

@@ -23,7 +23,7 @@ pub struct CallArgs {
     /// Tenant on whose behalf.
     #[arg(long, value_name = "ID")]
     company: String,
-    /// What to ask: JSON, @file or - for standard input.
+    /// The question: JSON, @file or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: String,
     /// Remember the answer under this, and fall back on it.

@@ -16,7 +16,7 @@ use super::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
 use crate::config::{Level, Log, LogFormat};
 use crate::logging;
 
-/// How long Recado may take to decide: far less than a job's lock.
+/// Time that Recado may take to decide: far less than a job's lock.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Jobs at hand when a stop begins get this long.
@@ -52,10 +52,10 @@ pub struct CamundaArgs {
     /// Jobs at the same time.
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(JOBS_MAX)))]
     max_jobs: u16,
-    /// How long nobody else gets a job that was taken.
+    /// Time that a job is locked for this worker.
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = lock)]
     lock: Duration,
-    /// How long the engine may hold a request back until there is a job.
+    /// Time that the engine may hold a request back until there is a job.
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = poll)]
     poll: Duration,
     /// error, warn, info, debug or trace.
@@ -72,16 +72,16 @@ pub struct CamundaArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decisions")]
 struct RulesArgs {
-    /// Who waits until the next submission: a timer of the process, or the job itself.
+    /// What waits until the next submission: a timer of the process, or the job itself.
     #[arg(long, value_enum, default_value_t = ModeArg::Complete)]
     mode: ModeArg,
     /// Retries that the route's policy allows, for --mode backoff.
     #[arg(long, default_value_t = recado_camunda::rules::MAX_RETRIES_DEFAULT, value_name = "N")]
     max_retries: u32,
-    /// What becomes of a claim after its last retry.
+    /// Report for a claim after its last retry.
     #[arg(long, value_enum, default_value_t = Refusal::BpmnError)]
     on_exhausted: Refusal,
-    /// What becomes of a claim with a permanent error.
+    /// Report for a claim with a permanent error.
     #[arg(long, value_enum, default_value_t = Refusal::BpmnError)]
     on_permanent: Refusal,
     /// Route whose rules and policy decide.
@@ -89,7 +89,7 @@ struct RulesArgs {
     route: String,
 }
 
-/// Who we are to the engine: nobody, a token, a user, or an OAuth client.
+/// Credentials for the engine: none, a token, a user, or an OAuth client.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The engine's credentials")]
 struct CredentialArgs {
@@ -107,7 +107,7 @@ struct CredentialArgs {
         help = "Its password"
     )]
     password: Option<String>,
-    /// Where OAuth tokens come from.
+    /// Address of the OAuth token service.
     #[arg(long, env = "CAMUNDA_OAUTH_URL", value_name = "URL")]
     oauth_url: Option<String>,
     #[arg(long, env = "CAMUNDA_CLIENT_ID", value_name = "ID", help = "OAuth client")]
@@ -120,7 +120,7 @@ struct CredentialArgs {
         help = "Its secret"
     )]
     client_secret: Option<String>,
-    /// What the OAuth tokens are for.
+    /// Audience of the OAuth tokens.
     #[arg(long, env = "CAMUNDA_TOKEN_AUDIENCE", value_name = "NAME")]
     audience: Option<String>,
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::{Done, Stop};
 
-/// Asks on a terminal; elsewhere nobody could answer, and `otherwise` says what to write instead.
+/// Asks on a terminal; elsewhere fails, and `otherwise` says what to write instead.
 pub fn confirm(question: &str, otherwise: &str) -> Done {
     let stdin = io::stdin();
     if !stdin.is_terminal() {

@@ -22,7 +22,7 @@ pub struct DecideArgs {
     /// Retries already made.
     #[arg(long, default_value_t = 0, value_name = "N", allow_negative_numbers = true)]
     retry_count: i64,
-    /// When it was last submitted.
+    /// Time of the last submission.
     #[arg(long, value_name = "TIME")]
     last_submission_time: Option<Timestamp>,
     /// Route whose rules and policy decide.

@@ -89,7 +89,7 @@ pub struct ListArgs {
     /// Entries on a page, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
     /// Print JSON.
@@ -122,7 +122,7 @@ enum By {
 
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// What to count by.
+    /// Count by this field.
     #[arg(long, value_enum, default_value_t = By::Code)]
     by: By,
     /// Only those of this tenant.

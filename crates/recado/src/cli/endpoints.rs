@@ -58,7 +58,7 @@ pub struct AddArgs {
     /// Tenant whose events it hears.
     #[arg(long, value_name = "ID")]
     company: String,
-    /// Where it listens.
+    /// URL of the receiver.
     #[arg(long, value_name = "ADDRESS")]
     to: String,
     /// Events it hears, separated by commas [default: all].
@@ -67,7 +67,7 @@ pub struct AddArgs {
     /// A secret of your own, whsec_… or @file [default: drawn].
     #[arg(long, value_name = "SECRET|@FILE")]
     secret: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Print JSON.
@@ -81,7 +81,7 @@ pub struct AddArgs {
 pub struct SetArgs {
     /// The endpoint's id.
     id: String,
-    /// Where it listens.
+    /// URL of the receiver.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
     /// Events it hears, separated by commas; or all.
@@ -90,7 +90,7 @@ pub struct SetArgs {
     /// A new secret, whsec_… or @file; the one before signs beside it for a day.
     #[arg(long, value_name = "SECRET|@FILE")]
     secret: Option<String>,
-    /// What it is for; empty for nothing.
+    /// Its purpose; empty to remove it.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Switch it on.

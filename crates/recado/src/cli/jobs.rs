@@ -43,7 +43,7 @@ pub struct ListArgs {
     /// Jobs on a page, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
     /// Print JSON.

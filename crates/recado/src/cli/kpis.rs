@@ -15,7 +15,7 @@ pub struct KpisArgs {
     /// Of this route alone.
     #[arg(long, value_name = "ROUTE")]
     route: Option<String>,
-    /// How far to look back, a week at most [default: 1d].
+    /// Window to look back on, a week at most [default: 1d].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     window: Option<Duration>,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! `recado policy`: reads the configuration, asks nobody.
+//! `recado policy`: reads the configuration, asks no server.
 
 use std::time::Duration;
 

@@ -69,7 +69,7 @@ struct OneArgs {
 struct TurnArgs {
     /// The provider.
     name: String,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Print JSON.
@@ -83,7 +83,7 @@ struct TurnArgs {
 struct PauseArgs {
     /// The provider.
     name: String,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print JSON.

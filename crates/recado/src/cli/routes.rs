@@ -46,7 +46,7 @@ struct ListArgs {
 struct OneArgs {
     /// The route.
     name: String,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print JSON.

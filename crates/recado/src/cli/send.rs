@@ -28,7 +28,7 @@ pub struct SendArgs {
     /// Tenant that the job belongs to.
     #[arg(long, value_name = "ID")]
     company: String,
-    /// What to deliver: JSON, @file or - for standard input.
+    /// The payload: JSON, @file or - for standard input.
     #[arg(long, value_name = "JSON|@FILE|-")]
     data: String,
     /// Your own id; the same id with the same data is delivered once.
@@ -40,7 +40,7 @@ pub struct SendArgs {
     /// Not before this long from now, such as 5m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     delay: Option<Duration>,
-    /// How long it is worth delivering [default: the server's, 24h].
+    /// Time that it is worth delivering [default: the server's, 24h].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
     /// 1 (most urgent) to 9, within the tenant [default: 5].

@@ -49,7 +49,7 @@ struct ListArgs {
     /// Tenants on a page, up to 1000.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
     /// Print JSON.
@@ -86,7 +86,7 @@ struct SetArgs {
     /// Let it go on.
     #[arg(long)]
     resume: bool,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print JSON.

@@ -64,7 +64,7 @@ fn what_next(job: &JobView) -> String {
     held.or(archived).or(ended).or(waits).unwrap_or_else(status)
 }
 
-/// Why something waits, in words that fit after its name.
+/// The reason of a wait, in words that fit after its name.
 pub fn waits_for(waiting: &WaitingFor) -> String {
     let known = |until: &Option<Timestamp>| until.map(|at| format!("; until {at}")).unwrap_or_default();
     match waiting {

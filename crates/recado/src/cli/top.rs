@@ -136,7 +136,7 @@ impl Meter {
         meter
     }
 
-    /// What came since the last look.
+    /// Counts since the last look.
     fn read(&self, time: Duration) -> Throughput {
         let seconds = time.as_secs_f64().max(0.001);
         let rate = |at: usize| self.counts[at].swap(0, Ordering::Relaxed) as f64 / seconds;
@@ -176,7 +176,7 @@ fn draw<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<()>
     table(screen, &["route", "queued", "delayed", "delivering"], snapshot.routes.iter().map(row).collect())?;
 
     let mut all: Vec<_> = snapshot.providers.items.iter().collect();
-    // What is held back first: that is what somebody looks for.
+    // Held providers first: operators look for those.
     all.sort_by_key(|provider| {
         (provider.waiting_for.is_none(), u64::MAX - provider.parked, provider.name.clone())
     });

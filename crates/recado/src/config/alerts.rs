@@ -25,7 +25,7 @@ pub struct RawAlerts {
     pub rules: Vec<RawRule>,
 }
 
-/// What is said about one rule.
+/// Settings of one rule.
 #[derive(Default)]
 pub struct RawRule {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Where the audit trail is kept, and for how long.
+//! Place of the audit trail, and its retention.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! What is wrong with a configuration, shown at the place where somebody wrote it.
+//! Faults of a configuration, shown at the place where they stand.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Where a setting comes from.
+/// The source of a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// Bytes of the file.
@@ -12,7 +12,7 @@ pub enum Place {
     Variable(String),
     /// A command-line flag.
     Flag(&'static str),
-    /// Nobody wrote it.
+    /// It was not written.
     #[default]
     Nowhere,
 }
@@ -23,7 +23,7 @@ impl Place {
     }
 }
 
-/// A setting somebody wrote: its value, the key it goes by and where it stands.
+/// A setting as written: its value, its key and its place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct At<T> {
     pub value: T,
@@ -36,7 +36,7 @@ impl<T> At<T> {
         At { value: change(self.value), path: self.path, place: self.place }
     }
 
-    /// Where it stands, without what it says.
+    /// Its place, without its value.
     pub fn here(&self) -> At<()> {
         At { value: (), path: self.path.clone(), place: self.place.clone() }
     }
@@ -51,7 +51,7 @@ pub struct Fault {
     pub place: Place,
     /// The key, such as `routes.email.timeout`; empty for what is no setting.
     pub path: String,
-    /// What is wrong and what to write instead. It repeats no secret.
+    /// The fault and its correction. It repeats no secret.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Faults that keep nobody from going on.
+/// Faults that do not stop a start.
 #[derive(Clone, Copy, Debug)]
 pub struct Warnings<'a>(pub &'a Faults);
 
@@ -167,7 +167,7 @@ struct Spot {
     text: String,
 }
 
-/// The known word that somebody probably meant: one that begins so, or is a few slips away.
+/// The known word that was probably meant: one that begins so, or is a few slips away.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let word = word.to_lowercase();
     if let Some(begun) = known.clone().into_iter().find(|known| word.len() >= 3 && known.starts_with(&word)) {

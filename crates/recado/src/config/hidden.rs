@@ -1,7 +1,7 @@
-//! What of a file is not for everybody's eyes, although a fault shows its line: values that are secrets, and all comments.
+//! Parts of a file that must not be shown, although a fault shows its line: secrets, and all comments.
 //!
-//! In a file that is TOML the [tree](super::tree) knows its values. In one that is not, nobody knows where a value begins
-//! or ends, so that whole lines are taken for secrets when a word on them, or over them, sounds like one.
+//! In a file that is TOML the [tree](super::tree) knows its values. In one that is not, the ends of values
+//! are unknown, so that whole lines are taken for secrets when a word on them, or over them, sounds like one.
 
 use std::ops::Range;
 
@@ -28,12 +28,12 @@ pub fn may_hold_a_secret(text: &str) -> bool {
     text.contains('@') || (text.contains("://") && text.contains('?'))
 }
 
-/// What people noted beside their settings.
+/// Comments beside settings.
 pub fn comments(text: &str) -> Vec<Range<usize>> {
     lines(text).filter_map(|(start, line)| Some(start + comment(line)?..start + line.len())).collect()
 }
 
-/// What may be a secret in a file that is not TOML.
+/// Possible secrets in a file that is not TOML.
 pub fn in_broken(text: &str) -> Vec<Range<usize>> {
     let mut found = comments(text);
     let mut within = false;
@@ -71,7 +71,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where a line's comment begins, behind its `#`.
+/// Position of a line's comment, behind its `#`.
 fn comment(line: &str) -> Option<usize> {
     let (mut within, mut escaped) = (None, false);
     for (at, c) in line.char_indices() {

@@ -45,7 +45,8 @@ pub fn said(raw: &RawRoute, faults: &FaultList) -> Option<Vec<At<String>>> {
     }
 }
 
-/// The transports of the providers after the first. Whoever takes over has to understand the same data.
+/// The transports of the providers after the first. A provider that takes over has to understand the same
+/// data.
 pub fn resolve(
     said: &[At<String>],
     raw: &RawRoute,
@@ -63,7 +64,7 @@ pub fn resolve(
         Carrier::Workers => {
             let place =
                 raw.transport.as_ref().map_or_else(|| first.clone().map(drop), |it| it.clone().map(drop));
-            fault(place.fault("workers choose whom they ask themselves; write one provider"));
+            fault(place.fault("workers choose their provider themselves; write one provider"));
             return None;
         }
         Carrier::Missing(_) => {

@@ -79,11 +79,11 @@ fn channel(
                     let key = secret.value.parse();
                     key.map_err(|error: NotASecret| fault(secret.fault(error.to_string()))).ok()?
                 }
-                // Whoever wants no signature gets one that nobody can check.
+                // Without a configured secret, the signature is made with a random one.
                 None if shape == Shape::Slack || name == OWN_CHANNEL => Secret::generate(random()),
                 None => {
                     fault(raw.here.fault(
-                        "a webhook is signed, and nobody but you may know with what; write secret = \"${OPS_WEBHOOK_SECRET}\" \
+                        "a webhook must be signed; write secret = \"${OPS_WEBHOOK_SECRET}\" \
                          (`whsec_` and then 24 to 64 bytes in base64), or format = \"slack\"",
                     ));
                     return None;

@@ -1,7 +1,7 @@
-//! How providers are protected: what is said about breakers, rates and slots, laid over the built-in rows.
+//! Protection of providers: settings of breakers, rates and slots, laid over the built-in rows.
 //!
-//! A provider stands for the row that names it, else for the built-in route that uses it: whoever gives
-//! `instagram` a second provider wants the same breaker there.
+//! A provider stands for the row that names it, else for the built-in route that uses it: a second provider
+//! of `instagram` gets the same breaker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind
 /// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long a probe may take where no route says so: the caller's own code makes it, and may forget to tell.
+/// Time that a probe may take where no route says so: the caller's own code makes it, and may forget to
+/// report.
 const PERMIT_MAX: Duration = Duration::from_secs(30);
 
 /// The terms of every provider that is written or that a route uses.
@@ -71,7 +72,7 @@ fn terms(raw: Option<&RawProvider>, row: Option<&BuiltIn>) -> ProviderTerms {
     }
 }
 
-/// What is said, with what is not said as it was.
+/// The breaker's settings, with defaults for those that are absent.
 fn breaker(said: &RawBreaker, usual: BreakerTerms) -> Option<BreakerTerms> {
     let time = |said: &Option<At<Duration>>, usual| said.as_ref().map_or(usual, |said| said.value);
     let failures = said.failures.as_ref().and_then(|said| u32::try_from(said.value).ok());

@@ -15,7 +15,7 @@ use super::show::{duration, key, text};
 use super::{Provider, routes};
 use crate::catalogue::{self, CONCURRENCY_DEFAULT, Kind};
 
-/// What transports share with the rest of the process.
+/// Parts that transports share with the rest of the process.
 pub struct Given {
     pub guard: Guard,
     pub endpoints: Arc<Book>,
@@ -78,7 +78,7 @@ impl Builder<'_> {
         self.own(key).map(|said| said.value.clone())
     }
 
-    /// What it says, else what its address says, else what the built-in route of that name is.
+    /// Its own kind, else the one of its address, else the one of the built-in route of that name.
     fn kind(&self, built_in: Option<Kind>) -> Kind {
         if let Some(said) = &self.raw.transport {
             let word = said.value.as_str();

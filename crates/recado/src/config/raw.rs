@@ -1,4 +1,4 @@
-//! What the configuration says, every key optional and in its place. Nothing is decided here.
+//! The configuration as written, every key optional and in its place. Nothing is decided here.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -178,7 +178,7 @@ pub struct RawRule {
     pub wait: Option<At<Duration>>,
 }
 
-/// What a webhook may be sent.
+/// Formats of a channel's webhook.
 pub const CHANNEL_FORMATS: [(&str, Shape); 2] = [("event", Shape::Event), ("slack", Shape::Slack)];
 
 const KIB: u64 = 1 << 10;

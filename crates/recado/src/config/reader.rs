@@ -66,7 +66,7 @@ impl<'t> Section<'t> {
         section.table.0.iter().filter_map(one).collect()
     }
 
-    /// Reports what nobody asked for.
+    /// Reports keys that were not read.
     pub fn close(self) {
         let known = self.asked.borrow();
         for (name, entry) in self.table.0.iter().filter(|(name, _)| !known.contains(&name.as_str())) {

@@ -18,7 +18,7 @@ use super::reader::FaultList;
 use super::{Provider, RouteConfig, legs, protection, providers};
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
 
-/// What routes share with the rest of the configuration.
+/// Parts that routes share with the rest of the configuration.
 pub struct Given {
     pub environment: Environment,
     pub sandbox_enabled: bool,
@@ -74,7 +74,7 @@ pub fn resolve(
     Resolved { providers, protection, routes }
 }
 
-/// A provider that nobody uses is allowed; one that is nearly called like another is a slip.
+/// An unused provider is allowed; one with nearly the name of another is a slip.
 fn check_use(
     name: &str,
     here: &At<()>,
@@ -183,14 +183,14 @@ fn is_known(said: &At<String>, providers: &BTreeMap<String, Provider>, faults: &
 
 /// The provider that a route goes out by first.
 struct Chosen<'a> {
-    /// Where the route names it, if it does.
+    /// The place where the route names it, if it does.
     said: Option<&'a At<String>>,
     name: &'a str,
-    /// Absent when nobody wrote it.
+    /// Absent when it was not written.
     provider: Option<&'a Provider>,
 }
 
-/// Who carries a route: what it says itself, else its provider if that has an address, else the row.
+/// The carrier of a route: its own setting, else its provider if that has an address, else the row.
 fn carrier(
     name: &str,
     built_in: Option<&'static BuiltIn>,
@@ -284,7 +284,7 @@ fn carrier(
     }
 }
 
-/// What is said about failing for good, laid over what the row says.
+/// The settings of fallbacks, laid over those of the row.
 fn fallback(
     said: Option<&RawFallback>,
     built_in: Option<&'static BuiltIn>,
@@ -326,7 +326,7 @@ fn fallback(
     fallback
 }
 
-/// What is said about replays without a person.
+/// The settings of replays without a person.
 fn auto_replay(said: &RawAutoReplay, faults: &FaultList) -> Option<AutoReplay> {
     let only = match &said.only {
         Some(only) if only.value.is_empty() => {

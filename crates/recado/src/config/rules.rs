@@ -85,9 +85,9 @@ pub fn resolve(raw: &RawRule, faults: &FaultList) -> Option<OwnRule> {
         }
     });
     if let (Some(wait), Some(At { value: Class::Permanent, .. })) = (&raw.wait, &raw.class) {
-        fault(
-            wait.fault("nobody waits for what no retry can mend; take it out, or write as = \"rate_limit\""),
-        );
+        fault(wait.fault(
+            "a permanent error is not retried, so it has no wait; take it out, or write as = \"rate_limit\"",
+        ));
     }
     let status = raw.status.iter().flatten().filter_map(|said| status(said, faults)).collect();
     let class = raw.class.as_ref()?.value;

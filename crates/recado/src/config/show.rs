@@ -24,10 +24,10 @@ use super::{Config, LogFormat, OwnRule, Provider, RouteConfig};
 use crate::catalogue::{Environment, ROUTES};
 use crate::units::show_size;
 
-/// What the page is for.
+/// Purpose of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// What holds, for a look.
+    /// The settings in effect, for a look.
     Effective,
     /// Every default with its explanation.
     Default,

@@ -1,4 +1,4 @@
-//! Where jobs are kept.
+//! Place of the jobs.
 
 use std::path::PathBuf;
 

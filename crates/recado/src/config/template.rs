@@ -43,7 +43,7 @@ fn written(style: Style) -> String {
 
 /// A route of one's own, for copying.
 const EXAMPLE: &str = "
-# A route of your own. Whoever speaks HTTP can be a provider:
+# A route of your own. Any HTTP server can be a provider:
 # [providers.billing]
 # url = \"https://billing.example.com/api\"
 # headers = { Authorization = \"Bearer ${BILLING_TOKEN}\" }
@@ -61,7 +61,7 @@ const EXAMPLE: &str = "
 # ]
 ";
 
-/// What to say about a key or a section.
+/// The comment for a key or a section.
 pub fn comment(path: &str) -> &'static str {
     if let Some(name) = path.strip_prefix("routes.").filter(|name| BuiltIn::named(name).is_some()) {
         return BuiltIn::named(name).map_or("", |row| row.purpose);
@@ -129,17 +129,14 @@ const COMMENTS: [(&str, &str); 60] = [
     ),
     (
         "audit.key_file",
-        "The key that signs, made at first use; in the same directory unless this says otherwise. Out of reach of whoever can\n\
-         write to the trail it proves more.",
+        "The key that signs, made at first use; in the same directory by default. Keep it where programs\n\
+         that write to the trail cannot read it: then it proves more.",
     ),
-    (
-        "alerts",
-        "When it rings. Each alert may be switched off, such as breaker_open = false, or changed key by key.",
-    ),
+    ("alerts", "Alerts. Each one may be switched off, such as breaker_open = false, or changed key by key."),
     ("alerts.every", "Between two measurements."),
     (
         "alerts.notify",
-        "The channels that hear of alerts instead of the one in [dlq]; one may stand without the brackets.",
+        "The channels that get alerts instead of the one in [dlq]; one may stand without the brackets.",
     ),
     (
         "alerts.webhook",
@@ -147,8 +144,8 @@ const COMMENTS: [(&str, &str); 60] = [
     ),
     (
         "alerts.failure_rate",
-        "It rings above `threshold` (a share, a count or seconds), measured over `window` on at least `min_volume`, after\n\
-         `pending`; it is over after `clear` at or below `resolve_share` of the threshold. `except` names whom it spares.",
+        "It fires above `threshold` (a share, a count or seconds), measured over `window` on at least `min_volume`, after\n\
+         `pending`; it is over after `clear` at or below `resolve_share` of the threshold. `except` lists names to leave out.",
     ),
     ("webhooks", "Addresses that users supply."),
     ("webhooks.allow", "Ranges that may be reached although they are not public, such as \"10.0.0.0/8\"."),
@@ -167,7 +164,7 @@ const COMMENTS: [(&str, &str); 60] = [
         "traces.sample",
         "The share of traces recorded, from 0 to 1, of those that begin here; a caller's own choice is kept.",
     ),
-    ("sandbox", "The transport that reaches out to nobody."),
+    ("sandbox", "The transport that opens no connection."),
     ("sandbox.enabled", "On in development and off in production unless this says otherwise."),
     ("fairness", "How companies take turns."),
     ("fairness.batch", "Consecutive jobs of one company, times its weight, before the next one's turn."),

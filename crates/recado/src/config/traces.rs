@@ -50,7 +50,7 @@ pub fn resolve(raw: RawTraces, faults: &FaultList) -> Traces {
     }
 }
 
-/// Where spans are posted. What names the collector alone is taken for its usual path.
+/// URL that spans are posted to. A URL without a path gets the collector's usual path.
 fn address(text: &str) -> Result<Url, &'static str> {
     let mut url: Url =
         text.parse().map_err(|_| "is not a web address; write one such as \"http://127.0.0.1:4318\"")?;

@@ -17,7 +17,7 @@ pub struct Table(pub BTreeMap<String, Entry>);
 
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where the key stands.
+    /// Place of the key.
     pub key: Place,
     pub node: Node,
 }

@@ -29,11 +29,11 @@ enum FormatArg {
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// How.
+    /// Format of the file.
     #[arg(long, value_enum, default_value_t = FormatArg::Ndjson)]
     format: FormatArg,
-    /// Where to; standard output when left out. A file that is there is replaced when the new one is whole, and only
-    /// its owner may read it.
+    /// File to write; standard output when left out. An existing file is replaced when the new one is whole,
+    /// and only its owner may read it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -153,7 +153,7 @@ async fn send(client: &Client, batch: Batch, sum: &mut Sum, as_json: bool, scree
     Ok(())
 }
 
-/// What became of all lines so far.
+/// Results of all lines so far.
 #[derive(Default)]
 struct Sum {
     imported: u64,

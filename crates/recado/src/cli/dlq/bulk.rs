@@ -52,7 +52,7 @@ struct ChosenArgs {
     all: bool,
 }
 
-/// How it is done.
+/// Pace of the act.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How")]
 struct PaceArgs {
@@ -87,7 +87,7 @@ pub struct ReplayArgs {
     /// Send what was accepted, whatever it was corrected to since.
     #[arg(long, conflicts_with_all = ["data", "dry_run", "rate", "canary"])]
     original: bool,
-    /// Why, for the audit trail.
+    /// Reason, for the audit trail.
     #[arg(long)]
     note: Option<String>,
     /// Print JSON.
@@ -108,7 +108,7 @@ pub struct DiscardArgs {
     chosen: ChosenArgs,
     #[command(flatten)]
     pace: PaceArgs,
-    /// Why, for the audit trail.
+    /// Reason, for the audit trail.
     #[arg(long)]
     reason: String,
     /// Print JSON.
@@ -133,7 +133,7 @@ pub struct BulkArgs {
 }
 
 impl ChosenArgs {
-    /// What the server is asked for; `None` when nothing is chosen but by id.
+    /// The filter to send; `None` when entries are chosen by id only.
     fn filter(self, reason: Option<String>, job_ids: &[String]) -> Result<Option<BulkFilter>, Stop> {
         let ids: Result<Vec<_>, _> = job_ids.iter().map(|id| JobId::new(id.as_str())).collect();
         let ids = ids.map_err(|error| Stop::Usage(format!("a job's id {error}")))?;
@@ -304,7 +304,7 @@ fn show_count(count: &BulkCount, as_json: bool, screen: &mut Screen) -> Done {
     Ok(())
 }
 
-/// Watches until it has ended. Whoever leaves with Ctrl-C leaves it running.
+/// Watches until it has ended. Ctrl-C stops the watching and leaves it running.
 async fn follow(client: &Client, mut bulk: Bulk) -> Result<Bulk, Stop> {
     let bar = ProgressBar::with_draw_target(Some(bulk.total), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");

@@ -37,14 +37,14 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Resolves when somebody wants to leave.
+    /// Resolves when the user wants to leave.
     pub async fn left(&mut self) {
         while let Some(key) = self.keys.recv().await {
             if matches!(key, b'q' | b'Q') {
                 return;
             }
         }
-        // Nobody can press a key any more.
+        // No key can be pressed any more.
         std::future::pending().await
     }
 
@@ -66,7 +66,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // There is nobody to tell when this fails.
+        // A failure here has no reader.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
         let mut out = io::stdout();
         let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());

@@ -163,7 +163,7 @@ fn g24_whoever_takes_over_must_be_reachable_and_take_the_same_data() {
         "provider and providers stand side by side; write one of the two\n  --> recado.toml:15:13  routes.b.providers",
         "stands here for the second time; write each provider once\n  --> recado.toml:17:21  routes.c.providers[1]",
         "names no provider; write [\"first\", \"second\"], or take it out\n  --> recado.toml:19:13  routes.d.providers",
-        "workers choose whom they ask themselves; write one provider\n  --> recado.toml:21:14  routes.tiss-claims.providers[0]",
+        "workers choose their provider themselves; write one provider\n  --> recado.toml:21:14  routes.tiss-claims.providers[0]",
         "provider `instagram` has no address; write url = \"https://…\" in [providers.instagram]\n  --> recado.toml:23:14  routes.instagram.providers[0]",
         "provider `evolution` has no address; write url = \"https://…\" in [providers.evolution]\n  --> recado.toml:25:21  routes.e.providers[1]",
     ] {
