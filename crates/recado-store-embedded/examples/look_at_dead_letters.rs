@@ -1,4 +1,4 @@
-//! How long every question about 10,000 dead letters takes, in milliseconds:
+//! Measures every query about 10,000 dead letters, in milliseconds:
 //!
 //! ```text
 //! cargo run --release -p recado-store-embedded --example look_at_dead_letters

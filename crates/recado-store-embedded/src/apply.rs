@@ -105,7 +105,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Whether these are all here already, so that answering takes no room.
+    /// Returns true if these are all here already, so that answering takes no room.
     pub fn all_known<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
         ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some())
     }
@@ -367,7 +367,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// What a replayed job was accepted with; a person may have corrected it since.
+    /// The payload that a replayed job was accepted with; a person may have corrected it since.
     fn accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
         self.file
             .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
@@ -375,7 +375,7 @@ impl Apply<'_> {
             .optional()
     }
 
-    /// Ends a job that nobody holds.
+    /// Ends a job that is not leased.
     fn end(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
         self.file
             .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
@@ -587,7 +587,7 @@ fn lost(held: &Held) -> LostLease {
     }
 }
 
-/// What a row's stored status is called to users.
+/// The status that users see for a row's stored status.
 pub fn status_of(
     stored: &str,
     leased: bool,

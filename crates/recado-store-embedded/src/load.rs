@@ -14,7 +14,7 @@ const ORPHANED_AT: i64 = 0;
 /// while the last process ran or was down must not end it.
 const WORKER_LEASE_AT_START_MS: i64 = 5 * 60 * 1_000;
 
-/// Call once at start: what the last process held is held by nobody.
+/// Call once at start: leases of the last process have no holder.
 pub fn orphan_leases(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("UPDATE leases SET expiresAt = ?1 WHERE outlivesProcess = 0", params![ORPHANED_AT])?;
     Ok(())

@@ -78,7 +78,7 @@ impl Apply<'_> {
         trail::of_job(self.file, records)
     }
 
-    /// When a job was discarded, and its row, if that is what is there.
+    /// The time when a job was discarded, and its row, if it was.
     fn given_up(&self, place: Place) -> Result<Option<(i64, u64)>> {
         let Place::Row(seq) = place else { return Ok(None) };
         self.file

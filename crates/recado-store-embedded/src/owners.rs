@@ -12,7 +12,7 @@ use crate::index::{CompanyKey, LaneKey};
 const BLOCK_JOBS: usize = 1_024;
 
 /// Stands where a number has no job.
-const NOBODY: CompanyKey = CompanyKey::MAX;
+const NO_COMPANY: CompanyKey = CompanyKey::MAX;
 
 /// The jobs of a company, of a route, of both, or all.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,10 +45,13 @@ fn place(seq: u64) -> (u64, usize) {
 impl Owners {
     pub fn note(&mut self, seq: u64, company: CompanyKey, lane: LaneKey) {
         let (number, at) = place(seq);
-        let empty =
-            || Block { companies: Box::new([NOBODY; BLOCK_JOBS]), lanes: Box::new([0; BLOCK_JOBS]), jobs: 0 };
+        let empty = || Block {
+            companies: Box::new([NO_COMPANY; BLOCK_JOBS]),
+            lanes: Box::new([0; BLOCK_JOBS]),
+            jobs: 0,
+        };
         let block = self.0.entry(number).or_insert_with(empty);
-        block.jobs += usize::from(block.companies[at] == NOBODY);
+        block.jobs += usize::from(block.companies[at] == NO_COMPANY);
         block.companies[at] = company;
         block.lanes[at] = lane;
     }
@@ -56,14 +59,14 @@ impl Owners {
     pub fn forget(&mut self, seq: u64) {
         let (number, at) = place(seq);
         let Some(block) = self.0.get_mut(&number) else { return };
-        block.jobs -= usize::from(block.companies[at] != NOBODY);
-        block.companies[at] = NOBODY;
+        block.jobs -= usize::from(block.companies[at] != NO_COMPANY);
+        block.companies[at] = NO_COMPANY;
         if block.jobs == 0 {
             self.0.remove(&number);
         }
     }
 
-    /// The numbers of somebody's jobs from `top` down, `max` at most.
+    /// The numbers of an owner's jobs from `top` down, `max` at most.
     pub fn newest(&self, whose: Whose, top: u64, max: usize) -> Vec<u64> {
         let (last, _) = place(top);
         let mut found = Vec::new();
@@ -71,7 +74,7 @@ impl Owners {
             for at in (0..BLOCK_JOBS).rev() {
                 let (company, lane) = (block.companies[at], block.lanes[at]);
                 let seq = number * BLOCK_JOBS as u64 + at as u64;
-                if company == NOBODY || seq > top || !whose.is(company, lane) {
+                if company == NO_COMPANY || seq > top || !whose.is(company, lane) {
                     continue;
                 }
                 if found.len() == max {

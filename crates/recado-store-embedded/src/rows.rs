@@ -17,10 +17,10 @@ pub const JOB_COLUMNS: &str = "jobs.jobId, jobs.route, jobs.companyId, jobs.prio
     jobs.userId, jobs.correlationId, jobs.attempts, \
     coalesce(jobs.data, (SELECT originalData FROM dlq WHERE dlq.seq = jobs.seq)), jobs.traceparent, jobs.checksum";
 
-/// How many columns [`JOB_COLUMNS`] names.
+/// Number of columns in [`JOB_COLUMNS`].
 pub const JOB_COLUMN_COUNT: usize = 18;
 
-/// Where [`JOB_COLUMNS`] has the history.
+/// Position of the history in [`JOB_COLUMNS`].
 pub const ATTEMPTS_COLUMN: usize = 14;
 
 /// Reads a row whose values may be damaged, so that one bad row stops neither a list nor the writer.

@@ -10,7 +10,7 @@ pub const FORMAT_VERSION: i32 = 5;
 /// "RCDO", so that `file recado.db` can tell.
 const APPLICATION_ID: i32 = 0x5243_444f;
 
-/// What makes a file of each version one of the next; the first starts from nothing.
+/// The steps that make a file of each version one of the next; the first starts from nothing.
 const STEPS: [&str; FORMAT_VERSION as usize] = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// There is no unique index over `jobId`: it would cost a random page write per job. Ids of all jobs in
@@ -124,9 +124,9 @@ ALTER TABLE jobs ADD COLUMN checksum BLOB; -- 4 bytes each
 ALTER TABLE notes ADD COLUMN checksum INTEGER;
 ";
 
-/// All that dead letters are filtered and counted by, so that neither looks into payloads; and jobs that are few
-/// among many, by their status. An index is no part of the format: programs that do not know of it keep it up, and
-/// whoever opens a file without it makes it.
+/// Covers all fields that dead letters are filtered and counted by, so that neither looks into payloads; and
+/// jobs that are few among many, by their status. An index is no part of the format: programs that do not
+/// know of it keep it up, and one that opens a file without it makes it.
 const INDEXES: &str = "
 CREATE INDEX IF NOT EXISTS dlq_facets
   ON dlq (movedToDLQAt, companyId, route, lastFailureCode, fingerprint, lastFailureReason);

@@ -14,7 +14,7 @@ pub struct Tenant {
     /// Ready or not.
     pub waiting_count: usize,
     pub leased_count: usize,
-    /// Where it stands in the ring, while it has a ready job.
+    /// Its place in the ring, while it has a ready job.
     pub place: Option<u64>,
     /// Jobs it has had of its turn.
     pub taken: u32,
@@ -24,7 +24,7 @@ pub struct Tenant {
     claimed: (u64, u32),
     pub processed: u64,
     pub last_at: Option<i64>,
-    /// When it ran out of jobs, in the lane's order of such events.
+    /// The time when it ran out of jobs, in the lane's order of such events.
     pub idle_since: Option<u64>,
 }
 

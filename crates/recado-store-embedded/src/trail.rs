@@ -1,4 +1,4 @@
-//! The trail: written with what it is about, read by whoever archives it, trimmed once it is archived.
+//! The trail: written with its subject, read by the archiver, trimmed once it is archived.
 //!
 //! A row is a bundle: the records of one commit, a line each, because most of what a row costs is that it is one. They
 //! are numbered from the row's own number on, for good: a line that was forgotten or trimmed is left empty, and the
@@ -19,7 +19,7 @@ use crate::apply::Apply;
 use crate::index::Place;
 use crate::rows;
 
-/// Records of a bundle at most: whoever wants one of them reads it whole.
+/// Records of a bundle at most: to read one of them, the whole bundle is read.
 const BUNDLE_RECORDS_MAX: usize = 64;
 
 /// Records that one trim looks at: about 10 ms of the writer's time.
@@ -28,7 +28,8 @@ const TRIM_RECORDS_MAX: usize = 500;
 /// Rows that one piece of a forget removes or rewrites, unless one job alone has more: about 10 ms of the writer's time.
 const FORGET_ROWS_MAX: usize = 64;
 
-/// How a line begins whose record is archived elsewhere. A reader that does not know it reads the event all the same.
+/// Begin of a line whose record is archived elsewhere. A reader that does not know it reads the event all the
+/// same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
 const HOLDING: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
@@ -113,7 +114,7 @@ impl Bundle {
         file.prepare_cached(HOLDING)?.query_row([number], Bundle::of).optional()
     }
 
-    /// What is left, with its numbers.
+    /// The records that are left, with their numbers.
     fn records(&self) -> impl Iterator<Item = (u64, &str)> {
         (self.id..).zip(self.lines.split('\n')).filter(|(_, line)| !line.is_empty())
     }
@@ -166,7 +167,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// The record's number. Whoever calls this writes it into the job's row.
+    /// Appends a record and returns its number. The caller writes it into the job's row.
     pub fn append(&mut self, record: &str) -> Result<u64> {
         let number = self.index.next_record;
         self.index.next_record += 1;
@@ -245,7 +246,7 @@ impl Apply<'_> {
                     going.push(number);
                 }
             }
-            // One that was emptied while it was the newest is in nobody's way any more.
+            // A bundle that was emptied while it was the newest may go now.
             let is_empty = bundle.records().next().is_none();
             if is_empty || !going.is_empty() {
                 left.push(bundle.without(&going));
@@ -263,7 +264,7 @@ impl Apply<'_> {
         Ok(is_old || timestamp < trim.forgotten_before && !self.is_on_a_trail(number, job_id.as_deref())?)
     }
 
-    /// Whether its job is still known. Another job may have its id by now.
+    /// Returns true if its job is still known. Another job may have its id by now.
     fn is_on_a_trail(&self, number: u64, job_id: Option<&str>) -> Result<bool> {
         let row = job_id.and_then(|id| self.index.row_of(self.index.digest(id)));
         let Some(seq) = row else { return Ok(false) };
@@ -276,7 +277,7 @@ impl Apply<'_> {
     }
 }
 
-/// What trimming has to know of a record.
+/// The fields of a record that trimming needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct About<'a> {
@@ -285,7 +286,7 @@ struct About<'a> {
     job_id: Option<Cow<'a, str>>,
 }
 
-/// What is on record under these numbers, oldest first.
+/// The records under these numbers, oldest first.
 pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
     let mut events = Vec::new();
     for number in numbers(records) {

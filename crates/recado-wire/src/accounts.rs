@@ -18,7 +18,7 @@ pub struct Account {
     pub status: Box<str>,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
-    /// What the provider said.
+    /// The provider's words.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub reason: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]

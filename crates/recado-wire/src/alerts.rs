@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AlertList {
-    /// What rings now, by name and subject.
+    /// Firing alerts, by name and subject.
     pub items: Vec<Alert>,
     /// Every rule there is, on or off.
     pub rules: Vec<AlertRule>,
@@ -21,7 +21,7 @@ pub struct AlertList {
 pub struct Alert {
     #[cfg_attr(feature = "openapi", schema(example = "dlq_company"))]
     pub name: String,
-    /// What kind of thing it is about.
+    /// Kind of its subject.
     pub about: AlertAbout,
     /// Which one; absent when it is about all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Alert {
     pub message: String,
     /// The same in Portuguese.
     pub message_pt: String,
-    /// Where to read what to do.
+    /// Page that says what to do.
     pub runbook: String,
 }
 
@@ -88,7 +88,7 @@ impl AlertSeverity {
     }
 }
 
-/// What a figure is, and so how to write it.
+/// Unit of a figure, which says how to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -103,7 +103,7 @@ pub enum AlertUnit {
     Fact,
 }
 
-/// When an alert rings.
+/// A rule by which an alert fires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -111,11 +111,11 @@ pub struct AlertRule {
     pub name: String,
     pub enabled: bool,
     pub severity: AlertSeverity,
-    /// What its figures are.
+    /// Unit of its figures.
     pub unit: AlertUnit,
     /// It rings above this.
     pub threshold: f64,
-    /// What is looked back on; 0 for what stands as it stands.
+    /// Window of the measurement; 0 for a current value.
     pub window_ms: u64,
     /// Less than this in the window says nothing.
     pub min_volume: u64,
@@ -125,7 +125,7 @@ pub struct AlertRule {
     pub resolve_share: f64,
     /// … and over after so long of that.
     pub clear_ms: u64,
-    /// Whom it does not ring for.
+    /// Names it does not fire for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<String>,
 }

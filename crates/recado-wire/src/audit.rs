@@ -36,7 +36,7 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub company_id: Option<Box<str>>,
-    /// Whom the job was about, if its caller said so.
+    /// Person the job was about, if its caller named one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub user_id: Option<Box<str>>,
@@ -68,7 +68,7 @@ pub struct AuditItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub rule: Option<Box<str>>,
-    /// Who did it, when a person did.
+    /// Person who acted, if a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub actor: Option<Box<str>>,
@@ -85,7 +85,7 @@ pub struct AuditItem {
     pub erased_by: Option<u64>,
 }
 
-/// What is known of a record once it is archived.
+/// Facts about a record once it is archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archived {
     pub sequence: u64,
@@ -143,7 +143,7 @@ impl AuditItem {
 pub struct AuditList {
     /// In the order asked for. A record's steps come together.
     pub items: Vec<AuditItem>,
-    /// Where the next page begins. A page may be short and still have a next one.
+    /// Cursor of the next page. A page may be short and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -169,12 +169,12 @@ pub struct AuditQuery {
     pub claim_id: Option<String>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub company_id: Option<String>,
-    /// Whom the job was about.
+    /// Person the job was about.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub user_id: Option<String>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
-    /// Who did it.
+    /// Person who acted.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub actor: Option<String>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::AuditKind>, inline))]
@@ -264,7 +264,7 @@ impl Body for AuditSubject {
     fn check(&self, faults: &mut Faults) {
         let ids = [&self.user_id, &self.correlation_id, &self.claim_id, &self.job_id];
         if ids.iter().filter(|id| id.as_ref().is_some_and(|id| !id.is_empty())).count() != 1 {
-            faults.note("", "names nobody, or several; give one of userId, correlationId, claimId and jobId");
+            faults.note("", "must name one person; give one of userId, correlationId, claimId and jobId");
         }
     }
 }
@@ -275,7 +275,7 @@ impl Body for AuditSubject {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErasureRequest {
     pub subject: AuditSubject,
-    /// Why. It stays on record for good: give a reference, such as a request's number, and no name.
+    /// Reason. It stays on record for good: give a reference, such as a request's number, and no name.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason, example = "LGPD request 17"))]
     pub reason: String,
     /// Cancel the person's jobs that still wait, too. Without it they keep an erasure from being done.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::dlq::{DeadLetterFilter, WORDS_LEN_MAX};
 use crate::read::{Body, Faults, Fields};
 
-/// Entries a second at most, and when nobody says.
+/// Entries a second at most, and by default.
 pub const RATE_MAX: u32 = 1_000;
 pub const RATE_DEFAULT: u32 = 50;
 
@@ -78,7 +78,7 @@ pub struct BulkRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 100))]
     pub canary: Option<u32>,
-    /// Why, for the audit trail; a discard needs it.
+    /// Reason, for the audit trail; a discard needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
@@ -120,7 +120,7 @@ impl Body for BulkRequest {
 }
 
 impl BulkRequest {
-    /// Why, if anybody said.
+    /// The reason, if one was given.
     pub fn words(&self) -> Option<&str> {
         let words = self.reason.as_deref().or(self.note.as_deref());
         words.map(str::trim).filter(|words| !words.is_empty())
@@ -197,7 +197,7 @@ pub struct Canary {
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub job_ids: Vec<JobId>,
     pub state: CanaryState,
-    /// What holds them back, if anything does.
+    /// Reason why they wait, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub waiting_for: Option<Box<str>>,

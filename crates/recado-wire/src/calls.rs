@@ -22,7 +22,7 @@ pub struct CallRequest {
     pub route: String,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
     pub company_id: String,
-    /// What to ask, as the route's transport wants it.
+    /// The question, as the route's transport wants it.
     #[serde(deserialize_with = "crate::read::payload")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub data: Payload,
@@ -94,19 +94,19 @@ pub struct CallAnswer {
     /// `null` when the provider answered.
     #[cfg_attr(feature = "openapi", schema(required))]
     pub fallback: Option<CallFallback>,
-    /// How old the answer is, when it was remembered.
+    /// Age of the answer, when it was remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
     /// The job that asks again and renews what is remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub retry_job_id: Option<JobId>,
-    /// Why the provider did not answer.
+    /// Reason why the provider did not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
 }
 
-/// What stands in for the provider.
+/// Stand-in for the provider's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -115,7 +115,7 @@ pub enum CallFallback {
     Cached,
 }
 
-/// How the provider failed.
+/// Failure of the provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

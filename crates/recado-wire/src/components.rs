@@ -58,7 +58,7 @@ components! {
     PageLimit = integer(1, u64::from(PAGE_ITEMS_MAX));
     /// A time in whole milliseconds.
     DurationMs = integer(0, DURATION_MAX_MS);
-    /// How long a job is worth delivering, in whole milliseconds.
+    /// Time that a job is worth delivering, in whole milliseconds.
     TimeToLiveMs = integer(TTL_MIN_MS, DURATION_MAX_MS);
 }
 

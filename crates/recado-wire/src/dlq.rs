@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::Attempt;
 use crate::read::{Body, Faults, Fields, Params, Query};
 
-/// What could not be delivered, with its reason.
+/// A job that could not be delivered, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -18,10 +18,10 @@ pub struct DeadLetter {
     pub outbox_id: JobId,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub company_id: CompanyId,
-    /// What was accepted.
+    /// Payload as accepted.
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub original_data: Payload,
-    /// What a person corrected it to last, if one did: what a replay sends.
+    /// Payload as last corrected by a person: the one that a replay sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub corrected_data: Option<Payload>,
@@ -38,7 +38,7 @@ pub struct DeadLetter {
     #[serde(rename = "movedToDLQAt")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub moved_to_dlq_at: Timestamp,
-    /// How long the entry is kept from `movedToDLQAt` on, in milliseconds.
+    /// Time that the entry is kept from `movedToDLQAt` on, in milliseconds.
     pub ttl: u64,
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: RouteName,
@@ -103,7 +103,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
 pub struct DeadLetterList {
     /// Newest first.
     pub items: Vec<DeadLetter>,
-    /// Where the next page begins. A page may be short and still have a next one.
+    /// Cursor of the next page. A page may be short and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -203,7 +203,7 @@ impl Query for DeadLetterQuery {
     }
 }
 
-/// What to count dead letters by.
+/// Field to count dead letters by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -215,7 +215,7 @@ pub enum GroupBy {
     Fingerprint,
 }
 
-/// How to count dead letters, and which.
+/// Grouping and filter of the statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -262,7 +262,8 @@ pub struct DeadLetterStats {
     pub total: u64,
     /// Largest first.
     pub items: Vec<DeadLetterGroup>,
-    /// How many came in each of the last 24 hours, whatever became of them; over the whole queue, oldest first.
+    /// Entries that came in each of the last 24 hours, including those that have left; over the whole queue,
+    /// oldest first.
     pub per_hour: Vec<DeadLettersInHour>,
 }
 
@@ -270,7 +271,7 @@ pub struct DeadLetterStats {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLettersInHour {
-    /// When the hour began.
+    /// Begin of the hour.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub hour: Timestamp,
     pub count: u64,
@@ -304,7 +305,7 @@ pub struct ReplayRequest {
     /// With the original data, whatever it was corrected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<bool>,
-    /// Why, for the audit trail.
+    /// Reason, for the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub note: Option<String>,
@@ -346,7 +347,7 @@ pub struct ReplayStarted {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DiscardRequest {
-    /// Why it is given up, for the audit trail.
+    /// Reason for giving it up, for the audit trail.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
     pub reason: String,
 }

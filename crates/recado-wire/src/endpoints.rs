@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::read::{Body, Fields, Params, Query};
 
-/// What signs a webhook, `whsec_…`. Its `Debug` keeps it.
+/// The secret that signs a webhook, `whsec_…`. Its `Debug` hides it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -35,10 +35,10 @@ impl fmt::Debug for Secret {
 pub struct EndpointRequest {
     #[cfg_attr(feature = "openapi", schema(required, value_type = crate::components::Name, example = "acme"))]
     pub company_id: Option<String>,
-    /// Where the company listens.
+    /// URL of the company's receiver.
     #[cfg_attr(feature = "openapi", schema(required, value_type = String, format = "uri", example = "https://example.com/hooks"))]
     pub url: Option<String>,
-    /// What it wants to hear of; everything when absent or empty.
+    /// Event types it wants; all when absent or empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<crate::components::EventKind>>))]
     pub events: Option<Vec<String>>,
@@ -61,7 +61,7 @@ impl EndpointRequest {
     }
 }
 
-/// What an endpoint is to be is judged as a whole, by the engine: here is only what JSON it is.
+/// The engine judges an endpoint as a whole; here only the shape of its JSON is checked.
 impl Body for EndpointRequest {
     const FIELDS: &'static [&'static str] = &["companyId", "url", "events", "secret", "description"];
 
@@ -129,7 +129,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub description: Option<Box<str>>,
-    /// What it hears of; everything when empty.
+    /// Event types it gets; all when empty.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::EventKind>))]
     pub events: Vec<EventKind>,
     pub enabled: bool,
@@ -180,14 +180,14 @@ impl Query for EndpointQuery {
     }
 }
 
-/// How an endpoint took a test delivery. A receiver that says no is an answer, too.
+/// Result of a test delivery. A receiver that says no is an answer, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EndpointTested {
     /// It answered with a 2xx.
     pub ok: bool,
-    /// What it answered with, if it did.
+    /// Status of its answer, if it gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]

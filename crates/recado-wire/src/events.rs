@@ -15,16 +15,16 @@ pub const EVENT_STREAM: &str = "text/event-stream";
 /// Names the last event heard, so that the stream goes on after it.
 pub const LAST_EVENT_ID_HEADER: &str = "last-event-id";
 
-/// What an `event:` line says where events are missing from the stream.
+/// The `event:` line where events are missing from the stream.
 pub const GAP: &str = "gap";
 
-/// Some events are missing here: whoever needs them all looks at what they are about.
+/// Some events are missing here: a listener that needs them all reads the jobs themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gap {
     pub reason: String,
-    /// How many, where that is known.
+    /// Number of missing events, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
 }

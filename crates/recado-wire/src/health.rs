@@ -19,7 +19,7 @@ pub struct Health {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Readiness {
     pub status: Ready,
-    /// Why it is not ready, or which part of the store does not answer, in words.
+    /// Reasons why it is not ready, or why a part of the store does not answer, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub enum Ready {
     NotReady,
 }
 
-/// How many jobs are where.
+/// Jobs by state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -56,14 +56,14 @@ pub struct JobCounts {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreState {
     pub kind: String,
-    /// What a crash of the store's machine can take of what was acknowledged: `fsync` (nothing),
+    /// Loss of acknowledged writes that a crash of the store's machine can cause: `fsync` (nothing),
     /// `aof-everysec` (the last two seconds), `aof-no` (the last half a minute), `memory` (everything) or
     /// `unknown` (the store does not tell).
     pub durability: String,
     pub size_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
-    /// Why new jobs are refused right now, if they are.
+    /// Reason why new jobs are refused right now, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusing: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct JobRequest {
     /// The tenant.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Name, example = "acme"))]
     pub company_id: String,
-    /// What to deliver, as the route's transport wants it.
+    /// Payload, as the route's transport wants it.
     #[serde(deserialize_with = "crate::read::payload")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub data: Payload,
@@ -53,7 +53,7 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub delay_ms: Option<u64>,
-    /// How long it is worth delivering, from when it may first run; 24 hours when absent.
+    /// Time that it is worth delivering, from when it may first run; 24 hours when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::TimeToLiveMs>))]
     pub ttl_ms: Option<u64>,
@@ -130,7 +130,7 @@ pub struct JobAccepted {
     pub status: Status,
     /// The same job was here before; this is where it stands.
     pub duplicate: bool,
-    /// What of it a crash of the store's machine can take: see `GET /readyz`.
+    /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
     #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
     pub durability: String,
 }
@@ -143,13 +143,13 @@ pub struct BatchAnswer {
     pub accepted: u64,
     pub duplicates: u64,
     pub refused: u64,
-    /// What of those that were taken a crash of the store's machine can take: see `GET /readyz`.
+    /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
     #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
     pub durability: String,
     pub items: Vec<BatchItem>,
 }
 
-/// What became of one job of a batch: either it has a status or an error.
+/// Result of one job of a batch: it has either a status or an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -213,13 +213,13 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub ended_at: Option<Timestamp>,
-    /// What the provider answered when it took the job.
+    /// The provider's answer when it took the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub answer: Option<Payload>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_by: Option<HeldBy>,
-    /// Where its dead letter is, when the queue was full and it was one too many. Absent in lists.
+    /// Place of its dead letter in the archive, when the queue was full. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archived: Option<Archived>,
     /// The payload, while it exists. Absent in lists.
@@ -258,7 +258,7 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
-    /// What became of each recipient, when they fared differently.
+    /// Result for each recipient, when they differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<Recipient>,
     /// The latest result of each recipient in attempts that are no longer listed. Only the oldest one listed has it.
@@ -321,8 +321,8 @@ impl From<&recado_core::Attempt> for Attempt {
     }
 }
 
-/// Why a job waits; or a tenant, or a provider's jobs. `why` is an English sentence; whoever speaks another language
-/// goes by `reason` and `code`, and by what was `said`.
+/// Reason why a job, a tenant or a provider's jobs wait. `why` is an English sentence; clients in another
+/// language use `reason`, `code` and `said`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -342,11 +342,11 @@ pub enum WaitingFor {
     /// For a provider whose circuit breaker is open.
     Breaker {
         why: String,
-        /// What a person or the provider said.
+        /// Words of a person or of the provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         said: Option<Box<str>>,
-        /// When the next probe may go, unless a person has to close it.
+        /// Time of the next probe, unless a person has to close it.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         until: Option<Timestamp>,
@@ -355,7 +355,7 @@ pub enum WaitingFor {
     Limit {
         code: LimitCode,
         why: String,
-        /// What the provider said.
+        /// The provider's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         said: Option<Box<str>>,
@@ -367,14 +367,14 @@ pub enum WaitingFor {
     Pause {
         code: PauseCode,
         why: String,
-        /// What that person said.
+        /// That person's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         said: Option<Box<str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
         since: Option<Timestamp>,
-        /// Who it was.
+        /// That person.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         actor: Option<Box<str>>,
@@ -400,7 +400,7 @@ pub enum LimitCode {
     Store,
 }
 
-/// What a person paused.
+/// Subject of a person's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -424,7 +424,7 @@ pub struct Archived {
     pub bring_back: String,
 }
 
-/// Who is delivering a job, and until when.
+/// Holder of a job's lease, and the lease's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -441,7 +441,7 @@ pub struct HeldBy {
 pub struct JobList {
     /// Newest first.
     pub items: Vec<JobView>,
-    /// Where the next page begins. A page may be short and still have a next one.
+    /// Cursor of the next page. A page may be short and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

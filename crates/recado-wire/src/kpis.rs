@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::read::{Params, Query};
 
-/// What is looked back on when the caller names nothing: a day.
+/// Window by default: a day.
 pub const WINDOW_DEFAULT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Furthest back: a week.
@@ -22,7 +22,7 @@ pub struct KpiQuery {
     /// Of this route; of all together when absent.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub route: Option<RouteName>,
-    /// How far to look back, from 60000 (a minute) to 604800000 (a week); a day when absent.
+    /// Window to look back on, from 60000 (a minute) to 604800000 (a week); a day when absent.
     #[cfg_attr(feature = "openapi", param(minimum = 60000, maximum = 604800000))]
     pub window_ms: Option<u64>,
 }
@@ -50,7 +50,7 @@ pub struct Kpis {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     pub window_ms: u64,
-    /// Where the figures begin: with the window, or with the process when that is younger.
+    /// Begin of the figures: the window's, or the process's when that is younger.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub since: Timestamp,
     /// Of the retried jobs that ended: those that were sent.
@@ -65,14 +65,14 @@ pub struct Kpis {
     pub permanent_share: Kpi,
     /// Of all retries: those whose wait was at the policy's cap.
     pub at_cap_share: Kpi,
-    /// How far the jitter is from using its range evenly.
+    /// Deviation of the jitter from an even use of its range.
     pub jitter_deviation: Kpi,
     pub mean_backoff_seconds: Kpi,
     /// By the attempt's number, over all routes.
     pub by_attempt: Vec<AttemptRate>,
-    /// What came into the dead letter queue, over all routes.
+    /// Flow into the dead letter queue, over all routes.
     pub dead_letters: DeadLetterFlow,
-    /// How long one part of `course` is.
+    /// Length of one part of `course`.
     pub course_part_ms: u64,
     /// The window in equal parts, oldest first, from where the figures begin.
     pub course: Vec<CoursePart>,
@@ -80,12 +80,12 @@ pub struct Kpis {
     pub by_route: Vec<RouteFlow>,
 }
 
-/// What happened in one part of the window.
+/// Counts of one part of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CoursePart {
-    /// Where it begins.
+    /// Its begin.
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// Jobs.
@@ -126,7 +126,7 @@ pub struct Kpi {
     pub at_most: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
-    /// How much it was measured on.
+    /// Volume that it was measured on.
     pub volume: u64,
 }
 

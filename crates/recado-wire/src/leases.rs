@@ -21,7 +21,7 @@ pub const WAIT_MAX_MS: u64 = 60_000;
 pub const LEASE_MIN_MS: u64 = 1_000;
 pub const LEASE_MAX_MS: u64 = 12 * 60 * 60 * 1_000;
 
-/// How long a lease lasts when the worker does not say.
+/// Length of a lease by default.
 pub const LEASE_DEFAULT_MS: u64 = 60_000;
 
 /// Characters at most of a worker's name.
@@ -39,15 +39,15 @@ pub struct LeaseRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     pub max: Option<u32>,
-    /// How long to wait for the first; 0 when absent, up to a minute.
+    /// Time to wait for the first; 0 when absent, up to a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 60000))]
     pub wait_ms: Option<u64>,
-    /// How long the leases last; a minute when absent, up to 12 hours.
+    /// Length of the leases; a minute when absent, up to 12 hours.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
     pub lease_ms: Option<u64>,
-    /// Who holds the leases, for the record.
+    /// Holder of the leases, for the record.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
     pub worker_id: String,
 }
@@ -119,7 +119,7 @@ pub struct Lease {
     pub job: LeasedJob,
 }
 
-/// What a worker needs to know of a job. `jobId` is the idempotency key to hand to the provider.
+/// A worker's view of a job. `jobId` is the idempotency key to hand to the provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -180,7 +180,7 @@ impl From<recado_core::Lease> for Lease {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SucceedRequest {
-    /// What the provider answered; kept with the job.
+    /// The provider's answer; kept with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(schema_with = crate::schema::any))]
     pub result: Option<Payload>,
@@ -211,11 +211,11 @@ impl Body for SucceedRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailRequest {
-    /// What the other side calls it: a status, an SMTP code, an error name.
+    /// The other side's name for it: a status, an SMTP code, an error name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 128, pattern = "\\S"))]
     pub code: Option<String>,
-    /// What went wrong, in words; the route's rules read it.
+    /// The failure, in words; the route's rules read it.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::NotBlank))]
     pub message: String,
     /// Bytes, not characters, are what is counted.
@@ -281,7 +281,7 @@ impl Body for FailRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExtendRequest {
-    /// How long the lease lasts from now on.
+    /// Length of the lease from now on.
     #[cfg_attr(feature = "openapi", schema(minimum = 1000, maximum = 43200000))]
     pub lease_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! What goes over the HTTP API, both ways: one type per message, a file per resource.
+//! The messages of the HTTP API, both ways: one type per message, a file per resource.
 //!
 //! The server writes with these types and the client reads with them, so the two cannot drift apart. JSON
 //! is camelCase, times are RFC 3339 in UTC, durations are whole milliseconds in fields that end in `Ms`.

@@ -19,7 +19,7 @@ pub struct Node {
     #[cfg_attr(feature = "openapi", schema(example = "mail-1/4711-9f3c"))]
     pub node_id: String,
     pub host: String,
-    /// Where its API listens.
+    /// Address of its API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "10.0.0.5:7400"))]
     pub listen: Option<String>,
@@ -33,7 +33,7 @@ pub struct Node {
     pub running: u64,
     /// Deliveries that ended in the last minute, however they ended.
     pub ended_last_minute: u64,
-    /// How much of what all nodes did in the last minute this one did.
+    /// Its share in the work of all nodes in the last minute.
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
     pub share_percent: f64,
 }

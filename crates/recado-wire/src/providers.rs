@@ -9,7 +9,7 @@ use crate::dlq::WORDS_LEN_MAX;
 use crate::jobs::WaitingFor;
 use crate::read::{Body, Faults, Fields};
 
-/// What a circuit breaker and limits guard.
+/// A provider: guarded by a circuit breaker and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -20,11 +20,11 @@ pub struct Provider {
     pub state: BreakerState,
     /// That it is to blame for, and that count now.
     pub failures_in_window: u64,
-    /// When it came into this state; absent when it never left it.
+    /// Time when it came into this state; absent when it never left it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub since: Option<Timestamp>,
-    /// Why it is in this state.
+    /// Reason for this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub reason: Option<Box<str>>,
@@ -54,7 +54,7 @@ pub struct Provider {
     pub routes: Vec<RouteName>,
 }
 
-/// Somebody stopped it by hand.
+/// A pause that a person set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -69,7 +69,7 @@ pub struct Paused {
     pub actor: Option<Box<str>>,
 }
 
-/// How a provider is protected, as configured.
+/// Protection of a provider, as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -100,7 +100,7 @@ pub struct BreakerLimits {
     pub failures: u32,
     /// … within this long open it.
     pub within_ms: u64,
-    /// How long it stays open before a probe.
+    /// Time that it stays open before a probe.
     pub reset_ms: u64,
 }
 
@@ -135,7 +135,7 @@ pub enum BreakerAction {
 pub struct BreakerRequest {
     /// Opened by hand it stays open until it is closed by hand.
     pub action: BreakerAction,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Reason))]
     pub reason: String,
 }
@@ -164,7 +164,7 @@ impl Body for BreakerRequest {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseRequest {
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,
@@ -182,7 +182,7 @@ impl Body for PauseRequest {
     }
 }
 
-/// Whether the caller's own code may ask the provider now. Whoever may says how it went.
+/// Permit for the caller's own code to ask the provider now. After a yes, the caller reports the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -190,10 +190,10 @@ pub struct Permit {
     pub permitted: bool,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::BreakerState))]
     pub state: BreakerState,
-    /// Why not.
+    /// Reason for a no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How long to wait before asking again, if that is known.
+    /// Time to wait before asking again, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -203,7 +203,7 @@ pub struct Permit {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuccessReport {
-    /// How long the provider took: slow successes may count as failures.
+    /// Time that the provider took: slow successes may count as failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub took_ms: Option<u64>,
@@ -226,7 +226,7 @@ impl Body for SuccessReport {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailureReport {
-    /// What went wrong. Report only what the provider is to blame for.
+    /// The failure. Report only failures that are the provider's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,

@@ -15,20 +15,20 @@ use crate::providers::Paused;
 pub struct Route {
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "email"))]
     pub name: RouteName,
-    /// What carries its jobs out; `worker` when programs of yours do, `none` when nothing does yet.
+    /// Carrier of its jobs; `worker` when programs of yours carry them, `none` when nothing does yet.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "smtp"))]
     pub transport: Box<str>,
     /// In the order they are tried.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub providers: Vec<Box<str>>,
-    /// How long one attempt may take.
+    /// Time that one attempt may take.
     pub timeout_ms: u64,
     pub policy: RoutePolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
     /// Jobs that wait, due or not.
     pub waiting: u64,
-    /// What holds all of its jobs back, if anything does.
+    /// Reason why all of its jobs wait, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
 }
@@ -41,7 +41,8 @@ pub struct RouteList {
     pub items: Vec<Route>,
 }
 
-/// When a route tries again. Of `baseMs` and `scheduleMs` one is there: a curve, or the wait before each attempt.
+/// Retry policy of a route. Of `baseMs` and `scheduleMs` one is there: a curve, or the wait before each
+/// attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -27,11 +27,11 @@ pub struct Tenant {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub paused_since: Option<Timestamp>,
-    /// Why it is paused, if somebody said so.
+    /// Reason for its pause, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub paused_reason: Option<Box<str>>,
-    /// Who paused it.
+    /// Person who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub paused_by: Option<Box<str>>,
@@ -69,13 +69,13 @@ pub struct Fares {
     pub last_processed_at: Option<Timestamp>,
     /// Turns that others got while it had a job that was due.
     pub rounds_without_processing: u64,
-    /// 5 for whoever was just served, 1 for whoever waits longest.
+    /// 5 for the company just served, 1 for the one that waits longest.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 5))]
     pub current_priority: u32,
     pub total_processed: u64,
     /// Jobs it has had of its turn, while no other tenant has been served since.
     pub consecutive_batch_count: u32,
-    /// Why its jobs that are due are not on their way; absent when none is due.
+    /// Reason why its due jobs are not on their way; absent when none is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
 }
@@ -86,7 +86,7 @@ pub struct Fares {
 pub struct TenantList {
     /// By company.
     pub items: Vec<Tenant>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -138,7 +138,7 @@ pub struct TenantChange {
     /// While it is paused its jobs wait and spend no attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Why, for whoever comes next.
+    /// Reason, for the next operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::Note>))]
     pub reason: Option<String>,

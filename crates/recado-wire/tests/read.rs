@@ -179,7 +179,7 @@ fn a_bulk_act_says_what_it_is_about_and_every_fault_is_named() {
         let faults = read::body::<BulkRequest>(json).unwrap().sound().unwrap_err();
         faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>()
     };
-    assert_eq!(places("{}"), ["/filter"], "nobody means every entry by saying nothing");
+    assert_eq!(places("{}"), ["/filter"], "an empty request must not mean every entry");
     assert_eq!(places(r#"{"filter": null}"#), ["/filter"]);
     assert!(read::body::<BulkRequest>(r#"{"filter": {}}"#).unwrap().sound().is_ok());
     let wrong = r#"{"filter": {"companyId": "a b", "jobIds": ["x", 5, "y z"], "code": "550", "since": "now"},

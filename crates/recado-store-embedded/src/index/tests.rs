@@ -1,4 +1,4 @@
-//! What the schedule costs, counted in steps and entries.
+//! Cost of the schedule, counted in steps and entries.
 
 use std::cell::Cell;
 
@@ -102,6 +102,6 @@ fn a_tenant_with_jobs_is_never_forgotten() {
         index.retire(slot);
     }
     let filter = TenantFilter { company: Some(CompanyId::trusted("busy")), route: None };
-    let [view] = &index.tenants(&filter, NOW)[..] else { panic!("it waits, and nobody knows it") };
+    let [view] = &index.tenants(&filter, NOW)[..] else { panic!("it waits, and is not listed") };
     assert_eq!((view.queued, view.total_processed, view.current_priority), (1, 1, 1));
 }

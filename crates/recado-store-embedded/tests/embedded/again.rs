@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the test that was started again does its work.
+/// Directory of the test that was started again.
 const WORK_DIR: &str = "RECADO_TEST_WORK_DIR";
 
 /// The directory to work in, when this process is the one that was started again.

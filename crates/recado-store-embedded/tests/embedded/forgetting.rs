@@ -1,14 +1,14 @@
-//! What is forgotten is gone from the disk, and not only from sight.
+//! A forgotten job is gone from the disk, and not only from sight.
 
 use recado_core::{AttemptResult, AuditEvent, AuditKind, Payload, Transition};
 use recado_store::{Settlement, Store};
 
 use crate::given::{Directory, HOUR, T0, attempt, claim, deliver, id, job};
 
-/// What a person is known by.
+/// The name of a person.
 const CANARY: &str = "maria.canario@example.com";
 
-/// How often the person is named in the store's files.
+/// Times that the person is named in the store's files.
 fn named(home: &Directory) -> usize {
     let files = std::fs::read_dir(home.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()));
     let named =
@@ -56,7 +56,7 @@ async fn t18_nothing_of_a_forgotten_job_stays_in_the_files() {
     }
     assert!(named(&home) >= hers.len(), "she was never in the files: nothing was tested");
     assert_eq!(store.forget(hers).await.unwrap(), 20);
-    // Whoever comes next finds the log folded.
+    // The next request finds the log folded.
     store.record(Vec::new()).await.unwrap();
     assert_eq!(named(&home), 0, "while the store is open");
 }

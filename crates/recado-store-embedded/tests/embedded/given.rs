@@ -155,7 +155,7 @@ pub async fn settle_with(
     Ok(store.settle(vec![settlement]).await?[0])
 }
 
-/// Tells somebody about a job, on a route of its own.
+/// Makes a job that reports on another one, on a route of its own.
 pub fn word_of(name: &str) -> NewJob {
     NewJob { route: RouteName::new("hooks").unwrap(), ..job(&format!("word-of-{name}")) }
 }

@@ -28,7 +28,8 @@ async fn a_thousand_callers_who_wait_at_once_share_a_few_commits() {
     assert!(accepted(&store.enqueue(vec![job("first")]).await));
     let before = commits(&home.log());
 
-    // While somebody else holds the file, the writer waits with the first request and the others queue up.
+    // While another connection holds the file, the writer waits with the first request and the others queue
+    // up.
     let other = Connection::open(home.file()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut callers = JoinSet::new();

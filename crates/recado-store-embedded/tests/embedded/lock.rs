@@ -41,7 +41,7 @@ async fn a_dropped_store_finishes_what_it_was_asked_and_lets_go() {
         let store = home.store();
         let name = format!("job-{round}");
         {
-            // Asked for, and nobody waits for the answer.
+            // Asked for, and the answer is not awaited.
             let asked = store.enqueue(vec![job(&name)]);
             tokio::pin!(asked);
             let _ = tokio::time::timeout(std::time::Duration::ZERO, &mut asked).await;

@@ -8,7 +8,7 @@ use recado_store_embedded::EmbeddedStore;
 
 use crate::given::{Directory, HOUR, T0, claim, job, options};
 
-/// How long anything may take on a busy machine.
+/// Time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn data_dir(home: &Directory) -> PathBuf {

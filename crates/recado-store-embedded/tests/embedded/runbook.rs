@@ -102,7 +102,7 @@ async fn a_blank_failure_reason_is_refused_by_the_table_itself() {
     );
 }
 
-/// How SQLite goes about a question.
+/// SQLite's plan for a query.
 fn plan(home: &Directory, sql: &str) -> String {
     let file = Connection::open_with_flags(home.file(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
