@@ -16,7 +16,7 @@ use crate::record::{Phase, Record, json};
 const NO_CODE: &str = "-";
 const CODE_MARK: char = '=';
 
-/// What only Rust reads.
+/// Fields that only Rust reads.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     #[serde(rename = "n")]
@@ -37,7 +37,7 @@ struct Rest {
     cause: Cause,
 }
 
-/// How a code is counted.
+/// The key that a code is counted under.
 pub fn code_key(code: Option<&str>) -> String {
     code.map_or_else(|| NO_CODE.to_owned(), |code| format!("{CODE_MARK}{code}"))
 }

@@ -9,8 +9,8 @@
 //!
 //! - A call ends within the timeout, whatever happens: waiting for a connection, a script that has to be
 //!   loaded and a redirect all spend the same time.
-//! - Nothing is repeated once it may have been carried out. The store's verbs are safe to repeat, and whoever
-//!   calls them decides.
+//! - Nothing is repeated once it may have been carried out. The store's verbs are safe to repeat, and their
+//!   caller decides.
 //! - A connection that does not answer is given up, and its node is asked for a new one.
 //!
 //! Deliberately absent: reading from replicas (they may be behind), transactions (every verb is one script),
@@ -54,23 +54,23 @@ pub(crate) use shards::Shards;
 /// The longest that an operation on Redis may take.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How late work of another node is found at most, when the hint of it was lost.
+/// Longest delay until work of another node is found, when its hint was lost.
 const RING_EVERY: Duration = Duration::from_secs(1);
 
-/// Where the store is and how it is used.
+/// Address and settings of the store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// `redis://…`, `redis+sentinel://…` or `redis+cluster://…`, see [`Target`].
     pub url: String,
     /// Parts that the jobs are divided into, each wholly on one shard. Chosen once: see the store.
     pub partitions: u16,
-    /// What every key begins with.
+    /// Prefix of every key.
     pub prefix: Box<str>,
     /// Every call ends within this.
     pub timeout: Duration,
-    /// Whoever waits for work or notes looks again at least this often, hints or not.
+    /// Interval at which waiting callers look again for work or notes, hints or not.
     pub ring_every: Duration,
-    /// How long the living have to extend their leases after Redis was away, before anybody takes them over.
+    /// Time that living nodes have to extend their leases after Redis was away, before others take them over.
     pub respite: Duration,
     /// Authorities to trust instead of the system's, as PEM, for servers with a certificate of one's own.
     pub trusted_roots_pem: Option<String>,
@@ -231,7 +231,7 @@ impl Link {
         self.timeout
     }
 
-    /// How long the first partition's server takes to answer nothing at all.
+    /// Measures the round trip to the first partition's server.
     pub async fn ping(&self) -> Result<Duration, StoreError> {
         let sent_at = Instant::now();
         self.command(&redis::cmd("PING"), self.clock.key()).await?;
@@ -258,13 +258,13 @@ impl Link {
         self.hints.channel()
     }
 
-    /// What this and other nodes publish, from now on. Whoever lags has missed some; so has everybody after
-    /// [`Hint::Missed`].
+    /// Hints that this and other nodes publish, from now on. A receiver that lags has missed some; so have
+    /// all after [`Hint::Missed`].
     pub fn subscribe(&self) -> tokio::sync::broadcast::Receiver<Hint> {
         self.hints.subscribe()
     }
 
-    /// What the servers said of themselves lately.
+    /// The servers' latest reports on themselves.
     pub fn checkup(&self) -> Arc<Checkup> {
         self.health.latest()
     }

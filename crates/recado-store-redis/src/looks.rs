@@ -1,16 +1,17 @@
-//! Who may take over leases that ran out: whoever has been looking for them without a break.
+//! Decides when a node may take over leases that ran out: after it has looked for them without a break.
 //!
-//! While Redis cannot be reached nobody can extend a lease. Whoever reaches it first afterwards finds the leases of
-//! nodes that are alive and well run out, and so does a node that has just started or that stood still itself. Each
-//! of them looks on for a while first, in which the living extend what they hold; then only the dead's is left.
+//! While Redis cannot be reached no node can extend a lease. The first one to reach it afterwards finds the
+//! leases of nodes that are alive and well run out, and so does a node that has just started or that stood
+//! still itself. Each of them looks on for a while first, in which living nodes extend their leases; then
+//! only those of dead nodes are left.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long the living have to reach Redis again: they try to connect every two seconds at least, and extend their
-/// leases half a second later.
+/// Time that living nodes have to reach Redis again: they try to connect every two seconds at least, and
+/// extend their leases half a second later.
 pub(crate) const RESPITE: Duration = Duration::from_secs(5);
 
 /// The looks at each partition.
@@ -35,9 +36,9 @@ impl Looks {
         Looks { respite, timeout, partitions }
     }
 
-    /// Whether leases of this length that ran out may be taken over now.
+    /// Returns true if leases of this length that ran out may be taken over now.
     pub fn suffice(&self, partition: u16, lease: Duration) -> bool {
-        // Nobody waits longer than a lease of the dead would have lasted.
+        // The wait is never longer than a lease of a dead node would have lasted.
         let respite = self.respite.min(lease);
         let look = self.unbroken(partition, lease);
         respite.is_zero() || look.is_some_and(|look| look.since.elapsed() >= respite)

@@ -1,10 +1,12 @@
 //! Several partitions as one store.
 //!
-//! An id is unique over all of them. Where a job's partition is not the home of its id, the home is told first: it
-//! keeps a mark that says where the job is. Whoever crashes between the two leaves a mark without a job, and the same
-//! request again goes on from there. A request for that id by a company of another partition is a conflict.
+//! An id is unique over all of them. Where a job's partition is not the home of its id, the home is told
+//! first: it keeps a mark that names the job's partition. A crash between the two leaves a mark without a
+//! job, and the same request again goes on from there. A request for that id by a company of another
+//! partition is a conflict.
 //!
-//! Order numbers of all partitions make one order. Numbers grow with time, so it is about the order of arrival.
+//! Order numbers of all partitions make one order. Numbers grow with time, so it is about the order of
+//! arrival.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +21,7 @@ use crate::store::RedisStore;
 /// 2025-01-01: numbers count from there, so that they stay short.
 const NUMBERS_BEGIN_MS: i64 = 1_735_689_600_000;
 
-/// Numbers of a partition in a millisecond. Whoever needs more runs ahead of the time for a while.
+/// Numbers of a partition in a millisecond. A partition that needs more runs ahead of the time for a while.
 const NUMBERS_PER_MS: i64 = 16;
 
 /// Beyond every place in the order of all, and still exact in a script.

@@ -12,7 +12,7 @@ use recado_store::{JobView, StoreError};
 use crate::bytes::{Reader, Writer};
 use crate::keys::{self, IdKey};
 
-/// Where a job is in its life, as far as its head tells: whether it is leased is known elsewhere.
+/// A job's place in its life, as far as its head tells: leases are known elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Live,
@@ -27,7 +27,7 @@ pub enum Ending {
     Discarded,
 }
 
-/// Which settlement made a head what it is, so that whoever repeats it because the answer was lost hears of it.
+/// The settlement that made a head what it is, so that a repetition after a lost answer is answered as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub fence: u64,

@@ -1,7 +1,7 @@
-//! What a lease's token is made of: the job's partition and number, and the fence of its claim.
+//! Lease tokens: the job's partition and number, and the fence of its claim.
 //!
-//! The fence is drawn at random by whoever claims. A counter would be given again after a crash that took the
-//! server's last second, and the holder from before it would pass for the new one.
+//! The fence is drawn at random by the claiming node. A counter would be given again after a crash that took
+//! the server's last second, and the holder from before it would pass for the new one.
 
 use recado_core::LeaseToken;
 

@@ -24,13 +24,13 @@ const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Measurements at the start, of which the best counts.
 const FIRST_MEASUREMENTS: usize = 3;
 
-/// How much a monotonic clock may go wrong: 200 µs a second, several times what crystals do.
+/// Largest error of a monotonic clock: 200 µs a second, several times that of crystals.
 const DRIFT_PER_MILLION: u32 = 200;
 
 /// A server whose clock goes back further than this has been changed or replaced.
 const STEP_TOLD_MICROS: i64 = 1_000_000;
 
-/// Where the clock is. Cheap to clone.
+/// The server's clock. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ServerClock(Arc<Inner>);
 
@@ -63,7 +63,7 @@ impl Measurement {
         self.error + age * DRIFT_PER_MILLION / 1_000_000
     }
 
-    /// Whether both can be right.
+    /// Returns true if both can be right.
     fn agrees_with(&self, other: &Measurement, now: Instant) -> bool {
         let apart = self.micros_at(now).abs_diff(other.micros_at(now));
         u128::from(apart) <= (self.error_at(now) + other.error_at(now)).as_micros()
@@ -99,7 +99,7 @@ impl ServerClock {
     pub(super) async fn keep(self, shards: Arc<Shards>) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
-            // Whoever needs the server hears of its failure; the clock goes on.
+            // Callers that need the server learn of its failure; the clock goes on.
             let _ = self.measure(&shards).await;
         }
     }

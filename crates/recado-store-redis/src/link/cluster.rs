@@ -241,7 +241,7 @@ impl Inner {
     }
 }
 
-/// Where an error sends us.
+/// The address that an error redirects to.
 fn redirect(error: &RedisError) -> Option<Address> {
     let (address, _) = error.redirect_node()?;
     // A server without a name for the other says so by none: then the new map knows better.

@@ -1,7 +1,7 @@
 //! Hints between nodes: there may be work, a note has changed.
 //!
-//! By publish and subscribe, which promises nothing: whoever is not listening at that moment never hears it.
-//! Correctness never depends on it. Whenever hints may have been lost, listeners are told so.
+//! By publish and subscribe, which promises nothing: a node that is not listening at that moment never gets
+//! it. Correctness never depends on it. Whenever hints may have been lost, listeners are told so.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::shards::Shards;
 /// Hints that a slow listener may be behind before it misses some, and that wait to be published.
 const HINTS_MAX: usize = 1_024;
 
-/// How often a silent connection is asked whether it is alive.
+/// Interval at which a silent connection is checked.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
@@ -102,7 +102,7 @@ async fn listen(shards: Arc<Shards>, channel: Arc<str>, said: broadcast::Sender<
     }
 }
 
-/// What is said goes from the connection straight to the listeners.
+/// Messages go from the connection straight to the listeners.
 async fn subscribe(
     shards: &Shards,
     channel: &str,

@@ -1,6 +1,6 @@
-//! How full the server is: read every few seconds, and the last minutes kept.
+//! Memory of the server: read every few seconds, and the last minutes kept.
 //!
-//! In a Cluster the fullest shard speaks for all: it is the first to refuse.
+//! In a Cluster the fullest shard counts for all: it is the first to refuse.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// How full it is; absent when it has no limit.
+    /// Fraction in use; absent when it has no limit.
     pub fn fraction(&self) -> Option<f64> {
         self.max_bytes.map(|max| self.used_bytes as f64 / max.max(1) as f64)
     }
@@ -36,7 +36,7 @@ impl Reading {
         self.max_bytes.is_some_and(|max| self.used_bytes >= max)
     }
 
-    /// Why new jobs are refused, and what makes room; absent while there is room.
+    /// Reason why new jobs are refused, and what makes room; absent while there is room.
     pub fn refusal(&self) -> Option<String> {
         let max = self.max_bytes.filter(|_| self.is_full())?;
         Some(format!(

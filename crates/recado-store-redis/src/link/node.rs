@@ -25,7 +25,7 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 /// Requests that wait for the connection's task at most; more wait in their callers.
 const REQUESTS_QUEUED_MAX: usize = 1_024;
 
-/// What is sent at once.
+/// A request: one command, or several at once.
 #[derive(Clone, Copy)]
 pub(crate) enum Request<'a> {
     One(&'a Cmd),
@@ -105,8 +105,8 @@ impl Node {
                 Err(Fault::Redis { at, error })
             }
             Err(_) => {
-                // Whoever had to wait for the connection had little time left to use it: that says nothing
-                // about it.
+                // A caller that had to wait for the connection had little time left to use it: that says
+                // nothing about the connection.
                 if sent_at.elapsed() >= self.timeout / 2 {
                     self.lose(life, "it did not answer in time");
                 }
@@ -233,7 +233,7 @@ async fn connect(place: &Place, limit: Duration) -> Result<(Arc<str>, Multiplexe
     }
 }
 
-/// Why there is no connection, in words that help.
+/// The reason for a missing connection, in words that help.
 pub(super) fn why(error: &RedisError) -> String {
     match error.kind() {
         ErrorKind::AuthenticationFailed => {
@@ -255,8 +255,8 @@ fn backoff(failures: u32) -> Duration {
     whole.mul_f64(1.0 - fastrand::f64() / 2.0)
 }
 
-/// Whether a new connection has a better chance: this one has ended, has lost its place in the conversation,
-/// or leads to a server that is no longer the master.
+/// Returns true if a new connection has a better chance: this one has ended, has lost its place in the
+/// conversation, or leads to a server that is no longer the master.
 fn ends_connection(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::AuthenticationFailed => true,

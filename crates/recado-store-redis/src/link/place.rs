@@ -1,7 +1,7 @@
-//! How a node's server is found: where the URL says, or where the Sentinels say that the master is.
+//! Finds a node's server: at the URL's address, or at the one that the Sentinels give for the master.
 //!
-//! Asked anew for every connection: after a failover the old address leads to a replica or nowhere. The server
-//! itself has the last word about whether it is the master, as Sentinels may be behind.
+//! Asked anew for every connection: after a failover the old address leads to a replica or nowhere. The
+//! server itself has the last word about whether it is the master, as Sentinels may be behind.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::fault::OpenError;
 use super::node::why;
 use super::url::{Address, Kind, Login, Target};
 
-/// Where one server is, and how to reach it.
+/// Address of one server, and the way to reach it.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     whose: Whose,
@@ -34,7 +34,7 @@ enum Whose {
     Master { service: Arc<str>, sentinels: Arc<[Address]>, login: Login },
 }
 
-/// How to open a connection, wherever it leads.
+/// Settings of a connection, wherever it leads.
 #[derive(Clone)]
 pub(crate) struct Dial {
     tls: bool,
@@ -62,11 +62,11 @@ impl Dial {
             database: target.database,
         };
         if target.tls {
-            // The client library takes the process's own provider, and panics where there is none. Whoever
-            // has chosen one before keeps it.
+            // The client library takes the process's own provider, and panics where there is none. An earlier
+            // choice stays.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
-        // Said now, and not by every connection. A file without any certificate would trust nobody.
+        // Checked now, and not by every connection. A file without any certificate would trust no server.
         let roots = trusted_roots_pem.map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).collect());
         match roots {
             Some(Ok::<Vec<_>, _>(roots)) if !roots.is_empty() => Ok(Arc::new(dial)),
@@ -143,7 +143,7 @@ impl Place {
         self.client_speaking(ProtocolVersion::RESP2, limit).await
     }
 
-    /// With messages that nobody asked for.
+    /// A client that also receives pushed messages.
     pub async fn listening_client(&self, limit: Duration) -> Result<Client, String> {
         Ok(self.client_speaking(ProtocolVersion::RESP3, limit).await?.1)
     }

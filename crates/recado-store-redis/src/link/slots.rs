@@ -6,10 +6,10 @@ use super::url::Address;
 
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// Nobody has it.
+/// No node has it.
 const NONE: u16 = u16::MAX;
 
-/// Who has which slot.
+/// The owner of each slot.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct SlotMap {
     pub masters: Vec<Address>,

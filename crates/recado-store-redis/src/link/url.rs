@@ -1,4 +1,4 @@
-//! Where the store is, in one line.
+//! Address of the store, in one line.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct Login {
     pub password: Option<String>,
 }
 
-/// Whether there is one, and nothing else.
+/// Shows that there is one, and nothing else.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.password.is_some() { "Login(***)" } else { "Login(none)" })
@@ -43,7 +43,7 @@ pub enum Kind {
     Cluster,
 }
 
-/// What a URL says:
+/// A parsed URL:
 ///
 /// ```text
 /// redis://[[user]:password@]host[:6379][/database]

@@ -72,7 +72,7 @@ async fn a_restart_that_fits_into_a_calls_time_is_a_delay_and_no_error() {
     server.kill();
     let get = redis::cmd("GET").arg("k").clone();
     let waiting = tokio::spawn(async move {
-        // Whoever finds out that the connection is dead hears of it; whoever comes later waits.
+        // The request that finds the connection dead fails; later ones wait.
         match link.command(&get, b"k").await {
             Err(_) => link.command(&get, b"k").await,
             answer => answer,

@@ -1,4 +1,4 @@
-//! What a store is written in.
+//! The format of a store.
 
 use recado_core::Payload;
 use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};

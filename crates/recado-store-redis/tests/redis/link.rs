@@ -198,14 +198,14 @@ async fn keys_on_the_move_are_followed() {
 
     cluster.begin_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(1));
-    assert!(error_count(from.port(), "ASK") > 0, "nobody was redirected for a moment");
+    assert!(error_count(from.port(), "ASK") > 0, "no request was redirected for a moment");
     let mut pipeline = redis::pipe();
     pipeline.add_command(get.clone()).add_command(get.clone());
     assert_eq!(link.pipeline(&pipeline, key.as_bytes()).await.unwrap(), [Value::Int(2), Value::Int(3)]);
 
     cluster.end_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(4));
-    assert!(error_count(from.port(), "MOVED") > 0, "nobody was redirected for good");
+    assert!(error_count(from.port(), "MOVED") > 0, "no request was redirected for good");
     assert_eq!(to.ask::<u64>(&["GET", key]), 4, "it was carried out somewhere else, or twice");
 }
 

@@ -1,4 +1,4 @@
-//! What a waiting job costs, and what stays of those that are gone.
+//! Memory of a waiting job, and of jobs that are gone.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn uuid(random: &mut fastrand::Rng) -> JobId {
         .unwrap()
 }
 
-/// What a job costs of those that callers enqueue, each with a clock that is some milliseconds off.
+/// Memory of a job that callers enqueue, each with a clock that is some milliseconds off.
 async fn cost_of_a_job(clocks_ms: &[i64]) -> u64 {
     let server = Server::start();
     let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();

@@ -1,4 +1,4 @@
-//! Leases that ran out while nobody could reach Redis.
+//! Leases that ran out while Redis could not be reached.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::server::Server;
 const TIMEOUT: Duration = Duration::from_millis(300);
 const LEASE: Duration = Duration::from_millis(800);
 
-/// What is taken over once all leases ran out, as soon as Redis answers.
+/// The leases taken over once all ran out, as soon as Redis answers.
 async fn look(store: &RedisStore) -> Vec<Lease> {
     let now = T0.plus(HOUR);
     loop {
@@ -44,7 +44,7 @@ async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_take
     holder.enqueue(jobs(0..3)).await.unwrap();
     let soon = Claim { lease_until: T0.plus(LEASE), ..claim(1) };
     let first = holder.claim(soon.clone()).await.unwrap().leases.remove(0);
-    assert_eq!(look_until_taken(&other).await[0].job.id, first.job.id, "whoever looks on takes it over");
+    assert_eq!(look_until_taken(&other).await[0].job.id, first.job.id, "a node that looks on takes it over");
     let held = holder.claim(Claim { max: 2, ..soon }).await.unwrap().leases;
     server.kill();
     tokio::time::sleep(2 * TIMEOUT).await;
@@ -53,5 +53,5 @@ async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_take
     let extended = holder.extend(vec![held[0].token], T0.plus(HOUR * 2)).await.unwrap();
     assert_eq!(extended, [Extended::Until(T0.plus(HOUR * 2))]);
     let taken: Vec<_> = look_until_taken(&other).await.into_iter().map(|lease| lease.job.id).collect();
-    assert_eq!(taken, [held[1].job.id.clone()], "only what nobody extended");
+    assert_eq!(taken, [held[1].job.id.clone()], "only the lease that was not extended");
 }

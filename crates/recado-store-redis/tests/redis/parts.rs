@@ -120,7 +120,7 @@ async fn a_claim_is_shared_by_how_many_tenants_wait_in_each_partition() {
     }
     assert_eq!(served.len(), TENANTS, "everybody was served");
     let (least, most) = (served.values().min().unwrap(), served.values().max().unwrap());
-    assert!(*least >= 3 && *most <= 18, "of nine each, somebody got {least} and somebody {most}");
+    assert!(*least >= 3 && *most <= 18, "of nine each, one got {least} and one {most}");
 }
 
 #[tokio::test]

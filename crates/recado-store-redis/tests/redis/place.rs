@@ -1,4 +1,4 @@
-//! Where the stores of the tests live.
+//! Stores of the tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,7 +11,7 @@ use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::server::{Cluster, Server};
 
-/// Never, as far as a test is concerned: nobody is rung without a reason.
+/// Never, as far as a test is concerned: no waiter is rung without a reason.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A prefix of its own on a server that tests share.
@@ -48,7 +48,7 @@ impl Place<Cluster> {
         Place::on(cluster, url)
     }
 
-    /// On a Cluster of three masters that nobody else uses.
+    /// On a Cluster of three masters of its own.
     pub fn own_cluster() -> Self {
         let cluster = Arc::new(Cluster::start(3));
         let url = cluster.url();
@@ -70,7 +70,7 @@ impl<S> Place<S> {
         self
     }
 
-    /// Whoever waits looks again as often as in production.
+    /// Waiters look again as often as in production.
     pub fn ringing(mut self) -> Self {
         self.options.ring_every = RedisOptions::new("").ring_every;
         self

@@ -1,4 +1,4 @@
-//! The audit streams, for whoever archives them.
+//! The audit streams, as the archiver reads them.
 
 use recado_store::{AuditSpan, Store, StoreError};
 

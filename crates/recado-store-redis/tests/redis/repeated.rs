@@ -1,4 +1,4 @@
-//! What was carried out although the answer was lost, asked for again.
+//! Requests that were carried out although the answer was lost, repeated.
 
 use recado_core::{AuditKind, NewJob, Status};
 use recado_store::{Enqueued, NoteWrite, Noted, Settled, Settlement, Shelf, Store, StoreError};
@@ -52,7 +52,7 @@ async fn a_claim_asked_for_again_gives_the_same_leases() {
     let names: Vec<_> = again.iter().map(|lease| lease.job.id.as_str()).collect();
     assert_eq!(names, ["job-0", "job-1", "job-2"]);
     assert_eq!(scene.near.counts(T0).await.unwrap().leased, 3, "none twice, and none more");
-    assert!(again.iter().all(|lease| lease.lost.is_none()), "nobody vanished");
+    assert!(again.iter().all(|lease| lease.lost.is_none()), "no holder vanished");
     let settled = scene.far.settle(again.iter().map(delivered).collect()).await.unwrap();
     assert_eq!(settled, [Settled::Done; 3]);
     let rest = scene.far.claim(claim(9)).await.unwrap().leases;
@@ -85,7 +85,7 @@ async fn a_claim_whose_caller_gave_up_waiting_is_not_lost() {
             () = tokio::task::yield_now() => {}
         }
     }
-    // Somebody else who asks meanwhile is not taken for it.
+    // Another caller that asks meanwhile is not taken for it.
     assert_eq!(scene.near.claim(claim(1)).await.unwrap().leases[0].job.id.as_str(), "job-2");
     drop(given_up);
     scene.proxy.cut();
@@ -141,7 +141,7 @@ async fn a_note_written_again_meets_its_own_version() {
     scene.lose(scene.far.write_notes(vec![note("acme")], T0)).await;
     let version = scene.near.note(SHELF, "acme", T0).await.unwrap().unwrap().version;
     let again = until_answered(|| scene.far.write_notes(vec![note("acme")], T0)).await;
-    assert_eq!(again, [Noted::Conflict { version }], "whoever reads it finds what it wrote");
+    assert_eq!(again, [Noted::Conflict { version }], "a reader finds what it wrote");
 }
 
 const SHELF: Shelf = Shelf::new("pauses");

@@ -1,4 +1,4 @@
-//! What only this store has to answer for: its scripts, its packing and its bounds.
+//! Promises of this store alone: its scripts, its packing and its bounds.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ async fn jobs_that_are_due_when_they_come_stand_where_they_came() {
         store.enqueue(vec![asked(name, ms)]).await.unwrap();
     }
     let aside = format!("{}:{{0}}:aside:email/acme/5", place.options.prefix);
-    assert_eq!(place.server.ask::<usize>(&["EXISTS", &aside]), 0, "nobody was put aside");
+    assert_eq!(place.server.ask::<usize>(&["EXISTS", &aside]), 0, "no job was put aside");
     let now = T0.plus(Duration::from_secs(1));
     let leases = store.claim(Claim { now, ..claim(9) }).await.unwrap().leases;
     let names: Vec<_> = leases.iter().map(|lease| lease.job.id.as_str()).collect();

@@ -71,7 +71,7 @@ impl Server {
         panic!("{program} does not start; install it with `cargo xtask setup`");
     }
 
-    /// `None` when somebody was faster to take the port.
+    /// `None` when another process was faster to take the port.
     fn try_start(program: &'static str, port: u16, settings: &[&str]) -> Option<Self> {
         let settings = settings.iter().map(|line| (*line).to_owned()).collect();
         let dir = tempfile::tempdir().expect("a directory");
@@ -163,7 +163,7 @@ impl Running {
         let (tell, log) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Nobody may be listening any more, and yet the pipe must not fill up.
+                // The receiver may be gone, and yet the pipe must not fill up.
                 let _ = tell.send(line);
             }
         });
