@@ -178,7 +178,7 @@ pub(crate) struct Line<'a> {
     pub(crate) sequence: u64,
     pub(crate) previous: Hash,
     pub(crate) archived_at: &'a str,
-    pub(crate) content: Content<'a>,
+    pub(crate) content: SealedContent<'a>,
     pub(crate) hash: Hash,
     pub(crate) signature: Option<Signature>,
     body: &'a [u8],
@@ -186,13 +186,13 @@ pub(crate) struct Line<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'a> {
-    Event { commitment: Hash, personal: Personal<'a> },
+pub(crate) enum SealedContent<'a> {
+    Event { commitment: Hash, personal: SealedPersonal<'a> },
     Erasure,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Personal<'a> {
+pub(crate) enum SealedPersonal<'a> {
     /// The object's bytes.
     Kept(&'a [u8]),
     /// By the record with this sequence.
@@ -208,7 +208,7 @@ impl<'a> Line<'a> {
         let (front, hash, signature) = split_seal(line)?;
         let seal = &line[front.len() + 1..];
         let (body, content) = if rest.starts_with(ERASURE) {
-            (front, Content::Erasure)
+            (front, SealedContent::Erasure)
         } else if rest.starts_with(SOURCE) {
             split_personal(front)?
         } else {
@@ -242,17 +242,19 @@ impl<'a> Line<'a> {
 
     /// The same line without its personal part, if it has one.
     pub(crate) fn erased(&self, by: u64) -> Option<Vec<u8>> {
-        let Content::Event { personal: Personal::Kept(_), .. } = self.content else { return None };
+        let SealedContent::Event { personal: SealedPersonal::Kept(_), .. } = self.content else {
+            return None;
+        };
         let blank = format!(r#","personal":{{"erasedBy":{by}}},"#);
         Some([self.body, blank.as_bytes(), self.seal, b"\n"].concat())
     }
 }
 
-impl Personal<'_> {
+impl SealedPersonal<'_> {
     pub(crate) fn fits(&self, commitment: Hash) -> bool {
         match self {
-            Personal::Kept(object) => Hash::of(object) == commitment,
-            Personal::Erased(_) => true,
+            SealedPersonal::Kept(object) => Hash::of(object) == commitment,
+            SealedPersonal::Erased(_) => true,
         }
     }
 }
@@ -278,7 +280,7 @@ fn split_seal(line: &[u8]) -> Option<(&[u8], Hash, Option<Signature>)> {
 }
 
 /// An event's body, and its commitment and personal part.
-fn split_personal(front: &[u8]) -> Option<(&[u8], Content<'_>)> {
+fn split_personal(front: &[u8]) -> Option<(&[u8], SealedContent<'_>)> {
     // Quotes inside of texts are escaped, so this can only be the key.
     let at = std::str::from_utf8(front).ok()?.find(PERSONAL)?;
     let (body, personal) = (&front[..at], &front[at + PERSONAL.len() - 1..]);
@@ -286,12 +288,12 @@ fn split_personal(front: &[u8]) -> Option<(&[u8], Content<'_>)> {
     rest.strip_suffix(COMMITMENT)?;
     let personal = match personal.strip_prefix(ERASED_BY) {
         Some(rest) => match number(rest)? {
-            (by, b"}") => Personal::Erased(by),
+            (by, b"}") => SealedPersonal::Erased(by),
             _ => return None,
         },
-        None => Personal::Kept(personal),
+        None => SealedPersonal::Kept(personal),
     };
-    Some((body, Content::Event { commitment: Hash::read(commitment)?, personal }))
+    Some((body, SealedContent::Event { commitment: Hash::read(commitment)?, personal }))
 }
 
 /// A number as we write it: no sign, no leading zero.

@@ -182,17 +182,18 @@ pub(crate) fn visit(
         if query.beyond.is_some() && !query.reaches(segment.first_sequence()?, last_before(next)?) {
             continue;
         }
-        let mut stretches: Vec<Stretch> = index::runs(segment).into_iter().map(Stretch::Indexed).collect();
-        stretches.push(Stretch::Rest(stretches.last().map_or(0, Stretch::end)));
+        let mut stretches: Vec<SearchRange> =
+            index::runs(segment).into_iter().map(SearchRange::Indexed).collect();
+        stretches.push(SearchRange::Rest(stretches.last().map_or(0, SearchRange::end)));
         if newest_first {
             stretches.reverse();
         }
         for stretch in stretches {
             let found = match stretch {
-                Stretch::Indexed(run) if !query.may_be_in(&run) => continue,
-                Stretch::Indexed(run) if !keys.is_empty() => pointed_at(segment, &run, &keys)?,
-                Stretch::Indexed(run) => scan(segment, run.start, run.end, query)?,
-                Stretch::Rest(from) => scan(segment, from, segment.bytes, query)?,
+                SearchRange::Indexed(run) if !query.may_be_in(&run) => continue,
+                SearchRange::Indexed(run) if !keys.is_empty() => pointed_at(segment, &run, &keys)?,
+                SearchRange::Indexed(run) => scan(segment, run.start, run.end, query)?,
+                SearchRange::Rest(from) => scan(segment, from, segment.bytes, query)?,
             };
             let mut found = found.into_iter();
             while let Some(at) = if newest_first { found.next_back() } else { found.next() } {
@@ -208,17 +209,17 @@ pub(crate) fn visit(
     Ok(())
 }
 
-enum Stretch {
+enum SearchRange {
     Indexed(Run),
     /// From here to the segment's end.
     Rest(u64),
 }
 
-impl Stretch {
+impl SearchRange {
     fn end(&self) -> u64 {
         match self {
-            Stretch::Indexed(run) => run.end,
-            Stretch::Rest(from) => *from,
+            SearchRange::Indexed(run) => run.end,
+            SearchRange::Rest(from) => *from,
         }
     }
 }

@@ -41,22 +41,22 @@ mod counting;
 mod durability;
 mod enqueueing;
 mod fairness;
-mod faring;
-mod following;
+mod follow_ups;
 mod given;
+mod key_value;
 mod leasing;
 mod listing;
 mod model;
 mod moving;
-mod noting;
+mod multi_node;
 mod ordering;
-mod owning;
 mod pruning;
 mod random;
 mod replaying;
 mod settling;
-mod sharing;
+mod single_process;
 mod snapshot;
+mod tenant_stats;
 mod waking;
 
 pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
@@ -154,7 +154,7 @@ suite! { $ conformance_tests in checks {
         two_settlements_of_one_token_at_once_have_one_winner
         a_long_history_keeps_its_newest_attempts
     }
-    following {
+    follow_ups {
         every_kind_of_settlement_takes_its_follow_ups_in
         a_follow_up_is_a_job_like_one_that_was_enqueued
         a_stale_settlement_takes_nothing_in
@@ -257,7 +257,7 @@ suite! { $ conformance_tests in checks {
         t14_many_records_of_one_call_are_read_bite_by_bite
         what_a_job_brought_along_as_archived_is_not_archived_again
     }
-    noting {
+    key_value {
         a_note_is_read_as_it_was_written
         a_shelf_is_read_by_key_and_shelves_do_not_mix
         a_write_that_expects_nothing_replaces_whatever_is_there
@@ -296,7 +296,7 @@ suite! { $ turn_tests in turn_checks {
         every_tenth_job_of_a_tenant_is_the_one_due_longest
         urgent_jobs_without_end_do_not_starve_an_old_one
     }
-    faring {
+    tenant_stats {
         g12_a_tenant_shows_every_required_field
         g12_waiting_raises_the_priority_round_by_round_and_never_above_the_best
         g12_jobs_in_a_row_are_counted_until_another_tenant_is_served
@@ -327,14 +327,14 @@ suite! { $ durability_tests in durable_checks {
 } }
 
 suite! { $ sole_process_tests in sole_checks {
-    owning {
+    single_process {
         tenants_stand_by_who_has_been_due_longest
         a_lease_held_inside_is_an_orphan_at_once
     }
 } }
 
 suite! { $ shared_tests in shared_checks {
-    sharing {
+    multi_node {
         a_lease_ends_by_time_alone_whoever_opens_the_store
         turns_go_on_through_a_restart
         what_one_node_does_the_others_see

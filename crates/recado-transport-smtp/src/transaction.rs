@@ -42,12 +42,12 @@ pub(crate) struct Transaction {
 
 /// Recipients that were refused at RCPT.
 #[derive(Default)]
-struct Noes {
+struct RefusedRecipients {
     refused: Vec<Refused>,
     put_off: Vec<Refused>,
 }
 
-impl Noes {
+impl RefusedRecipients {
     fn len(&self) -> usize {
         self.refused.len() + self.put_off.len()
     }
@@ -116,18 +116,18 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<Transaction, Stale> {
         let began = Instant::now();
-        let mut noes = Noes::default();
-        let answer = match self.run(envelope, deadline, &mut noes).await {
+        let mut refusals = RefusedRecipients::default();
+        let answer = match self.run(envelope, deadline, &mut refusals).await {
             Ok(answer) => Ok(answer),
             Err(Stopped::Failed(fault)) => Err(fault),
             Err(Stopped::Stale(fault)) => return Err(Stale(fault)),
         };
         self.used += 1;
-        let others = envelope.recipients.iter().filter(|recipient| !noes.concern(recipient));
+        let others = envelope.recipients.iter().filter(|recipient| !refusals.concern(recipient));
         Ok(Transaction {
             others: others.map(|recipient| Box::from(*recipient)).collect(),
-            refused: noes.refused,
-            put_off: noes.put_off,
+            refused: refusals.refused,
+            put_off: refusals.put_off,
             answer,
             took: began.elapsed(),
         })
@@ -137,12 +137,12 @@ impl Connection {
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
-        noes: &mut Noes,
+        refusals: &mut RefusedRecipients,
     ) -> Result<Option<Reply>, Stopped> {
         self.ready = false;
         self.reset(deadline).await?;
-        self.address(envelope, deadline, noes).await?;
-        if noes.len() == envelope.recipients.len() {
+        self.address(envelope, deadline, refusals).await?;
+        if refusals.len() == envelope.recipients.len() {
             self.ready = true;
             self.to_reset = true;
             return Ok(None);
@@ -176,7 +176,7 @@ impl Connection {
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
-        noes: &mut Noes,
+        refusals: &mut RefusedRecipients,
     ) -> Result<(), Stopped> {
         let batch_max = if self.offers.pipelining { BATCH_MAX } else { 1 };
         let mut recipients = envelope.recipients;
@@ -195,11 +195,11 @@ impl Connection {
                 self.mail_answer(batch.len(), deadline).await?;
                 mail_is_open = true;
             }
-            self.recipient_answers(batch, deadline, noes).await?;
-            if let Some(last) = noes.put_off.last() {
+            self.recipient_answers(batch, deadline, refusals).await?;
+            if let Some(last) = refusals.put_off.last() {
                 // It would meet everybody who comes after, too.
                 let fault = last.fault.clone();
-                noes.put_off.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
+                refusals.put_off.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
                 return Ok(());
             }
             recipients = later;
@@ -241,7 +241,7 @@ impl Connection {
         &mut self,
         batch: &[&str],
         deadline: Deadline,
-        noes: &mut Noes,
+        refusals: &mut RefusedRecipients,
     ) -> Result<(), Stopped> {
         for recipient in batch {
             let reply = self.answer(Step::Recipient, deadline).await?;
@@ -249,7 +249,7 @@ impl Connection {
                 continue;
             }
             let fault = self.no(reply, Step::Recipient)?;
-            let kind = if is_too_many(&fault) { &mut noes.put_off } else { &mut noes.refused };
+            let kind = if is_too_many(&fault) { &mut refusals.put_off } else { &mut refusals.refused };
             kind.push(refusal_of(recipient, fault));
         }
         Ok(())

@@ -6,7 +6,7 @@ use crate::digest::Hash;
 use crate::erasure::Erasure;
 use crate::error::Error;
 use crate::key::PublicKey;
-use crate::line::{Checkpoint, Content, Line, Link, Personal};
+use crate::line::{Checkpoint, Line, Link, SealedContent, SealedPersonal};
 use crate::month::Month;
 use crate::record::{self, Record};
 use crate::snapshot::Segment;
@@ -153,16 +153,16 @@ impl<'a> Pass<'a> {
 
     fn content(&mut self, line: &Line<'_>, bytes: &[u8]) {
         match line.content {
-            Content::Event { commitment, personal } => {
+            SealedContent::Event { commitment, personal } => {
                 if !personal.fits(commitment) {
                     self.find(Some(line.sequence), Fault::PersonalPartEdited);
                 }
-                if let Personal::Erased(by) = personal {
+                if let SealedPersonal::Erased(by) = personal {
                     let (sequence, line) = (line.sequence, self.number);
                     self.checked.blanks.push(Blank { sequence, line, by });
                 }
             }
-            Content::Erasure => match Record::read(bytes).map(|record| record.content) {
+            SealedContent::Erasure => match Record::read(bytes).map(|record| record.content) {
                 Ok(record::Content::Erasure { erasure }) => {
                     self.checked.erasures.push((line.sequence, erasure));
                 }
