@@ -40,7 +40,7 @@ pub enum Part {
 
 /// Size and length of a run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct BenchOptions {
     pub part: Part,
     /// Directory of the files; removed afterwards.
     pub dir: PathBuf,
@@ -54,7 +54,7 @@ pub struct Options {
     pub redis_url: Option<String>,
 }
 
-impl Options {
+impl BenchOptions {
     pub fn count(&self, full: usize) -> usize {
         ((full as f64 * self.scale) as usize).max(1_000)
     }
@@ -68,9 +68,9 @@ impl Options {
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs it, telling `progress` what comes next.
-pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+pub async fn run(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     std::fs::create_dir_all(&options.dir)?;
-    let options = Options { dir: options.dir.canonicalize()?, ..options.clone() };
+    let options = BenchOptions { dir: options.dir.canonicalize()?, ..options.clone() };
     let outcome = match options.part {
         Part::Flow => flow(&options, progress).await,
         Part::Lanes => lanes::measure(&options, progress).await,
@@ -82,7 +82,7 @@ pub async fn run(options: &Options, progress: impl Fn(&str)) -> Result<Report, F
     outcome
 }
 
-async fn flow(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+async fn flow(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
     progress("the disk: syncs a second");
     limits::fsync(options, &mut report)?;

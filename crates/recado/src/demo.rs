@@ -51,7 +51,7 @@ use crate::screen::{Paint, Screen};
 use crate::serve::{self, Server, Signals};
 use scratch::Scratch;
 use show::Show;
-use tally::Tally;
+use tally::EventTally;
 use timetable::{Episode, Timetable};
 use traffic::Traffic;
 use world::World;
@@ -62,9 +62,9 @@ const PORTS_MAX: u16 = 20;
 
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
-/// Options of the demonstration.
+/// DemoOptions of the demonstration.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DemoOptions {
     pub listen: Option<SocketAddr>,
     /// It stops by itself after this.
     pub stop_after: Option<Duration>,
@@ -95,7 +95,7 @@ impl From<ClientError> for DemoError {
 }
 
 /// Plays until a signal or its time ends it. Its files are gone however it ends.
-pub async fn run(options: &Options, temporary: &Path, screen: &mut Screen) -> Result<(), DemoError> {
+pub async fn run(options: &DemoOptions, temporary: &Path, screen: &mut Screen) -> Result<(), DemoError> {
     let cannot =
         |what: &'static str| move |error: io::Error| DemoError::Failed(format!("cannot {what}: {error}"));
     let mut signals = Signals::new().map_err(cannot("listen for signals"))?;
@@ -112,7 +112,7 @@ pub async fn run(options: &Options, temporary: &Path, screen: &mut Screen) -> Re
 
     let client = Client::new(&settings::url(address), None)?.with_actor("demo")?;
     let show = Show::open(screen, address, timetable, options.stop_after)?;
-    let mut stage = Stage { client, timetable, show, tally: Tally::default(), tasks: JoinSet::new() };
+    let mut stage = Stage { client, timetable, show, tally: EventTally::default(), tasks: JoinSet::new() };
     let endpoint = people::prepare(&stage.client, &world).await?;
     let traffic = Traffic::new(options.seed, &endpoint);
     stage.tasks.spawn(people::send(stage.client.clone(), timetable, traffic));
@@ -162,7 +162,7 @@ struct Stage<'a> {
     client: Client,
     timetable: Timetable,
     show: Show<'a>,
-    tally: Tally,
+    tally: EventTally,
     /// Those who work beside the server until it ends.
     tasks: JoinSet<()>,
 }
@@ -203,7 +203,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn tell_of(&mut self, entry: &timetable::Entry, begins: bool, endpoint: &str) -> io::Result<()> {
+    fn tell_of(&mut self, entry: &timetable::TimetableEntry, begins: bool, endpoint: &str) -> io::Result<()> {
         if entry.episode == Episode::Repair {
             let (client, endpoint) = (self.client.clone(), endpoint.to_owned());
             self.tasks.spawn(async move {

@@ -120,12 +120,12 @@ impl Words {
         };
         let (en, pt) = rule.measure.sentence();
         let (about_en, about_pt) = about(subject);
-        let mut en = format!("{about_en}{}", fill(en, &figure(unit, value, Tongue::English), &window));
+        let mut en = format!("{about_en}{}", fill(en, &figure(unit, value, Language::English), &window));
         let comma = window.replace('.', ",");
-        let mut pt = format!("{about_pt}{}", fill(pt, &figure(unit, value, Tongue::Portuguese), &comma));
+        let mut pt = format!("{about_pt}{}", fill(pt, &figure(unit, value, Language::Portuguese), &comma));
         if unit != Unit::Fact {
-            en += &format!("; the limit is {}", figure(unit, rule.threshold, Tongue::English));
-            pt += &format!("; o limite é {}", figure(unit, rule.threshold, Tongue::Portuguese));
+            en += &format!("; the limit is {}", figure(unit, rule.threshold, Language::English));
+            pt += &format!("; o limite é {}", figure(unit, rule.threshold, Language::Portuguese));
         }
         Words { en: en.into(), pt: pt.into() }
     }
@@ -147,20 +147,20 @@ fn about(subject: &Subject) -> (String, String) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tongue {
+enum Language {
     English,
     Portuguese,
 }
 
-fn figure(unit: Unit, value: f64, tongue: Tongue) -> String {
+fn figure(unit: Unit, value: f64, tongue: Language) -> String {
     let words = match (unit, tongue) {
         (Unit::Share, _) => format!("{} %", short(value * 100.0)),
         (Unit::Count | Unit::Fact, _) => format!("{value:.0}"),
         (Unit::Time, _) => time(value),
-        (Unit::Times, Tongue::English) => format!("{} times", short(value)),
-        (Unit::Times, Tongue::Portuguese) => format!("{} vezes", short(value)),
+        (Unit::Times, Language::English) => format!("{} times", short(value)),
+        (Unit::Times, Language::Portuguese) => format!("{} vezes", short(value)),
     };
-    if tongue == Tongue::Portuguese { words.replace('.', ",") } else { words }
+    if tongue == Language::Portuguese { words.replace('.', ",") } else { words }
 }
 
 /// One decimal at most.

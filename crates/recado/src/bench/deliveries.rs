@@ -12,9 +12,9 @@ use recado_transport::{DataFault, Delivery, Sandbox, Transport};
 
 use super::report::{Percentiles, Report};
 use super::scene::{Scene, route, submission, take_in};
-use super::{Failed, Options, limits};
+use super::{BenchOptions, Failed, limits};
 
-pub async fn drain(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn drain(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "drain").await?;
     // Taken in while only workers could carry it, so that the clock starts with a full queue.
     let intake = scene.engine([route("sandbox", Carrier::Workers)?]);
@@ -88,7 +88,7 @@ impl Arrivals {
     }
 }
 
-pub async fn pickup(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn pickup(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "pickup").await?;
     let arrivals = Arc::new(Arrivals::default());
     let engine = scene.engine([route("arrivals", Carrier::Transport(arrivals.clone()))?]);
@@ -100,7 +100,7 @@ pub async fn pickup(options: &Options, report: &mut Report) -> Result<(), Failed
 }
 
 /// Measures how late scheduled jobs start.
-pub async fn due(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn due(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "due").await?;
     let arrivals = Arc::new(Arrivals::default());
     let engine = scene.engine([route("arrivals", Carrier::Transport(arrivals.clone()))?]);

@@ -11,7 +11,7 @@ use recado_engine::{Carrier, Engine};
 use super::load::drive;
 use super::report::{Percentiles, Report};
 use super::scene::{Scene, job_body, payload, route};
-use super::{Failed, Options, limits};
+use super::{BenchOptions, Failed, limits};
 
 /// Only workers carry it, so what is measured is taking in, not delivering.
 const ROUTE: &str = "bench-worker";
@@ -21,7 +21,7 @@ const CALLERS: usize = 256;
 
 /// Our API on a free port, over an engine on an empty store.
 async fn serve(
-    options: &Options,
+    options: &BenchOptions,
     name: &str,
 ) -> Result<(SocketAddr, Engine, tokio::task::JoinHandle<()>), Failed> {
     let scene = Scene::new(options, name).await?;
@@ -34,7 +34,7 @@ async fn serve(
     Ok((address, engine, server))
 }
 
-pub async fn single(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn single(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let (address, engine, server) = serve(options, "single").await?;
     let time = options.seconds(6.0);
     let driven = tokio::task::spawn_blocking(move || {
@@ -50,7 +50,7 @@ pub async fn single(options: &Options, report: &mut Report) -> Result<(), Failed
     Ok(())
 }
 
-pub async fn batch(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn batch(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let (address, engine, server) = serve(options, "batch").await?;
     let time = options.seconds(6.0);
     let body = || {
@@ -74,7 +74,7 @@ pub async fn batch(options: &Options, report: &mut Report) -> Result<(), Failed>
     Ok(())
 }
 
-pub async fn coalesced(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn coalesced(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let (address, engine, server) = serve(options, "coalesced").await?;
     let client = Client::new(&format!("http://{address}"), None)?;
     let enqueuer = GroupedEnqueuer::start(client, GroupLimits::default());

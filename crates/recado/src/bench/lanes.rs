@@ -9,9 +9,9 @@ mod drains;
 mod outage;
 mod turns;
 
-use super::{Failed, Options, Report};
+use super::{BenchOptions, Failed, Report};
 
-pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
     progress("a job's way by number of companies");
     drains::by_companies(options, &mut report).await?;

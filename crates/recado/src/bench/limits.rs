@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::load::drive;
 use super::report::Report;
 use super::scene::job_body;
-use super::{Failed, Options};
+use super::{BenchOptions, Failed};
 
 pub const FSYNC: &str = "fsyncs of a 4 KiB write";
 pub const RAW_INSERTS: &str = "bare SQLite inserts, 1,000 a commit";
@@ -16,7 +16,7 @@ pub const BARE_AXUM: &str = "bare axum handler, 50 connections";
 
 const ROWS_PER_COMMIT: usize = 1_000;
 
-pub fn fsync(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub fn fsync(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let file = OpenOptions::new().create(true).truncate(true).write(true).open(options.dir.join("fsync"))?;
     let page = [7_u8; 4_096];
     file.write_all_at(&vec![0_u8; 4 << 20], 0)?;
@@ -31,7 +31,7 @@ pub fn fsync(options: &Options, report: &mut Report) -> Result<(), Failed> {
     Ok(())
 }
 
-pub fn sqlite(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub fn sqlite(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let file = rusqlite::Connection::open(options.dir.join("bare.db"))?;
     file.pragma_update(None, "journal_mode", "WAL")?;
     file.pragma_update(None, "synchronous", "FULL")?;
@@ -67,7 +67,7 @@ pub fn sqlite(options: &Options, report: &mut Report) -> Result<(), Failed> {
 }
 
 /// The least that an axum service can do with a request: read its body and answer as we do.
-pub async fn bare_axum(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn bare_axum(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     async fn handler(
         body: axum::body::Bytes,
     ) -> (axum::http::StatusCode, [(&'static str, &'static str); 1], String) {

@@ -18,7 +18,7 @@ use recado_store::{Standing, Store, Transfer};
 use super::load::Caller;
 use super::report::{Percentiles, Report};
 use super::scene::{Scene, payload, route};
-use super::{Failed, Options};
+use super::{BenchOptions, Failed};
 
 const JOBS: usize = 1_000_000;
 const COMPANIES: usize = 200;
@@ -93,7 +93,7 @@ const REQUESTS: &[&str] = &[
     "/v1/dlq/job-0",
 ];
 
-pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let (scene, jobs) = (Scene::new(options, "pages").await?, options.count(JOBS));
     progress(&format!("pages: filling a store with {jobs} jobs"));
     fill(&*scene.store, jobs).await?;

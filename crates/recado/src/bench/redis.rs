@@ -8,8 +8,8 @@ mod flow;
 pub mod node;
 mod server;
 
-use super::{Failed, Options, Report};
-use server::Server;
+use super::{BenchOptions, Failed, Report};
+use server::RedisServer;
 
 const ROUTE: &str = "sandbox";
 
@@ -19,8 +19,8 @@ const FSYNC: [&str; 2] = ["everysec", "always"];
 /// Partitions and nodes that drain a full queue.
 const DRAINS: [(u16, usize); 5] = [(1, 1), (1, 2), (1, 3), (3, 1), (3, 3)];
 
-pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
-    let mut server = Server::at(options).await?;
+pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
+    let mut server = RedisServer::at(options).await?;
     let mut report = Report::default();
     progress("enqueues on Redis, 1,000 a batch");
     flow::enqueue_batches(&mut server, &mut report).await?;

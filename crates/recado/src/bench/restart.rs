@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::report::Report;
 use super::scene::{Scene, route, submission, take_in};
-use super::{Failed, Options};
+use super::{BenchOptions, Failed};
 use recado_engine::Carrier;
 use recado_wire::health::Ready;
 
 /// Gives up on a server that is not ready by then.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-pub async fn restart(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn restart(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let empty = Scene::new(options, "restart-empty").await?;
     empty.engine([]).stop().await?;
     let (_, empty_bytes, _) = serve_and_measure(&empty.dir).await?;
@@ -33,9 +33,9 @@ pub async fn restart(options: &Options, report: &mut Report) -> Result<(), Faile
 }
 
 /// Ends the server when the measurement is over, however it ends.
-struct Server(Child);
+struct ServerProcess(Child);
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -54,7 +54,7 @@ async fn serve_and_measure(dir: &std::path::Path) -> Result<(Duration, u64, u64)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let server = Server(child);
+    let server = ServerProcess(child);
     let client = recado_client::Client::new(&format!("http://127.0.0.1:{port}"), None)?;
     let readiness = loop {
         match client.ready().await {

@@ -15,7 +15,7 @@ use recado_engine::{
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-use super::{Failed, Options};
+use super::{BenchOptions, Failed};
 
 /// Jobs in one request.
 const INTAKE_JOBS: usize = 1_000;
@@ -142,7 +142,7 @@ pub struct Scene {
 
 impl Scene {
     /// An empty store of its own.
-    pub async fn new(options: &Options, name: &str) -> Result<Self, Failed> {
+    pub async fn new(options: &BenchOptions, name: &str) -> Result<Self, Failed> {
         let dir = options.dir.join(name);
         let open = dir.clone();
         let store =

@@ -23,7 +23,7 @@ use recado_transport::Sandbox;
 use super::report::Report;
 use super::scene::{LEASE, Scene, engine_on, payload, route, submission, take_in};
 use super::unrecorded::Unrecorded;
-use super::{Failed, Options};
+use super::{BenchOptions, Failed};
 
 const BARE_SETTLE: &str = "a claim and a settle without a record, a job";
 
@@ -37,7 +37,7 @@ const CLAIM_JOBS: usize = 256;
 
 /// The part of the trail that is kept.
 #[derive(Debug, Clone, Copy)]
-enum Kept {
+enum KeptTrail {
     Nothing,
     Records,
     Whole,
@@ -69,7 +69,7 @@ struct Round {
     copied: f64,
 }
 
-pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Report, Failed> {
+pub async fn measure(options: &BenchOptions, progress: impl Fn(&str)) -> Result<Report, Failed> {
     let mut report = Report::default();
     settled(options, &progress, &mut report).await?;
     for of in DRAINS {
@@ -77,7 +77,7 @@ pub async fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Repor
         let mut rounds = Vec::new();
         for nth in 1..=ROUNDS {
             progress(&format!("{name}: without a trail, with records, with files, {nth} of {ROUNDS}"));
-            let mut turns = [Kept::Nothing, Kept::Records, Kept::Whole];
+            let mut turns = [KeptTrail::Nothing, KeptTrail::Records, KeptTrail::Whole];
             if nth % 2 == 0 {
                 turns.reverse();
             }
@@ -114,7 +114,7 @@ fn drained(report: &mut Report, name: &str, rounds: &[Round]) {
 }
 
 /// From a full queue to an empty one.
-async fn drain(options: &Options, of: Drain, kept: Kept, round: &mut Round) -> Result<(), Failed> {
+async fn drain(options: &BenchOptions, of: Drain, kept: KeptTrail, round: &mut Round) -> Result<(), Failed> {
     let scene = Scene::new(options, "trail").await?;
     // Taken in while only workers could carry it, so that the clock starts with a full queue.
     let intake = scene.engine([quick(Carrier::Workers)?]);
@@ -122,32 +122,36 @@ async fn drain(options: &Options, of: Drain, kept: Kept, round: &mut Round) -> R
     let data = Payload::trusted(payload().replacen(r#"["ok"]"#, of.script, 1));
     take_in(&intake, jobs, |_| Submission { data: data.clone(), ..submission("sandbox") }).await?;
     let store: Arc<dyn Store> = match kept {
-        Kept::Nothing => Arc::new(Unrecorded(scene.store.clone())),
-        Kept::Records | Kept::Whole => scene.store.clone(),
+        KeptTrail::Nothing => Arc::new(Unrecorded(scene.store.clone())),
+        KeptTrail::Records | KeptTrail::Whole => scene.store.clone(),
     };
     let terms =
         TrailTerms { dir: scene.dir.join("audit"), key: None, months_kept: recado_audit::MONTHS_KEPT };
-    let terms = matches!(kept, Kept::Whole).then_some(terms);
+    let terms = matches!(kept, KeptTrail::Whole).then_some(terms);
     let started = Instant::now();
     let routes = [quick(Carrier::Transport(Arc::new(Sandbox)))?];
     let engine = engine_on(store, "bench", LEASE, routes, BTreeMap::new(), terms);
     scene.emptied().await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     match kept {
-        Kept::Nothing => round.nothing = rate,
-        Kept::Records => round.records = rate,
-        Kept::Whole => (round.whole, round.behind) = (rate, unarchived(&*scene.store).await?),
+        KeptTrail::Nothing => round.nothing = rate,
+        KeptTrail::Records => round.records = rate,
+        KeptTrail::Whole => (round.whole, round.behind) = (rate, unarchived(&*scene.store).await?),
     }
     let stopping = Instant::now();
     engine.stop().await?;
-    if matches!(kept, Kept::Whole) {
+    if matches!(kept, KeptTrail::Whole) {
         round.copied = round.behind / stopping.elapsed().as_secs_f64();
     }
     scene.removed()
 }
 
 /// Measures what a record adds to a claim and a settle.
-async fn settled(options: &Options, progress: &impl Fn(&str), report: &mut Report) -> Result<(), Failed> {
+async fn settled(
+    options: &BenchOptions,
+    progress: &impl Fn(&str),
+    report: &mut Report,
+) -> Result<(), Failed> {
     let (mut bare, mut recorded) = (f64::MAX, f64::MAX);
     for nth in 1..=ROUNDS {
         progress(&format!("settles without a record and with one, {nth} of {ROUNDS}"));
@@ -160,7 +164,7 @@ async fn settled(options: &Options, progress: &impl Fn(&str), report: &mut Repor
 }
 
 /// Microseconds that it takes to claim and to settle a job.
-async fn settles(options: &Options, with_record: bool) -> Result<f64, Failed> {
+async fn settles(options: &BenchOptions, with_record: bool) -> Result<f64, Failed> {
     let scene = Scene::new(options, "records").await?;
     let lane = route("sandbox", Carrier::Workers)?;
     let (name, terms) = (lane.name.clone(), lane.terms.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{Done, Stop, duration};
-use crate::bench::{self, Failed, Options, Part};
+use crate::bench::{self, BenchOptions, Failed, Part};
 use crate::screen::Screen;
 
 /// Measure this build on this machine, beside what the machine itself can do.
@@ -53,7 +53,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
     }
     let (scale, pending, outage_s) = if args.quick { (0.1, 100_000, 5) } else { (1.0, 1_000_000, 20) };
-    let options = Options {
+    let options = BenchOptions {
         part: args.part,
         dir: args.dir,
         scale,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{Done, Stop, duration};
-use crate::demo::{self, DemoError, Options};
+use crate::demo::{self, DemoError, DemoOptions};
 use crate::screen::Screen;
 
 /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
@@ -40,7 +40,7 @@ pub fn run(args: DemoArgs, screen: &mut Screen) -> Done {
             "--for 0 leaves nothing to see; give a time such as 3m, or leave it out to end it with Ctrl-C";
         return Err(Stop::Usage(words.to_owned()));
     }
-    let options = Options { listen, stop_after, speed, seed };
+    let options = DemoOptions { listen, stop_after, speed, seed };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
     let ended = runtime.block_on(demo::run(&options, &std::env::temp_dir(), screen));

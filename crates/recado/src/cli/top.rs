@@ -53,7 +53,7 @@ struct Snapshot {
     throughput: Throughput,
     ready: Readiness,
     /// Waiting and running jobs of each route.
-    routes: BTreeMap<String, Queue>,
+    routes: BTreeMap<String, RouteQueue>,
     providers: ProviderList,
     dead_letters: DeadLetterStats,
     tenants: TenantList,
@@ -69,7 +69,7 @@ struct Throughput {
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Queue {
+struct RouteQueue {
     queued: u64,
     delayed: u64,
     delivering: u64,
@@ -152,7 +152,7 @@ async fn look(client: &Client, url: &str, throughput: Throughput) -> Result<Snap
         client.dead_letter_stats(&all_dead),
         client.tenants(&all_tenants),
     )?;
-    let mut routes: BTreeMap<String, Queue> = BTreeMap::new();
+    let mut routes: BTreeMap<String, RouteQueue> = BTreeMap::new();
     for on in tenants.items.iter().flat_map(|tenant| &tenant.routes) {
         let queue = routes.entry(on.route.as_str().to_owned()).or_default();
         queue.queued += on.fares.queued;
@@ -164,7 +164,7 @@ async fn look(client: &Client, url: &str, throughput: Throughput) -> Result<Snap
 
 fn draw<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<()> {
     heading(snapshot, screen)?;
-    let row = |(route, queue): (&String, &Queue)| {
+    let row = |(route, queue): (&String, &RouteQueue)| {
         [
             Field::from(route),
             Field::from(queue.queued),
@@ -280,7 +280,7 @@ mod tests {
                 "store": {"kind": "embedded", "durability": "fsync", "sizeBytes": 1_048_576}
             }))
             .unwrap(),
-            routes: BTreeMap::from([("email".to_owned(), Queue { queued: 7, delayed: 1, delivering: 2 })]),
+            routes: BTreeMap::from([("email".to_owned(), RouteQueue { queued: 7, delayed: 1, delivering: 2 })]),
             providers: serde_json::from_value(json!({"items": []})).unwrap(),
             dead_letters: serde_json::from_value(json!({
                 "by": "lastFailureCode", "total": 4,

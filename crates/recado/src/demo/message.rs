@@ -10,7 +10,7 @@ use super::world::{
 
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     Reminder,
     LoginCode,
     Mailing,
@@ -62,48 +62,48 @@ impl Writer {
         Writer { endpoint: endpoint.to_owned(), written: 0 }
     }
 
-    pub fn write(&mut self, kind: Kind, company: &str, rng: &mut Rng) -> JobRequest {
+    pub fn write(&mut self, kind: MessageKind, company: &str, rng: &mut Rng) -> JobRequest {
         self.written += 1;
         let number = self.written;
-        let person = Person::draw(rng);
+        let person = Customer::draw(rng);
         let (route, word, data) = match kind {
-            Kind::Reminder => {
+            MessageKind::Reminder => {
                 ("email", "lembrete", reminder(company, &person.address("exemplo.example"), &person, rng))
             }
-            Kind::LoginCode => (
+            MessageKind::LoginCode => (
                 "whatsapp",
                 "codigo",
                 chat(&person, format!("Seu código de acesso é {}.", rng.u32(100_000..1_000_000))),
             ),
-            Kind::Mailing => ("email", "oferta", mailing(company, &person, rng)),
-            Kind::CarelessMail => {
+            MessageKind::Mailing => ("email", "oferta", mailing(company, &person, rng)),
+            MessageKind::CarelessMail => {
                 ("email", "pedido", receipt(company, &careless_address(&person, rng), &person, rng))
             }
-            Kind::Receipt => {
+            MessageKind::Receipt => {
                 let domain = if rng.u8(..100) < 4 { MISSPELLED_DOMAIN } else { "exemplo.example" };
                 ("email-ses", "nota", receipt(company, &person.address(domain), &person, rng))
             }
-            Kind::Confirmation => ("whatsapp", "consulta", chat(&person, confirmation(&person, rng))),
-            Kind::CarelessChat => ("whatsapp", "aviso", careless_chat(&person, rng)),
-            Kind::Claim => ("tiss-claims", "guia", claim(number, &person, rng)),
-            Kind::Post => ("instagram", "post", post("17841405309211844", rng)),
-            Kind::PostWithoutToken => ("instagram", "post", post(EXPIRED_ACCOUNT, rng)),
-            Kind::Video => ("tiktok", "video", video(rng)),
-            Kind::Upload => ("youtube", "upload", upload(rng)),
-            Kind::Caption => ("openai", "legenda", caption(rng)),
-            Kind::Hook => ("webhook", "evento", self.hook(number, rng)),
+            MessageKind::Confirmation => ("whatsapp", "consulta", chat(&person, confirmation(&person, rng))),
+            MessageKind::CarelessChat => ("whatsapp", "aviso", careless_chat(&person, rng)),
+            MessageKind::Claim => ("tiss-claims", "guia", claim(number, &person, rng)),
+            MessageKind::Post => ("instagram", "post", post("17841405309211844", rng)),
+            MessageKind::PostWithoutToken => ("instagram", "post", post(EXPIRED_ACCOUNT, rng)),
+            MessageKind::Video => ("tiktok", "video", video(rng)),
+            MessageKind::Upload => ("youtube", "upload", upload(rng)),
+            MessageKind::Caption => ("openai", "legenda", caption(rng)),
+            MessageKind::Hook => ("webhook", "evento", self.hook(number, rng)),
         };
         let mut job = JobRequest::new(route, company, Payload::trusted(data.to_string()))
             .with_id(format!("{word}-{number:05}"));
         match kind {
-            Kind::LoginCode => {
+            MessageKind::LoginCode => {
                 job.ttl_ms = Some(LOGIN_CODE_TTL_MS);
                 job.priority = Some(1);
             }
-            Kind::Reminder if rng.u8(..100) < 15 => job.delay_ms = Some(REMINDER_DELAY_MS),
-            Kind::Mailing => job.priority = Some(8),
-            Kind::Claim => job.correlation_id = Some(format!("lote-{:03}", number / 50)),
-            Kind::Post | Kind::Video | Kind::Upload => job.user_id = Some(person.slug()),
+            MessageKind::Reminder if rng.u8(..100) < 15 => job.delay_ms = Some(REMINDER_DELAY_MS),
+            MessageKind::Mailing => job.priority = Some(8),
+            MessageKind::Claim => job.correlation_id = Some(format!("lote-{:03}", number / 50)),
+            MessageKind::Post | MessageKind::Video | MessageKind::Upload => job.user_id = Some(person.slug()),
             _ => {}
         }
         job
@@ -115,15 +115,15 @@ impl Writer {
     }
 }
 
-struct Person {
+struct Customer {
     first: &'static str,
     last: &'static str,
     number: u32,
 }
 
-impl Person {
+impl Customer {
     fn draw(rng: &mut Rng) -> Self {
-        Person {
+        Customer {
             first: pick(rng, &FIRST_NAMES),
             last: pick(rng, &LAST_NAMES),
             // Never four zeros at the end: such a number stands for one that does not exist.
@@ -152,7 +152,7 @@ fn mail(company: &str, to: &str, subject: String, text: String) -> Value {
     json!({ "from": format!("{company} <nao-responda@{company}.example>"), "to": [to], "subject": subject, "text": text })
 }
 
-fn reminder(company: &str, to: &str, person: &Person, rng: &mut Rng) -> Value {
+fn reminder(company: &str, to: &str, person: &Customer, rng: &mut Rng) -> Value {
     let text = format!("Olá, {}! {}", person.first, appointment(rng));
     mail(company, to, "Lembrete da sua consulta".to_owned(), text)
 }
@@ -166,20 +166,20 @@ fn appointment(rng: &mut Rng) -> String {
     )
 }
 
-fn mailing(company: &str, person: &Person, rng: &mut Rng) -> Value {
+fn mailing(company: &str, person: &Customer, rng: &mut Rng) -> Value {
     let (product, share) = (pick(rng, &PRODUCTS), rng.u32(1..6) * 10);
     let text = format!("{}, hoje tem {product} com {share}% de desconto.", person.first);
     mail(company, &person.address("exemplo.example"), format!("{share}% só hoje"), text)
 }
 
-fn receipt(company: &str, to: &str, person: &Person, rng: &mut Rng) -> Value {
+fn receipt(company: &str, to: &str, person: &Customer, rng: &mut Rng) -> Value {
     let (product, reais) = (pick(rng, &PRODUCTS), rng.u32(30..400));
     let text = format!("{}, recebemos o seu pedido: {product}, R$ {reais},90.", person.first);
     mail(company, to, "Pedido recebido".to_owned(), text)
 }
 
 /// One in three never arrives.
-fn careless_address(person: &Person, rng: &mut Rng) -> String {
+fn careless_address(person: &Customer, rng: &mut Rng) -> String {
     match rng.u32(..18) {
         0..3 => person.address(MISSPELLED_DOMAIN),
         3..5 => format!("{NO_MAILBOX}.{}@exemplo.example", person.slug()),
@@ -188,16 +188,16 @@ fn careless_address(person: &Person, rng: &mut Rng) -> String {
     }
 }
 
-fn chat(person: &Person, text: String) -> Value {
+fn chat(person: &Customer, text: String) -> Value {
     json!({ "number": person.phone(), "text": text })
 }
 
-fn confirmation(person: &Person, rng: &mut Rng) -> String {
+fn confirmation(person: &Customer, rng: &mut Rng) -> String {
     format!("Oi, {}! {} Responda 1 para confirmar.", person.first, appointment(rng))
 }
 
 /// One in four numbers is not on WhatsApp.
-fn careless_chat(person: &Person, rng: &mut Rng) -> Value {
+fn careless_chat(person: &Customer, rng: &mut Rng) -> Value {
     let mut message = chat(person, format!("{}, seu pedido saiu para entrega.", person.first));
     if rng.u32(..4) == 0 {
         message["number"] = json!(format!("551198765{NO_WHATSAPP}"));
@@ -205,7 +205,7 @@ fn careless_chat(person: &Person, rng: &mut Rng) -> Value {
     message
 }
 
-fn claim(number: u64, person: &Person, rng: &mut Rng) -> Value {
+fn claim(number: u64, person: &Customer, rng: &mut Rng) -> Value {
     let procedure = match rng.u32(..100) {
         0..4 => NO_PROCEDURE,
         4..7 => DENIED_PROCEDURE,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::tally::Tally;
-use super::timetable::{CYCLE, ENTRIES, Entry, Timetable};
+use super::tally::EventTally;
+use super::timetable::{CYCLE, ENTRIES, Timetable, TimetableEntry};
 use super::traffic::{CARELESS, NOISY};
 use crate::screen::{Paint, Screen};
 use crate::units::about_duration;
@@ -91,7 +91,7 @@ impl<'a> Show<'a> {
     }
 
     /// The live line is gone; what follows is for keeps.
-    pub fn close(self, tally: &Tally) -> io::Result<()> {
+    pub fn close(self, tally: &EventTally) -> io::Result<()> {
         let ran = about_duration(Duration::from_secs(self.elapsed().as_secs()));
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -107,7 +107,7 @@ impl<'a> Show<'a> {
 }
 
 fn what_happens(timetable: &Timetable) -> Vec<String> {
-    let line = |entry: &Entry| {
+    let line = |entry: &TimetableEntry| {
         let (from, until) = (clock(timetable.hasten(entry.from())), clock(timetable.hasten(entry.until())));
         let time = if entry.is_a_moment() { from } else { format!("{from}–{until}") };
         format!("{time:<10} {}: {}", entry.begins, entry.shows)

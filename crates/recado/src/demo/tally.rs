@@ -8,20 +8,20 @@ use crate::screen::{Field, Paint, clean};
 
 /// Results of the jobs of one route.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fate {
+struct RouteResults {
     sent: u64,
     retried: u64,
     died: u64,
 }
 
 #[derive(Debug, Default)]
-pub struct Tally {
-    routes: BTreeMap<String, Fate>,
+pub struct EventTally {
+    routes: BTreeMap<String, RouteResults>,
     /// Providers whose breaker is not closed.
     closed_off: BTreeSet<String>,
 }
 
-impl Tally {
+impl EventTally {
     /// Counts an event; returns words for one that deserves a line.
     pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
         let data = &event.data;
@@ -64,13 +64,13 @@ impl Tally {
         None
     }
 
-    fn route(&mut self, event: &Event) -> &mut Fate {
+    fn route(&mut self, event: &Event) -> &mut RouteResults {
         self.routes.entry(event.data.route.as_deref().unwrap_or_default().to_owned()).or_default()
     }
 
     /// In one line.
     pub fn line(&self) -> String {
-        let sum = |of: fn(&Fate) -> u64| self.routes.values().map(of).sum::<u64>();
+        let sum = |of: fn(&RouteResults) -> u64| self.routes.values().map(of).sum::<u64>();
         let closed_off: Vec<_> = self.closed_off.iter().map(|name| &**name).collect();
         let open =
             if closed_off.is_empty() { String::new() } else { format!("  open: {}", closed_off.join(", ")) };
@@ -84,7 +84,7 @@ impl Tally {
 
     /// A row for each route.
     pub fn rows(&self) -> Vec<Vec<Field>> {
-        let row = |(route, fate): (&String, &Fate)| {
+        let row = |(route, fate): (&String, &RouteResults)| {
             vec![
                 Field::from(route),
                 Field::from(fate.sent),

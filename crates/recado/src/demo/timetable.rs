@@ -22,7 +22,7 @@ pub enum Episode {
 
 /// One line of the timetable.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct TimetableEntry {
     pub episode: Episode,
     /// Seconds into the cycle, at the usual speed.
     from_s: u64,
@@ -33,7 +33,7 @@ pub struct Entry {
     pub shows: &'static str,
 }
 
-impl Entry {
+impl TimetableEntry {
     pub fn from(&self) -> Duration {
         Duration::from_secs(self.from_s)
     }
@@ -54,12 +54,12 @@ const fn entry(
     until_s: u64,
     begins: &'static str,
     shows: &'static str,
-) -> Entry {
-    Entry { episode, from_s, until_s, begins, shows }
+) -> TimetableEntry {
+    TimetableEntry { episode, from_s, until_s, begins, shows }
 }
 
 /// In order.
-pub const ENTRIES: [Entry; 8] = [
+pub const ENTRIES: [TimetableEntry; 8] = [
     entry(
         Episode::InstagramDown,
         10,
@@ -162,7 +162,7 @@ fn is_on_at(position: Duration, episode: Episode) -> bool {
 }
 
 /// All events, one after the other, for ever: time, entry, and whether it begins.
-pub fn changes() -> impl Iterator<Item = (Duration, &'static Entry, bool)> {
+pub fn changes() -> impl Iterator<Item = (Duration, &'static TimetableEntry, bool)> {
     let mut cycle: Vec<_> = ENTRIES.iter().map(|entry| (entry.from(), entry, true)).collect();
     let ends = ENTRIES.iter().filter(|entry| !entry.is_a_moment());
     cycle.extend(ends.map(|entry| (entry.until(), entry, false)));

@@ -6,18 +6,18 @@ use std::time::Duration;
 use fastrand::Rng;
 use recado_client::JobRequest;
 
-use super::message::{Kind, Writer};
+use super::message::{MessageKind, Writer};
 use super::timetable::{self, Episode, Timetable};
 
 /// A company that does one thing again and again.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     company: &'static str,
-    kind: Kind,
+    kind: MessageKind,
     per_minute: u32,
 }
 
-const fn habit(company: &'static str, kind: Kind, per_minute: u32) -> Habit {
+const fn habit(company: &'static str, kind: MessageKind, per_minute: u32) -> Habit {
     Habit { company, kind, per_minute }
 }
 
@@ -31,28 +31,28 @@ pub const HOSPITAL: &str = "hospital-santa-clara";
 pub const LISTENERS: [&str; 3] = ["pet-feliz", "moda-carioca", HOSPITAL];
 
 const HABITS: [Habit; 22] = [
-    habit("clinica-sao-lucas", Kind::Reminder, 40),
-    habit("clinica-sao-lucas", Kind::Confirmation, 30),
-    habit("clinica-sao-lucas", Kind::Claim, 12),
-    habit("clinica-sorriso", Kind::Confirmation, 25),
-    habit("clinica-sorriso", Kind::Reminder, 20),
-    habit(HOSPITAL, Kind::Claim, 30),
-    habit(HOSPITAL, Kind::Reminder, 20),
-    habit(HOSPITAL, Kind::LoginCode, 12),
-    habit(CARELESS, Kind::CarelessMail, 24),
-    habit(CARELESS, Kind::CarelessChat, 16),
-    habit(CARELESS, Kind::Receipt, 12),
-    habit("moda-carioca", Kind::Post, 40),
-    habit("moda-carioca", Kind::Video, 15),
-    habit("moda-carioca", Kind::Upload, 12),
-    habit("moda-carioca", Kind::Caption, 20),
-    habit("agencia-nova", Kind::Caption, 20),
-    habit("agencia-nova", Kind::PostWithoutToken, 3),
-    habit("agencia-nova", Kind::Upload, 8),
-    habit(LISTENERS[0], Kind::Hook, 60),
-    habit(LISTENERS[0], Kind::Receipt, 15),
-    habit(NOISY, Kind::Mailing, 90),
-    habit(NOISY, Kind::Receipt, 30),
+    habit("clinica-sao-lucas", MessageKind::Reminder, 40),
+    habit("clinica-sao-lucas", MessageKind::Confirmation, 30),
+    habit("clinica-sao-lucas", MessageKind::Claim, 12),
+    habit("clinica-sorriso", MessageKind::Confirmation, 25),
+    habit("clinica-sorriso", MessageKind::Reminder, 20),
+    habit(HOSPITAL, MessageKind::Claim, 30),
+    habit(HOSPITAL, MessageKind::Reminder, 20),
+    habit(HOSPITAL, MessageKind::LoginCode, 12),
+    habit(CARELESS, MessageKind::CarelessMail, 24),
+    habit(CARELESS, MessageKind::CarelessChat, 16),
+    habit(CARELESS, MessageKind::Receipt, 12),
+    habit("moda-carioca", MessageKind::Post, 40),
+    habit("moda-carioca", MessageKind::Video, 15),
+    habit("moda-carioca", MessageKind::Upload, 12),
+    habit("moda-carioca", MessageKind::Caption, 20),
+    habit("agencia-nova", MessageKind::Caption, 20),
+    habit("agencia-nova", MessageKind::PostWithoutToken, 3),
+    habit("agencia-nova", MessageKind::Upload, 8),
+    habit(LISTENERS[0], MessageKind::Hook, 60),
+    habit(LISTENERS[0], MessageKind::Receipt, 15),
+    habit(NOISY, MessageKind::Mailing, 90),
+    habit(NOISY, MessageKind::Receipt, 30),
 ];
 
 /// E-mails of one campaign.
@@ -97,7 +97,7 @@ impl Iterator for Traffic {
                 self.campaign_left = CAMPAIGN_JOBS;
                 self.campaign += timetable::CYCLE;
             }
-            return Some((at, self.writer.write(Kind::Mailing, NOISY, &mut self.rng)));
+            return Some((at, self.writer.write(MessageKind::Mailing, NOISY, &mut self.rng)));
         }
         let habit = HABITS.get(first)?;
         self.next[first] += gap(habit, &mut self.rng);
@@ -112,7 +112,7 @@ fn gap(habit: &Habit, rng: &mut Rng) -> Duration {
 
 fn campaign_at() -> Duration {
     let entry = timetable::ENTRIES.iter().find(|entry| entry.episode == Episode::Campaign);
-    entry.map_or(Duration::MAX, timetable::Entry::from)
+    entry.map_or(Duration::MAX, timetable::TimetableEntry::from)
 }
 
 /// The job with its times at the timetable's speed.

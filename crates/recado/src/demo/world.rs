@@ -58,19 +58,19 @@ pub struct World {
 impl World {
     pub fn start(timetable: Timetable, seed: u64) -> io::Result<World> {
         let fate = Arc::new(Fate { timetable, seed, struck: Mutex::default() });
-        let start = |temper: Temper| {
+        let start = |temper: FaultProfile| {
             let fate = fate.clone();
             http::start(move |request| temper.answer(&fate, &request))
         };
         Ok(World {
             relay: mail::start(Arc::new(Relay(fate.clone())))?,
-            evolution: start(Temper {
+            evolution: start(FaultProfile {
                 trouble: |fate, _| fate.is_on(Episode::WhatsappThrottles).then(|| fate.throttled()),
                 bad_luck: (4, evolution::connection_closed),
                 refuses: not_on_whatsapp,
                 manners: evolution::manners,
             })?,
-            instagram: start(Temper {
+            instagram: start(FaultProfile {
                 trouble: |fate, _| {
                     fate.is_on(Episode::InstagramDown).then(|| text(503, "Service Unavailable"))
                 },
@@ -78,7 +78,7 @@ impl World {
                 refuses: |request| request.mentions(EXPIRED_ACCOUNT).then(graph::token_expired),
                 manners: graph::manners,
             })?,
-            tiktok: start(Temper {
+            tiktok: start(FaultProfile {
                 trouble: |_, _| None,
                 bad_luck: (3, || tiktok::error(500, "internal_error")),
                 refuses: |request| {
@@ -86,7 +86,7 @@ impl World {
                 },
                 manners: tiktok::manners,
             })?,
-            youtube: start(Temper {
+            youtube: start(FaultProfile {
                 trouble: |_, _| None,
                 bad_luck: (3, || page(502)),
                 refuses: |request| {
@@ -95,13 +95,13 @@ impl World {
                 },
                 manners: youtube::manners,
             })?,
-            openai: start(Temper {
+            openai: start(FaultProfile {
                 trouble: |fate, _| fate.is_on(Episode::OpenaiOverloaded).then(openai::overloaded),
                 bad_luck: (1, || page(502)),
                 refuses: |request| request.json()["messages"].is_null().then(openai::bad_request),
                 manners: openai::manners,
             })?,
-            ses: start(Temper {
+            ses: start(FaultProfile {
                 trouble: |_, _| None,
                 bad_luck: (4, || ses::error(500, "InternalServiceErrorException", "Something went wrong")),
                 refuses: |request| {
@@ -110,7 +110,7 @@ impl World {
                 },
                 manners: ses::manners,
             })?,
-            receiver: start(Temper {
+            receiver: start(FaultProfile {
                 trouble: |fate, request| {
                     (request.path == DEAD_PATH && fate.is_on(Episode::ReceiverDead))
                         .then(|| text(502, "Bad Gateway"))
@@ -126,7 +126,7 @@ impl World {
 }
 
 /// Faults of a provider that speaks HTTP; the first that applies counts.
-struct Temper {
+struct FaultProfile {
     trouble: fn(&Fate, &Request) -> Option<Act>,
     /// Of a hundred jobs, so many get this once.
     bad_luck: (u64, fn() -> Act),
@@ -134,7 +134,7 @@ struct Temper {
     manners: fn(&Request) -> Act,
 }
 
-impl Temper {
+impl FaultProfile {
     fn answer(&self, fate: &Fate, request: &Request) -> Act {
         let key = job_of(request);
         let (percent, unlucky) = self.bad_luck;

@@ -38,7 +38,7 @@ impl fmt::Debug for Outlet {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<OutletState>,
     /// There are lines, or it is over.
     filled: Condvar,
     /// The thread has written everything there was.
@@ -47,7 +47,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct OutletState {
     waiting: Vec<u8>,
     lost: u64,
     writing: bool,
@@ -97,7 +97,7 @@ impl Outlet {
         let mut state = self.0.state.lock();
         state.closed = true;
         self.0.filled.notify_one();
-        let busy = |state: &mut State| state.writing || !state.waiting.is_empty();
+        let busy = |state: &mut OutletState| state.writing || !state.waiting.is_empty();
         self.0.emptied.wait_while_for(&mut state, busy, CLOSE_WAIT);
     }
 }
@@ -128,7 +128,7 @@ fn empty(shared: &Shared, mut sink: impl Sink, format: Format, clock: &dyn Clock
         {
             // The reader is gone for good.
             let mut state = shared.state.lock();
-            *state = State { closed: true, ..State::default() };
+            *state = OutletState { closed: true, ..OutletState::default() };
             shared.emptied.notify_all();
             return;
         }

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::*;
 
 #[derive(Debug)]
-struct At(i64);
+struct FixedClock(i64);
 
-impl Clock for At {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0)
     }
 }
 
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct KeptBytes(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for KeptBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -34,8 +34,8 @@ impl Write for Kept {
 
 /// The lines written while `work` runs.
 fn logged(format: Format, level: Level, work: impl FnOnce()) -> String {
-    let kept = Kept::default();
-    let clock = Arc::new(At(1_760_869_800_000));
+    let kept = KeptBytes::default();
+    let clock = Arc::new(FixedClock(1_760_869_800_000));
     let outlet = Outlet::to(kept.clone(), format, clock.clone());
     let (subscriber, _) = subscriber(level, LineLayer::new(format, clock, outlet.clone()));
     tracing::subscriber::with_default(subscriber, work);

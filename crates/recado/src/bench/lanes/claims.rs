@@ -10,7 +10,7 @@ use recado_transport::Sandbox;
 
 use crate::bench::report::{Report, grouped};
 use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{Failed, Options};
+use crate::bench::{BenchOptions, Failed};
 
 const LANE: &str = "lane";
 const PARKED: &str = "parked";
@@ -25,7 +25,7 @@ const ROUNDS: usize = 3;
 /// Companies that the claimed jobs belong to.
 const ACTIVE: usize = 100;
 
-pub async fn beside_parked(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn beside_parked(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let mut best = [f64::MAX; BESIDE.len()];
     for _ in 0..ROUNDS {
         for (parked, best) in BESIDE.into_iter().zip(&mut best) {
@@ -40,7 +40,7 @@ pub async fn beside_parked(options: &Options, report: &mut Report) -> Result<(),
     Ok(())
 }
 
-pub async fn beside_idle(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let mut best = [f64::MAX; BESIDE.len()];
     for _ in 0..ROUNDS {
         for (idle, best) in BESIDE.into_iter().zip(&mut best) {
@@ -72,7 +72,7 @@ fn company(nth: usize) -> String {
 }
 
 /// Microseconds of a claim, the median of many.
-async fn claim_us(options: &Options, scene: Scene, engine: &Engine) -> Result<f64, Failed> {
+async fn claim_us(options: &BenchOptions, scene: Scene, engine: &Engine) -> Result<f64, Failed> {
     let jobs = options.count(50_000);
     take_in(engine, jobs, |nth| submission_of(&company(nth), LANE)).await?;
     let mut took = Vec::new();

@@ -12,7 +12,7 @@ use recado_transport::Sandbox;
 
 use crate::bench::report::{Report, grouped};
 use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{Failed, Options};
+use crate::bench::{BenchOptions, Failed};
 
 const BARE: &str = "a job's way: one company, nothing guarded, time";
 const BARE_WORK: &str = "a job's way: one company, nothing guarded, work";
@@ -45,7 +45,7 @@ fn guarded() -> ProviderTerms {
 }
 
 /// One kind of drain.
-struct Kind {
+struct DrainKind {
     name: String,
     companies: usize,
     terms: ProviderTerms,
@@ -63,23 +63,25 @@ enum Arrival {
     Scattered,
 }
 
-impl Kind {
-    fn of(companies: usize, more: &str) -> Kind {
+impl DrainKind {
+    fn of(companies: usize, more: &str) -> DrainKind {
         let name = format!("turns, breaker and rate: {} companies{more}", grouped(companies as f64));
-        Kind { name, companies, terms: guarded(), arrival: Arrival::Mixed }
+        DrainKind { name, companies, terms: guarded(), arrival: Arrival::Mixed }
     }
 }
 
-pub async fn by_companies(options: &Options, report: &mut Report) -> Result<(), Failed> {
-    let bare = Kind { terms: ProviderTerms::plain(SLOTS), ..Kind::of(1, "") };
+pub async fn by_companies(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let bare = DrainKind { terms: ProviderTerms::plain(SLOTS), ..DrainKind::of(1, "") };
     let scattered =
-        Kind { terms: ProviderTerms::plain(SLOTS), arrival: Arrival::Scattered, ..Kind::of(1, "") };
-    let in_turn =
-        Kind { arrival: Arrival::InTurn, ..Kind::of(COMPANIES_APART, " in the order of their turns") };
-    let mut with_rates = Kind::of(COMPANIES_APART, ", each with a rate");
+        DrainKind { terms: ProviderTerms::plain(SLOTS), arrival: Arrival::Scattered, ..DrainKind::of(1, "") };
+    let in_turn = DrainKind {
+        arrival: Arrival::InTurn,
+        ..DrainKind::of(COMPANIES_APART, " in the order of their turns")
+    };
+    let mut with_rates = DrainKind::of(COMPANIES_APART, ", each with a rate");
     with_rates.terms.company_rate = with_rates.terms.rate;
     let mut kinds = vec![bare, scattered];
-    kinds.extend(COMPANIES.map(|companies| Kind::of(companies, "")));
+    kinds.extend(COMPANIES.map(|companies| DrainKind::of(companies, "")));
     kinds.extend([in_turn, with_rates]);
     let mut best = vec![Cost::WORST; kinds.len()];
     for _ in 0..ROUNDS {
@@ -91,7 +93,7 @@ pub async fn by_companies(options: &Options, report: &mut Report) -> Result<(), 
     report.add(BARE_WORK, best[0].work_us, "µs");
     report.add(SCATTERED, best[1].time_us, "µs");
     report.add(SCATTERED_WORK, best[1].work_us, "µs");
-    for (Kind { name, companies, arrival, .. }, cost) in kinds.iter().zip(&best).skip(2) {
+    for (DrainKind { name, companies, arrival, .. }, cost) in kinds.iter().zip(&best).skip(2) {
         report.add_beside(format!("{name}, time added"), cost.time_us - best[0].time_us, "µs", BARE);
         report.add_beside(format!("{name}, work added"), cost.work_us - best[0].work_us, "µs", BARE_WORK);
         if *companies == COMPANIES_APART && *arrival == Arrival::Mixed {
@@ -121,7 +123,7 @@ impl Cost {
 }
 
 /// From a full queue to an empty one.
-async fn drain(options: &Options, kind: &Kind) -> Result<Cost, Failed> {
+async fn drain(options: &BenchOptions, kind: &DrainKind) -> Result<Cost, Failed> {
     let scene = Scene::new(options, "lanes").await?;
     // Taken in while only workers could carry it, so that the clock starts with a full queue.
     let intake = scene.engine([route("sandbox", Carrier::Workers)?]);

@@ -20,7 +20,7 @@ use recado_transport::{DataFault, Delivery, Transport};
 use crate::bench::deliveries::Arrivals;
 use crate::bench::report::{Percentiles, Report};
 use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{Failed, Options};
+use crate::bench::{BenchOptions, Failed};
 
 const DOWN: &str = "down";
 const OTHERS: [&str; 3] = ["first", "second", "third"];
@@ -75,7 +75,7 @@ impl Transport for FarEnd {
     }
 }
 
-pub async fn others_meanwhile(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn others_meanwhile(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "lanes").await?;
     let (far_end, others) = (Arc::new(FarEnd::default()), Arc::new(Arrivals::default()));
     let outage = options.outage.max(OUTAGE_MIN);

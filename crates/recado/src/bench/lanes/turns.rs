@@ -13,7 +13,7 @@ use recado_transport::{DataFault, Delivery, Transport};
 
 use crate::bench::report::Report;
 use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{Failed, Options};
+use crate::bench::{BenchOptions, Failed};
 
 const LANE: &str = "lane";
 const LOUD_JOBS: usize = 20_000;
@@ -60,7 +60,7 @@ impl Done {
     }
 }
 
-pub async fn behind_a_queue(options: &Options, report: &mut Report) -> Result<(), Failed> {
+pub async fn behind_a_queue(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
     let scene = Scene::new(options, "lanes").await?;
     let done = Arc::new(Done::default());
     let lane = route(LANE, Carrier::Transport(done.clone()))?;

@@ -12,12 +12,12 @@ use recado_store::Store;
 use recado_store_redis::RedisStore;
 
 use super::ROUTE;
-use super::node::Node;
-use super::server::Server;
+use super::node::NodeProcess;
+use super::server::RedisServer;
 use crate::bench::deliveries::Arrivals;
 use crate::bench::report::{Percentiles, Report};
 use crate::bench::scene::{LEASE, emptied, engine_on, route, submission, submission_of, take_in};
-use crate::bench::{Failed, Options};
+use crate::bench::{BenchOptions, Failed};
 
 const BATCH_JOBS: usize = 1_000;
 
@@ -47,7 +47,7 @@ fn engine(store: &Arc<RedisStore>, name: &str, carrier: Carrier) -> Result<Engin
 }
 
 /// Measures enqueues per second, and the server's memory for each waiting job.
-pub async fn enqueue_batches(server: &mut Server, report: &mut Report) -> Result<(), Failed> {
+pub async fn enqueue_batches(server: &mut RedisServer, report: &mut Report) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
     let engine = engine(&store, "intake", Carrier::Workers)?;
     take_in(&engine, BATCH_JOBS, |_| submission(ROUTE)).await?;
@@ -77,8 +77,8 @@ async fn take_in_at_once(engine: &Engine, jobs: usize) -> Result<(), Failed> {
 }
 
 pub async fn enqueue_singly(
-    options: &Options,
-    server: &mut Server,
+    options: &BenchOptions,
+    server: &mut RedisServer,
     with: &str,
     report: &mut Report,
 ) -> Result<(), Failed> {
@@ -114,8 +114,8 @@ pub async fn enqueue_singly(
 
 /// From a full queue to an empty one, by this many nodes: jobs a second.
 pub async fn drain(
-    options: &Options,
-    server: &mut Server,
+    options: &BenchOptions,
+    server: &mut RedisServer,
     partitions: u16,
     nodes: usize,
 ) -> Result<f64, Failed> {
@@ -129,7 +129,7 @@ pub async fn drain(
         working.push(server.node(&format!("node-{nth}"), partitions, LEASE).await?);
     }
     let started = Instant::now();
-    working.iter_mut().try_for_each(Node::go)?;
+    working.iter_mut().try_for_each(NodeProcess::go)?;
     emptied(&*store).await?;
     let rate = jobs as f64 / started.elapsed().as_secs_f64();
     for node in working {
@@ -141,7 +141,11 @@ pub async fn drain(
 }
 
 /// A node is killed at work: how long until the last of its jobs is at another one's transport.
-pub async fn orphans(options: &Options, server: &mut Server, report: &mut Report) -> Result<(), Failed> {
+pub async fn orphans(
+    options: &BenchOptions,
+    server: &mut RedisServer,
+    report: &mut Report,
+) -> Result<(), Failed> {
     let store = Arc::new(server.store(1).await?);
     let intake = engine(&store, "intake", Carrier::Workers)?;
     let slow = |_| Submission { data: Payload::trusted(ORPHAN_DATA), ..submission(ROUTE) };

@@ -37,12 +37,12 @@ pub struct Manifest {
 }
 
 /// A node that was started. It is killed when it is dropped.
-pub struct Node {
+pub struct NodeProcess {
     process: Child,
     input: Option<ChildStdin>,
 }
 
-impl Node {
+impl NodeProcess {
     /// Returns when it has opened the store and waits to be let go.
     pub async fn start(manifest: Manifest) -> Result<Self, Failed> {
         tokio::task::spawn_blocking(move || {
@@ -51,7 +51,7 @@ impl Node {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;
-            let mut node = Node { input: process.stdin.take(), process };
+            let mut node = NodeProcess { input: process.stdin.take(), process };
             node.say(&format!("{}\n", serde_json::to_string(&manifest)?))?;
             let output = node.process.stdout.take().ok_or("a node has no output")?;
             let mut said = String::new();
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.process.kill();

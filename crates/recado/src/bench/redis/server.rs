@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use recado_store_redis::{RedisOptions, RedisStore};
 use redis::aio::MultiplexedConnection;
 
-use super::node::{Manifest, Node};
-use crate::bench::{Failed, Options};
+use super::node::{Manifest, NodeProcess};
+use crate::bench::{BenchOptions, Failed};
 
 /// Gives up on a server that does not answer by then.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// Keys removed in one command.
 const REMOVED_KEYS: usize = 1_000;
 
-pub struct Server {
+pub struct RedisServer {
     url: String,
     connection: MultiplexedConnection,
     /// Prefix of the current measurement's keys: other keys of a server that was named are not touched.
@@ -33,8 +33,8 @@ impl Drop for Process {
     }
 }
 
-impl Server {
-    pub async fn at(options: &Options) -> Result<Self, Failed> {
+impl RedisServer {
+    pub async fn at(options: &BenchOptions) -> Result<Self, Failed> {
         let (url, process) = match &options.redis_url {
             Some(url) => (url.clone(), None),
             None => start(options)?,
@@ -50,7 +50,7 @@ impl Server {
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         };
-        Ok(Server { url, connection, prefix: new_prefix(), process })
+        Ok(RedisServer { url, connection, prefix: new_prefix(), process })
     }
 
     pub fn is_ours(&self) -> bool {
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// A node on the store of the current measurement.
-    pub async fn node(&self, name: &str, partitions: u16, lease: Duration) -> Result<Node, Failed> {
+    pub async fn node(&self, name: &str, partitions: u16, lease: Duration) -> Result<NodeProcess, Failed> {
         let manifest = Manifest {
             name: name.to_owned(),
             url: self.url.clone(),
@@ -73,7 +73,7 @@ impl Server {
             partitions,
             lease_ms: u64::try_from(lease.as_millis())?,
         };
-        Node::start(manifest).await
+        NodeProcess::start(manifest).await
     }
 
     pub async fn used_bytes(&mut self) -> Result<u64, Failed> {
@@ -116,7 +116,7 @@ fn new_prefix() -> Box<str> {
 }
 
 /// With a log on disk that is forced once a second, and not written anew in the middle of a measurement.
-fn start(options: &Options) -> Result<(String, Option<Process>), Failed> {
+fn start(options: &BenchOptions) -> Result<(String, Option<Process>), Failed> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let dir = options.dir.join("redis");
     std::fs::create_dir_all(&dir)?;
