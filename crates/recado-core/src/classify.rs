@@ -206,7 +206,6 @@ impl Classifier {
             blame,
             reason: reason_of(&fault),
             code: code_of(&fault),
-            // A date long past or a request to come back at once is not a reason to hurry.
             retry_after: fault.retry_after.map(|asked| asked.min(self.hold_max)).or(wait),
             uncertain: fault.uncertain,
             invalid_payload: fault.kind == FaultKind::InvalidPayload,
