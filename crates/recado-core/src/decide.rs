@@ -375,6 +375,7 @@ fn ours(class: Class, code: &str, reason: Reason, rule: &str) -> Failure {
         rule: rule.into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,
