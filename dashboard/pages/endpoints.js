@@ -3,11 +3,11 @@
 import { act, get, path, query } from "/dashboard/frame/api.js";
 import { h, outside } from "/dashboard/frame/dom.js";
 import { number, when } from "/dashboard/frame/format.js";
-import { empty, explained, heading, region, say } from "/dashboard/frame/page.js";
+import { empty, explained, heading, say } from "/dashboard/frame/page.js";
 import { t, word } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
-import { filterForm } from "/dashboard/parts/list.js";
+import { filterForm, pages } from "/dashboard/parts/list.js";
 import { table } from "/dashboard/parts/table.js";
 
 /** Failures in a row at which an endpoint is switched off. */
@@ -15,8 +15,8 @@ const FAILURES_MAX = 10;
 
 export function show(page) {
   const filter = filterForm("endpoints", page, [{ name: "companyId", label: t("company"), offers: "companies" }]);
-  const load = (signal) => get(`/v1/endpoints${query(filter.values)}`, signal);
-  const list = region(page, { load, draw: ({ items }) => draw(items, filter, () => list.refresh()), on: (event) => event.type === "EndpointDisabled" });
+  const load = (cursor, signal) => get(`/v1/endpoints${query({ ...filter.values, cursor })}`, signal);
+  const list = pages(page, load, (items) => draw(items, filter, () => list.refresh()), { on: (event) => event.type === "EndpointDisabled" });
   const add = h("button", { type: "button", class: "primary", on: { click: () => askNew(filter.values.companyId, () => list.refresh()) } }, t("endpoints.add"));
   return [heading(t("nav.endpoints"), h("p", { class: "quiet" }, t("endpoints.what")), add), filter.element, list];
 }

@@ -1,6 +1,6 @@
 // Providers: breaker, limits, what is parked; and the switches, each with its reason.
 
-import { act, get, getIfAny, path } from "/dashboard/frame/api.js";
+import { act, get, getIfAny, path, query } from "/dashboard/frame/api.js";
 import { h } from "/dashboard/frame/dom.js";
 import { clockTime, duration, number, when } from "/dashboard/frame/format.js";
 import { recent } from "/dashboard/frame/live.js";
@@ -10,6 +10,7 @@ import { breakerDiagram } from "/dashboard/parts/breaker.js";
 import { gauge } from "/dashboard/parts/chart.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
+import { pages } from "/dashboard/parts/list.js";
 import { pausedBy } from "/dashboard/parts/pause.js";
 import { facts, table } from "/dashboard/parts/table.js";
 import { waitsFor } from "/dashboard/parts/waiting.js";
@@ -25,11 +26,11 @@ export function show(page) {
   const isBreaker = (event) => event.type.startsWith("CircuitBreaker");
   const all = region(page, { load, draw: (items) => draw(items, () => all.refresh()), every: 3_000, on: isBreaker });
   const marked = region(page, { load: (signal) => getIfAny("/v1/accounts", signal), draw: (found) => accounts(found, () => marked.refresh()), on: (event) => event.type === "token_expired" });
-  const loadHolds = async (signal) => {
-    const { items } = await get("/v1/holds", signal);
-    return only ? items.filter((one) => one.provider === only) : items;
+  const loadHolds = async (cursor, signal) => {
+    const answer = await get(`/v1/holds${query({ cursor })}`, signal);
+    return only ? { ...answer, items: answer.items.filter((one) => one.provider === only) } : answer;
   };
-  const held = region(page, { load: loadHolds, draw: (items) => holds(items, () => held.refresh()), every: 3_000 });
+  const held = pages(page, loadHolds, (items) => holds(items, () => held.refresh()), { every: 3_000 });
   return [
     heading(t("nav.providers"), h("p", { class: "quiet" }, t("providers.what")), only && h("a", { href: "#/providers" }, t("providers.all"))),
     all,

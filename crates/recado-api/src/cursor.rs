@@ -14,6 +14,8 @@ pub(crate) enum List {
     DeadLetters = 2,
     Tenants = 3,
     Audit = 4,
+    Endpoints = 5,
+    Holds = 6,
 }
 
 pub(crate) fn write(list: List, place: u64) -> String {

@@ -10,10 +10,11 @@ use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
 use recado_wire::read::FAULTS_MAX;
-use recado_wire::{Code, FieldFault, Problem};
+use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
 use crate::body;
+use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
@@ -107,9 +108,14 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     Asked(query): Asked<EndpointQuery>,
 ) -> Result<Response, Refused> {
+    let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items = api.engine().endpoints().list(company).iter().map(|endpoint| view(&api, endpoint)).collect();
-    Ok(answer::ok(&EndpointList { items }))
+    let found = api.engine().endpoints().list(company, after.as_deref(), limit + 1);
+    let items: Vec<_> = found.iter().take(limit).map(|endpoint| view(&api, endpoint)).collect();
+    let last = items.last().filter(|_| found.len() > limit);
+    let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
+    Ok(answer::ok(&EndpointList { items, next_cursor }))
 }
 
 /// One endpoint.

@@ -4,11 +4,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::reason::clip;
 use recado_engine::{HeldScope, OutsideHold, Receiver};
-use recado_wire::holds::{Hold, HoldList, HoldScope};
+use recado_wire::holds::{Hold, HoldList, HoldQuery, HoldScope};
 use recado_wire::providers::PauseRequest;
-use recado_wire::{Code, Problem};
+use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
+use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::why;
@@ -34,12 +35,21 @@ fn show(hold: OutsideHold) -> Hold {
 
 /// Every hold that an answer from outside imposed: a `Retry-After`, or a limit that is reached.
 #[utoipa::path(
-    get, path = "/v1/holds", tag = "providers", operation_id = "listHolds",
+    get, path = "/v1/holds", tag = "providers", operation_id = "listHolds", params(HoldQuery),
     responses((status = 200, body = HoldList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
-    let holds = api.engine().outside_holds().into_iter();
-    Ok(answer::ok(&HoldList { items: holds.map(show).collect() }))
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(query): Asked<HoldQuery>,
+) -> Result<Response, Refused> {
+    let after = cursor::read_name(List::Holds, query.cursor.as_deref())?;
+    let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
+    let is_later = |hold: &OutsideHold| after.as_deref().is_none_or(|after| *hold.place() > *after);
+    let mut later = api.engine().outside_holds().into_iter().filter(is_later);
+    let page: Vec<_> = later.by_ref().take(limit).collect();
+    let last = page.last().filter(|_| later.next().is_some());
+    let next_cursor = last.map(|last| cursor::write_name(List::Holds, &last.place()));
+    Ok(answer::ok(&HoldList { items: page.into_iter().map(show).collect(), next_cursor }))
 }
 
 /// Lift a hold on every node. Jobs that it kept back go out soon; see the documentation for how soon.

@@ -202,7 +202,14 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
         run_at: job.due_at,
         expires_at: job.expires_at,
         attempts: job.attempts.iter().map(Attempt::from).collect(),
-        next_attempt_at: waits.then(|| held_until.unwrap_or(job.due_at)),
+        next_attempt_at: waiting_for.as_ref().and_then(|waits| match waits {
+            WaitingFor::Breaker { until, .. } | WaitingFor::Limit { until, .. } => {
+                until.map(|until| until.max(job.due_at))
+            }
+            // Until a person says so.
+            WaitingFor::Pause { .. } => None,
+            _ => Some(job.due_at),
+        }),
         deferrals: match held_until {
             // It counts from the first time that the job was found to be held.
             Some(_) => job.progress.deferrals.max(1),

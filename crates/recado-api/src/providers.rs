@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::RouteName;
+use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::reason::clip;
 use recado_engine::providers::{CompanySlots, Pause, ProviderTerms, ProviderView};
@@ -110,17 +111,24 @@ async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Ref
 }
 
 fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64>) -> Provider {
-    let waiting_for = view.hold().map(waiting_for);
     let named = |name: &str| name == &*view.name;
     let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
+    let undeliverable = |route: &RouteName| api.engine().why_undeliverable(route.as_str());
+    let reasons: Option<Vec<String>> = routes.iter().map(undeliverable).collect();
+    // A provider that none of its routes can reach looks well, for it is never tried.
+    let unreachable = reasons.and_then(|reasons| reasons.into_iter().next());
+    let waiting_for = unreachable
+        .map(|why| WaitingFor::Route { why })
+        .or_else(|| view.hold().or_else(|| api.engine().receivers_hold(&view.name, None)).map(waiting_for));
     Provider {
         state: view.breaker.state,
         failures_in_window: view.failures_in_window as u64,
         since: view.breaker.since,
         reason: view.breaker.reason,
         held_open: view.breaker.held_open,
-        next_probe_at: view.breaker.next_probe_at,
+        // Older versions kept that of a breaker that has closed since.
+        next_probe_at: view.breaker.next_probe_at.filter(|_| view.breaker.state == BreakerState::Open),
         paused: view.paused.map(show_pause),
         quiet_until: view.quiet_until,
         running: view.running as u64,

@@ -29,7 +29,10 @@ fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Ro
         policy: RoutePolicy::from(&route.terms.policy),
         paused: engine.pause_of(&route.name).map(show_pause),
         waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
-        waiting_for: undeliverable.or_else(|| engine.route_hold(route).map(waiting_for)),
+        waiting_for: undeliverable.or_else(|| {
+            let by_receivers = || engine.receivers_hold(&route.provider, None);
+            engine.route_hold(route).or_else(by_receivers).map(waiting_for)
+        }),
     }
 }
 

@@ -14,6 +14,7 @@ use recado_wire::{Code, Problem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,9 @@ use crate::connections::Connections;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Time at least between two lines in the log about such failures.
+const FAILURE_LOG_REST: Duration = Duration::from_secs(60);
 
 /// Connections beyond the limit that are told so at the same time; more are dropped without a word.
 const REFUSALS_MAX: usize = 64;
@@ -96,12 +100,13 @@ pub async fn serve(
     let connections = TaskTracker::new();
     let all = Connections::new(limits.clone());
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let mut failure = RepeatedFailure::default();
     let mut shutdown = pin!(shutdown);
     loop {
         let (stream, address) = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = accept(&listener) => accepted,
+            accepted = accept(&listener, &mut failure) => accepted,
         };
         let Some(place) = all.enter(address.ip()) else {
             if let Ok(refusal) = refusals.clone().try_acquire_owned() {
@@ -137,7 +142,26 @@ pub async fn serve(
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+/// Decides which of many failures alike are logged: the first, and then one a minute at most.
+#[derive(Debug, Default)]
+struct RepeatedFailure {
+    logged_at: Option<Instant>,
+    unlogged: u64,
+}
+
+impl RepeatedFailure {
+    /// Counts a failure. Returns the number of failures since the last line where another line is due.
+    fn line_due(&mut self, now: Instant) -> Option<u64> {
+        self.unlogged += 1;
+        if self.logged_at.is_some_and(|at| now.duration_since(at) < FAILURE_LOG_REST) {
+            return None;
+        }
+        self.logged_at = Some(now);
+        Some(std::mem::take(&mut self.unlogged))
+    }
+}
+
+async fn accept(listener: &TcpListener, failure: &mut RepeatedFailure) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
@@ -149,7 +173,9 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             }
             Err(error) if is_the_peers_fault(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; trying again");
+                if let Some(failures) = failure.line_due(Instant::now()) {
+                    tracing::warn!(%error, failures, "cannot accept a connection; trying again");
+                }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
@@ -179,4 +205,19 @@ fn no_room() -> Bytes {
         body.len()
     );
     Bytes::from(head + &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_failures_alike_the_first_is_logged_and_then_one_line_a_minute_with_their_number() {
+        let (mut failure, begin) = (RepeatedFailure::default(), Instant::now());
+        let lines = (0..1_210).filter_map(|tenth| {
+            let after = ACCEPT_RETRY * tenth;
+            failure.line_due(begin + after).map(|failures| (after.as_secs(), failures))
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), [(0, 1), (60, 600), (120, 600)]);
+    }
 }

@@ -20,6 +20,7 @@ use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
 use crate::jobs::why_due_and_waiting;
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
+use crate::providers::waiting_for;
 use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
@@ -48,6 +49,11 @@ fn untouched() -> Fares {
 
 fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
     let waiting = || why_due_and_waiting(api, view.route.as_str(), view.company.as_str());
+    // Jobs of a held receiver are not due before they are looked at again.
+    let held_by_receivers = || {
+        let route = api.engine().routes().get(view.route.as_str())?;
+        api.engine().receivers_hold(&route.provider, Some(&view.company))
+    };
     let fares = Fares {
         queued: view.queued,
         delayed: view.delayed,
@@ -57,7 +63,11 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
         current_priority: view.current_priority,
         total_processed: view.total_processed,
         consecutive_batch_count: view.consecutive_batch_count,
-        waiting_for: (view.queued > 0).then(waiting),
+        waiting_for: match view.queued {
+            0 if view.delayed > 0 => held_by_receivers().map(waiting_for),
+            0 => None,
+            _ => Some(waiting()),
+        },
     };
     TenantRoute { route: view.route, fares }
 }

@@ -17,7 +17,7 @@ use recado_wire::endpoints::{
 };
 use recado_wire::events::{EVENT_STREAM, EventQuery, LAST_EVENT_ID_HEADER};
 use recado_wire::health::{Health, Readiness};
-use recado_wire::holds::{Hold, HoldList};
+use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::jobs::{BatchAnswer, JobAccepted, JobCancelled, JobList, JobQuery, JobRequest, JobView};
 use recado_wire::kpis::{KpiQuery, Kpis};
 use recado_wire::leases::{
@@ -287,8 +287,8 @@ impl Client {
     }
 
     /// Lists the holds that answers from outside imposed.
-    pub async fn holds(&self) -> Result<HoldList, ClientError> {
-        self.answer(self.get(&["v1", "holds"])).await
+    pub async fn holds(&self, query: &HoldQuery) -> Result<HoldList, ClientError> {
+        self.answer(self.get(&["v1", "holds"]).query(&self.http, query)?).await
     }
 
     /// Lifts a hold on every node.

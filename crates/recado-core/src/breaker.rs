@@ -167,7 +167,7 @@ impl Breaker {
             BreakerState::HalfOpen => {
                 self.failures.clear();
                 self.enter(BreakerState::Closed, now);
-                self.reason = None;
+                (self.reason, self.next_probe_at) = (None, None);
                 Some(Swing::Closed)
             }
             // A straggler that was sent before it opened says nothing about now.

@@ -166,6 +166,8 @@ pub struct Failure {
     pub rule: Box<str>,
     pub blame: Blame,
     pub retry_after: Option<Duration>,
+    /// The wait that the answer asked for, before `hold_max` cut it.
+    pub asked_wait: Option<Duration>,
     pub uncertain: bool,
     pub invalid_payload: bool,
     pub stack_trace: Option<Box<str>>,
@@ -206,8 +208,8 @@ impl Classifier {
             blame,
             reason: reason_of(&fault),
             code: code_of(&fault),
-            // A date long past or a request to come back at once is not a reason to hurry.
             retry_after: fault.retry_after.map(|asked| asked.min(self.hold_max)).or(wait),
+            asked_wait: fault.retry_after,
             uncertain: fault.uncertain,
             invalid_payload: fault.kind == FaultKind::InvalidPayload,
             stack_trace: fault.stack_trace,

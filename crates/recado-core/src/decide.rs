@@ -13,9 +13,6 @@ use crate::reason::Reason;
 use crate::time::Timestamp;
 use crate::transition::{Burial, Transition};
 
-/// A provider that says "come back at once" still gets a breath.
-pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-
 /// A route's terms for failures: its policy, its rules and the life of its dead letters.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -147,8 +144,8 @@ fn after_failure(
     (Transition::RetryAt { at, attempt }, audit)
 }
 
-/// The policy's wait; the provider's own word replaces it and is never shortened. It may be lengthened:
-/// the policy's floor is a promise too.
+/// Returns the longer of the policy's wait and the one that the provider asks for. A `Retry-After` of zero or a date in
+/// the past does not undercut the policy.
 pub fn next_delay(
     policy: &Policy,
     retry: u32,
@@ -156,10 +153,7 @@ pub fn next_delay(
     retry_after: Option<Duration>,
     draw: Draw,
 ) -> Duration {
-    match retry_after {
-        Some(asked) => asked.max(RETRY_AFTER_MIN).max(policy.floor.unwrap_or_default()),
-        None => policy.delay(retry, previous, draw),
-    }
+    policy.delay(retry, previous, draw).max(retry_after.unwrap_or_default())
 }
 
 /// A job whose time ran out while it waited, and what held it back at the end if something did.
@@ -382,6 +376,7 @@ fn ours(class: Class, code: &str, reason: Reason, rule: &str) -> Failure {
         rule: rule.into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,

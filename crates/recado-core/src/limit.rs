@@ -54,6 +54,9 @@ pub struct Limit {
     /// Start of the quiet; 0 in values that older versions wrote.
     #[serde(skip_serializing_if = "is_zero")]
     quiet_since_us: i64,
+    /// A rule of an operator imposes the quiet, and not an answer: no route cuts it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    quiet_by_rule: bool,
     /// The value is kept until then, so that every node learns that its hold was lifted or shortened.
     #[serde(skip_serializing_if = "is_zero")]
     kept_until_us: i64,
@@ -66,6 +69,17 @@ pub struct Quiet {
     pub since: Option<Timestamp>,
     pub until: Timestamp,
     pub reason: Box<str>,
+    /// A rule of an operator imposes it.
+    pub by_rule: bool,
+}
+
+impl Quiet {
+    /// Returns the quiet as it holds for a route that waits `max` at most, if it is not over at `now` for that one.
+    pub fn at_most(self, max: Duration, now: Timestamp) -> Option<Quiet> {
+        let since = self.since.filter(|_| !self.by_rule);
+        let until = since.map_or(self.until, |since| self.until.min(since.plus(max)));
+        (until > now).then_some(Quiet { until, ..self })
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
@@ -78,13 +92,9 @@ impl Limit {
         self.spent.iter().filter(move |(at, _)| at.saturating_add(rate.per_us()) > now_us)
     }
 
-    /// Returns how many of `wanted` may go at `now`.
+    /// Returns how many the rate lets go at `now`, up to `wanted`. A quiet is a matter of its own.
     pub fn free(&self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
-        let now_us = us(now);
-        if self.quiet_until_us > now_us {
-            return 0;
-        }
-        let spent: u64 = self.in_window(rate, now_us).map(|(_, count)| u64::from(*count)).sum();
+        let spent: u64 = self.in_window(rate, us(now)).map(|(_, count)| u64::from(*count)).sum();
         let free = u64::from(rate.max).saturating_sub(spent);
         u32::try_from(free).unwrap_or(u32::MAX).min(wanted)
     }
@@ -153,38 +163,43 @@ impl Limit {
             over -= i64::from(*count);
             by_rate = at.saturating_add(rate.per_us());
         }
-        let at = by_rate.max(self.quiet_until_us);
-        (at > now_us).then(|| rounded_up(at))
+        (by_rate > now_us).then(|| rounded_up(by_rate))
     }
 
-    /// The provider said when it wants to hear from us again, and why. The longest wish holds.
-    pub fn quiet_until(&mut self, until: Timestamp, why: &str, now: Timestamp) {
-        if us(until) > self.quiet_until_us {
-            if self.quiet_until_us <= us(now) {
-                self.quiet_since_us = us(now);
-            }
-            self.quiet_until_us = us(until);
-            self.quiet_reason = Some(why.into());
+    /// Keeps quiet until then, as an answer asked, and says why. The longest wish holds, `max` from the beginning of
+    /// the quiet at most; a rule of an operator has no `max`.
+    pub fn quiet_until(&mut self, until: Timestamp, why: &str, max: Option<Duration>, now: Timestamp) {
+        let since_us = if self.quiet_until_us > us(now) { self.quiet_since_us } else { us(now) };
+        // 0: an older version wrote it, and its beginning is not known.
+        let since = Timestamp::from_millis(if since_us > 0 { since_us } else { us(now) } / 1_000);
+        let until_us = us(max.map_or(until, |max| until.min(since.plus(max))));
+        if until_us > self.quiet_until_us {
+            (self.quiet_since_us, self.quiet_until_us) = (since_us, until_us);
+            (self.quiet_reason, self.quiet_by_rule) = (Some(why.into()), max.is_none());
         }
     }
 
     /// Ends the quiet now, by an operator's act.
     pub fn lift_quiet(&mut self) {
         self.kept_until_us = self.kept_until_us.max(self.quiet_until_us);
-        (self.quiet_until_us, self.quiet_since_us, self.quiet_reason) = (0, 0, None);
+        (self.quiet_until_us, self.quiet_since_us) = (0, 0);
+        (self.quiet_reason, self.quiet_by_rule) = (None, false);
     }
 
-    /// Returns true when the quiet ends later than any answer could ask for at `now`: an older version wrote it
-    /// without a bound, or the clock was set back.
+    /// Returns true when the quiet begins after `now`, for the clock was set back, or ends later than any answer could
+    /// ask for, for an older version wrote it without a bound.
     pub fn quiet_exceeds(&self, max: Duration, now: Timestamp) -> bool {
-        self.quiet_until_us > us(now.plus(max).plus(crate::breaker::CLOCKS_DIFFER_MAX))
+        let latest = now.plus(crate::breaker::CLOCKS_DIFFER_MAX);
+        self.quiet_until_us > us(now)
+            && (self.quiet_since_us > us(latest) || self.quiet_until_us > us(latest.plus(max)))
     }
 
-    /// Shortens the quiet to end at most `max` after `now`.
+    /// Has a quiet that begins after `now` begin now, as long as it was, and end at most `max` after `now`.
     pub fn bound_quiet(&mut self, max: Duration, now: Timestamp) {
         if self.quiet_exceeds(max, now) {
-            self.quiet_until_us = us(now.plus(max));
-            self.quiet_since_us = self.quiet_since_us.min(us(now));
+            let ahead_us = self.quiet_since_us.saturating_sub(us(now)).max(0);
+            self.quiet_since_us -= ahead_us;
+            self.quiet_until_us = self.quiet_until_us.saturating_sub(ahead_us).min(us(now.plus(max)));
         }
     }
 
@@ -192,7 +207,7 @@ impl Limit {
     pub fn quiet(&self, now: Timestamp) -> Option<Quiet> {
         let (until, reason) = self.quiet_at(now)?;
         let since = (self.quiet_since_us > 0).then(|| Timestamp::from_millis(self.quiet_since_us / 1_000));
-        Some(Quiet { since, until, reason: reason.into() })
+        Some(Quiet { since, until, reason: reason.into(), by_rule: self.quiet_by_rule })
     }
 
     /// Until when quiet was asked for, if that is not over, and why.

@@ -13,7 +13,7 @@ use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::archive::OURSELVES;
-use crate::copies::Copies;
+use crate::copies::{Copies, OfCompany};
 use crate::engine::{Engine, EngineError};
 
 pub const SHELF: Shelf = Shelf::new("accounts");
@@ -38,6 +38,12 @@ pub struct Account {
     pub job_id: Box<str>,
 }
 
+impl OfCompany for Account {
+    fn company(&self) -> &CompanyId {
+        &self.company_id
+    }
+}
+
 /// Every marked account, as this process knows them.
 #[derive(Debug)]
 pub struct Accounts {
@@ -60,7 +66,7 @@ impl Accounts {
     }
 
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
-        self.marked.list(|one| company.is_none_or(|company| one.company_id.as_str() == company))
+        self.marked.list(company, None, usize::MAX)
     }
 
     pub(crate) fn is_marked(&self, provider: &str, company: &str) -> bool {

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
+use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::limit::{Limit, Rate};
-use recado_core::{AuditEvent, Blame, Class, CompanyId, Job, Timestamp, Verdict};
+use recado_core::{AuditEvent, Blame, Class, CompanyId, Failure, Job, RouteName, Timestamp, Verdict};
 use recado_store::StoreError;
 
 use crate::agreed::{Agreed, Owed, Stepped, make, make_on_record};
@@ -52,21 +53,22 @@ impl Places {
         self.granted
     }
 
-    /// A delivery takes one of the places, unless its company or its receiver has no slot left or is held.
-    pub fn start(
-        &mut self,
-        company: &CompanyId,
-        receiver: Option<ReceiverId>,
-        first_try: bool,
-    ) -> Result<Way, NotStarted> {
+    /// Has a delivery of this job take one of the places, unless its company or its receiver has no slot left or is held.
+    pub fn start(&mut self, job: &Job, receiver: Option<ReceiverId>) -> Result<Way, NotStarted> {
         let sent_at = self.engine.clock.now();
         if self.started == self.granted {
             return Err(NotStarted::CompanyBusy);
         }
+        let company = &job.company;
         if let Some(id) = &receiver {
-            self.provider.receivers.start(id, sent_at).map_err(NotStarted::Receiver)?;
+            let bound = |hold: &Arc<Agreed<Limit>>| {
+                self.engine.bound_quiet(hold, self.provider.longest_wait, sent_at);
+            };
+            let hold_max = self.engine.hold_max(&job.route);
+            let started = self.provider.receivers.start(id, hold_max, bound, sent_at);
+            started.map_err(NotStarted::Receiver)?;
         }
-        if !self.provider.start(company, first_try, sent_at) {
+        if !self.provider.start(company, job.progress.attempts_spent == 0, sent_at) {
             if let Some(id) = &receiver {
                 self.provider.receivers.end(id, sent_at, sent_at);
             }
@@ -118,11 +120,11 @@ pub(crate) struct Way {
 
 impl Way {
     /// Records the verdict of the delivery and frees its place. Returns the hold that the answer placed on its receiver, if it did.
-    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) -> Option<Arc<Agreed<Limit>>> {
+    pub fn told(mut self, job: &Job, verdict: &Verdict, now: Timestamp) -> Option<AskedHold> {
         self.end(Told::by(job, verdict), now)
     }
 
-    fn end(&mut self, told: Told<'_>, now: Timestamp) -> Option<Arc<Agreed<Limit>>> {
+    fn end(&mut self, told: Told<'_>, now: Timestamp) -> Option<AskedHold> {
         self.open = false;
         // Whoever takes the place that is free now must know what this delivery found out.
         let hold = match &self.receiver {
@@ -141,6 +143,13 @@ impl Way {
     }
 }
 
+/// The hold on a receiver, and the end that the latest answer asked for.
+#[derive(Debug)]
+pub(crate) struct AskedHold {
+    pub hold: Arc<Agreed<Limit>>,
+    pub until: Timestamp,
+}
+
 impl Drop for Way {
     fn drop(&mut self) {
         if self.open {
@@ -150,20 +159,27 @@ impl Drop for Way {
 }
 
 impl Inner {
-    /// Whether up to `wanted` deliveries to this provider may start now.
+    /// Returns the longest wait that an answer may impose on a route's jobs.
+    pub fn hold_max(&self, route: &RouteName) -> Duration {
+        self.routes.get(route.as_str()).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max())
+    }
+
+    /// Reserves places for up to `wanted` deliveries to this provider that may start now, of a route that waits
+    /// `hold_max` at most for a quiet.
     pub async fn admit(
         self: &Arc<Self>,
         provider: &Arc<Provider>,
         wanted: usize,
         slots: Slots,
+        hold_max: Duration,
     ) -> Result<Places, Refusal> {
         let now = self.clock.now();
         self.mind_the_clock(provider, now);
-        let (granted, probe) = match provider.ask(wanted, slots, now) {
+        let (granted, probe) = match provider.ask(wanted, slots, hold_max, now) {
             Answer::Granted(count) => (count, false),
             Answer::Refused(refusal) => return Err(refusal),
             Answer::ProbeDue => {
-                self.ask_for_probe(provider, now).await?;
+                self.ask_for_probe(provider, hold_max, now).await?;
                 provider.reserve_probe(slots);
                 (1, true)
             }
@@ -175,13 +191,14 @@ impl Inner {
     async fn ask_for_probe(
         self: &Arc<Self>,
         provider: &Arc<Provider>,
+        hold_max: Duration,
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let Some(terms) = provider.terms.breaker else { return Ok(()) };
         let again = Some(now.plus(ASK_AGAIN));
         match self.change_valve(provider, Change::Probe(terms), now).await {
             Ok(Effect { probe: true, .. }) => Ok(()),
-            Ok(_) => Err(match provider.ask(1, Slots::Theirs, now) {
+            Ok(_) => Err(match provider.ask(1, Slots::Theirs, hold_max, now) {
                 Answer::Refused(refusal) => refusal,
                 // It closed meanwhile, or the faster one is done already.
                 Answer::Granted(count) => {
@@ -321,7 +338,7 @@ impl Inner {
             && failure.class == Class::RateLimit
         {
             let until = now.plus(failure.retry_after.unwrap_or(QUIET_DEFAULT));
-            let quiet = Spend::Quiet { until, why: self.discreet(job, &failure.reason).into() };
+            let quiet = self.quiet(job, failure, until);
             match failure.blame {
                 Blame::Provider if failure.retry_after.is_some() => {
                     self.owe_limit(&provider.limit, quiet, now);
@@ -343,7 +360,7 @@ impl Inner {
         told: Told<'_>,
         sent_at: Timestamp,
         now: Timestamp,
-    ) -> Option<Arc<Agreed<Limit>>> {
+    ) -> Option<AskedHold> {
         let news = match told {
             Told::Well => News::Succeeded(Duration::ZERO),
             Told::Failed(..) | Told::Nothing => News::Inconclusive,
@@ -352,9 +369,25 @@ impl Inner {
         let Told::Failed(job, failure) = told else { return None };
         let asked = failure.retry_after.filter(|asked| !asked.is_zero() && failure.class.is_retryable())?;
         let hold = provider.receivers.hold_of(id, now)?;
-        let why = self.discreet(job, &failure.reason).into();
-        self.owe_limit(&hold, Spend::Quiet { until: now.plus(asked), why }, now);
-        Some(hold)
+        let until = now.plus(asked);
+        self.owe_limit(&hold, self.quiet(job, failure, until), now);
+        Some(AskedHold { hold, until })
+    }
+
+    /// Writes the quiet that an answer asks for: its code, the wait, whether `hold_max` cut it, and its words.
+    fn quiet(&self, job: &Job, failure: &Failure, until: Timestamp) -> Spend {
+        // Without a wish of the answer, a wait is a rule's.
+        let max = (failure.asked_wait.is_some() || failure.retry_after.is_none())
+            .then(|| self.hold_max(&job.route));
+        let mut why = failure.code.as_deref().unwrap_or("no code").to_owned();
+        if let Some(asked) = failure.asked_wait {
+            why += &format!(", Retry-After {} s", asked.as_millis().div_ceil(1_000));
+            if let Some(given) = failure.retry_after.filter(|given| *given < asked) {
+                why += &format!(" cut to {} by hold_max", recado_core::time::show_duration(given));
+            }
+        }
+        let words = self.discreet(job, &failure.reason);
+        Spend::Quiet { until, why: format!("{why}: {words}").into(), max }
     }
 
     /// Shortens a quiet that ends later than any answer can ask for.

@@ -234,13 +234,13 @@ impl Engine {
         }
         let by_company = || {
             let everywhere = inner.tenants.held(company.as_str(), now);
-            everywhere.or_else(|| leg.provider.company_held(company, now)).map(refused)
+            everywhere.or_else(|| leg.provider.company_held(company, route.hold_max(), now)).map(refused)
         };
         if let Some(refusal) = by_company() {
             return Err(refusal);
         }
-        let mut places = inner.admit(&leg.provider, 1, Slots::Ours).await?;
-        let way = places.start(company, leg.receiver_of(job), true).map_err(|why| match why {
+        let mut places = inner.admit(&leg.provider, 1, Slots::Ours, route.hold_max()).await?;
+        let way = places.start(job, leg.receiver_of(job)).map_err(|why| match why {
             NotStarted::CompanyBusy => Refusal { why: Held::CompanyBusy, until: None },
             NotStarted::Receiver(ReceiverWait::Busy { .. }) => Refusal { why: Held::Busy, until: None },
             NotStarted::Receiver(ReceiverWait::Held { quiet, .. }) => {
@@ -330,6 +330,7 @@ fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -
         rule: "recado/held-back".into(),
         blame: recado_core::Blame::Provider,
         retry_after: until.map(|until| until.since(now)),
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,

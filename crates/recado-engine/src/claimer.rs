@@ -62,7 +62,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         engine.held_up.lane(&route.name, false, engine.clock.now());
         let granted = places.count();
         waker.reset();
-        let (shares, _) = turns(&engine, Some(&leg.provider), granted);
+        let (shares, _) = turns(&engine, Some(&leg.provider), route.hold_max(), granted);
         let quota = shares.quota.clone();
         engine.held_up.companies(&route.name, &quota, engine.clock.now());
         // A stop must not tear a claim apart: its answer carries leases.
@@ -86,7 +86,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         // Listen before looking again.
         let mut freed = std::pin::pin!(leg.provider.freed.notified());
         freed.as_mut().enable();
-        let (shares, tenant_free_at) = turns(&engine, Some(&leg.provider), granted);
+        let (shares, tenant_free_at) = turns(&engine, Some(&leg.provider), route.hold_max(), granted);
         engine.held_up.companies(&route.name, &shares.quota, engine.clock.now());
         if held_back.iter().any(|company| shares.quota_of(company) > 0) {
             continue;
@@ -125,7 +125,7 @@ async fn admitted<'a>(
     let mut why = None;
     let mut free_at: Option<Timestamp> = None;
     for leg in legs {
-        match engine.admit(&leg.provider, CLAIM_JOBS_MAX, Slots::Ours).await {
+        match engine.admit(&leg.provider, CLAIM_JOBS_MAX, Slots::Ours, route.hold_max()).await {
             Ok(places) => return Ok((leg, places)),
             Err(refusal) => {
                 why = why.or(hold_of(&refusal.why));
@@ -140,12 +140,13 @@ async fn admitted<'a>(
 pub(crate) fn turns(
     engine: &Arc<Inner>,
     provider: Option<&Arc<Provider>>,
+    hold_max: Duration,
     granted: usize,
 ) -> (Turns, Option<Timestamp>) {
     let now = engine.clock.now();
     let mut quotas = Quotas::default();
     if let Some(provider) = provider {
-        provider.bound_companies(&mut quotas, now);
+        provider.bound_companies(&mut quotas, hold_max, now);
     }
     engine.tenants.bound(&mut quotas, now);
     let Quotas { mut of, free_at, ahead } = quotas;
@@ -188,14 +189,13 @@ async fn claim(
 async fn send_off(engine: &Arc<Inner>, leg: &Leg, places: &mut Places, leases: Vec<HeldLease>) -> bool {
     let (mut starting, mut back, mut deferred) = (Vec::with_capacity(leases.len()), Vec::new(), Vec::new());
     for lease in leases {
-        let first_try = lease.job.progress.attempts_spent == 0;
-        match places.start(&lease.job.company, leg.receiver_of(&lease.job), first_try) {
+        match places.start(&lease.job, leg.receiver_of(&lease.job)) {
             Ok(way) => starting.push((lease, way)),
             Err(NotStarted::CompanyBusy) => back.push(lease),
             Err(NotStarted::Receiver(wait)) => deferred.push((lease, wait)),
         }
     }
-    defer(engine, leg, deferred);
+    defer(engine, deferred);
     let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
     let taken = engine.take(Some(&leg.provider), &companies).await;
     let failed = taken.is_err();
@@ -231,16 +231,8 @@ fn start(engine: &Arc<Inner>, leg: &Leg, lease: HeldLease, way: Way) {
 
 /// Gives jobs back until their receivers are looked at again. Nothing was sent, and they spend no attempt. A hold
 /// counts once as a deferral, however often it is looked at; waiting for a slot does not count.
-fn defer(engine: &Arc<Inner>, leg: &Leg, waiting: Vec<(HeldLease, ReceiverWait)>) {
-    let (now, provider) = (engine.clock.now(), &leg.provider);
+fn defer(engine: &Arc<Inner>, waiting: Vec<(HeldLease, ReceiverWait)>) {
     for (lease, wait) in waiting {
-        // A clock that was set back makes no hold longer than any answer can ask for.
-        if let ReceiverWait::Held { .. } = wait
-            && let Some(hold) =
-                leg.receiver_of(&lease.job).and_then(|id| provider.receivers.hold_of(&id, now))
-        {
-            engine.bound_quiet(&hold, provider.longest_wait, now);
-        }
         let transition = match wait {
             ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
                 Transition::Postpone { until: look_at }

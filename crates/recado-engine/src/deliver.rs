@@ -26,15 +26,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use recado_core::decide::{self, Terms};
-use recado_core::limit::Limit;
 use recado_core::{Damage, Fault, Job, Lease, NetworkKind, Outcome, Timestamp, Transition, Verdict};
 use recado_store::{Settled, Settlement, StoreError};
 use recado_transport::{Delivery, Transport, Wanted};
 use tokio::time::Instant;
 
-use crate::admission::Way;
+use crate::admission::{AskedHold, Way};
 use crate::aftermath::Aftermath;
-use crate::agreed::{Agreed, make};
+use crate::agreed::make;
 use crate::calls;
 use crate::engine::Inner;
 use crate::figures::WaitBy;
@@ -117,7 +116,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
         decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
     transition.served_by(&leg.provider.name, held_up);
     if let Some(hold) = hold {
-        leave_wait_to_hold(engine, &hold, &mut transition, now).await;
+        leave_wait_to_hold(engine, &hold, route.hold_max(), &mut transition, now).await;
     }
 
     log::attempt(engine, &lease, &route.terms.policy, &transition);
@@ -129,13 +128,15 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
 /// operator lifts it. Only once the store has the hold, or a crash would let the job out too early.
 async fn leave_wait_to_hold(
     engine: &Inner,
-    hold: &Agreed<Limit>,
+    asked: &AskedHold,
+    hold_max: Duration,
     transition: &mut Transition,
     now: Timestamp,
 ) {
     if let Transition::RetryAt { at, .. } = transition
-        && make(&*engine.store, &[(hold, None)], now).await.is_ok()
-        && hold.read(|hold| hold.quiet_at(now).is_some_and(|(until, _)| until >= *at))
+        && *at <= asked.until
+        && make(&*engine.store, &[(&*asked.hold, None)], now).await.is_ok()
+        && asked.hold.read(|hold| hold.quiet(now)).and_then(|quiet| quiet.at_most(hold_max, now)).is_some()
     {
         *at = (*at).min(now.plus(HELD_LOOK_AFTER));
     }

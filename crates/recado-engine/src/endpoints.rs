@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::OURSELVES;
 use crate::clock::Clock;
-use crate::copies::Copies;
+use crate::copies::{Copies, OfCompany};
 use crate::notices::NOTICES_COMPANY;
 
 pub mod manage;
@@ -62,6 +62,12 @@ pub struct Endpoint {
     /// When it was last switched on by hand; absent since it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enabled_at: Option<Timestamp>,
+}
+
+impl OfCompany for Endpoint {
+    fn company(&self) -> &CompanyId {
+        &self.company_id
+    }
 }
 
 /// A secret that signs, for ever or until it has been rotated out.
@@ -273,12 +279,9 @@ impl Book {
         self.endpoints.get(id)
     }
 
-    /// Oldest first.
-    pub fn list(&self, company: Option<&str>) -> Vec<Arc<Endpoint>> {
-        let of_company = |one: &Endpoint| company.is_none_or(|company| one.company_id.as_str() == company);
-        let mut list = self.endpoints.list(of_company);
-        list.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-        list
+    /// Lists endpoints, all or one company's, from the first one after an id on: oldest first, for ids begin with the time.
+    pub fn list(&self, company: Option<&str>, after: Option<&str>, max: usize) -> Vec<Arc<Endpoint>> {
+        self.endpoints.list(company, after, max)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -287,7 +290,7 @@ impl Book {
 
     /// Who of a company wants to hear of this.
     pub(crate) fn subscribers(&self, company: &CompanyId, kind: EventKind) -> Vec<Arc<Endpoint>> {
-        let mut list = self.list(Some(company.as_str()));
+        let mut list = self.list(Some(company.as_str()), None, PER_COMPANY_MAX);
         list.retain(|one| one.subscribes_to(kind));
         list
     }
@@ -299,7 +302,7 @@ impl Book {
         actor: &str,
         now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        if self.list(Some(new.company_id.as_str())).len() >= PER_COMPANY_MAX {
+        if self.list(Some(new.company_id.as_str()), None, PER_COMPANY_MAX).len() >= PER_COMPANY_MAX {
             return Err(EndpointError::TooMany);
         }
         let endpoint = Endpoint {
@@ -339,19 +342,20 @@ impl Book {
         self.update(store, id, now, acts).await
     }
 
+    /// Removes an endpoint and returns the company that had it.
     pub(crate) async fn remove(
         &self,
         store: &dyn Store,
         id: &str,
         actor: &str,
         now: Timestamp,
-    ) -> Result<(), EndpointError> {
+    ) -> Result<CompanyId, EndpointError> {
         for _ in 0..WRITE_TRIES_MAX {
             let (endpoint, version) = read(store, id, now).await?;
             let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
             if let Noted::Done { .. } = write(store, id, None, version, audit, now).await? {
                 self.endpoints.remove(id);
-                return Ok(());
+                return Ok(endpoint.company_id);
             }
         }
         Err(EndpointError::Contended)

@@ -119,7 +119,7 @@ impl Inner {
             return Some(Hold::pause(Paused::Route, pause));
         }
         let now = self.clock.now();
-        self.hold_by_providers(route, now, |provider| provider.view(now).held)
+        self.hold_by_providers(route, now, |provider| provider.view_of(route.hold_max(), now).held)
     }
 
     /// What holds this company's jobs of this route back although they are due, if anything does.
@@ -137,7 +137,8 @@ impl Inner {
         let company = CompanyId::new(company).ok();
         self.route_hold(route).or_else(|| {
             self.hold_by_providers(route, now, |provider| {
-                provider.view(now).held.or_else(|| provider.company_held(company.as_ref()?, now))
+                let by_provider = provider.view_of(route.hold_max(), now).held;
+                by_provider.or_else(|| provider.company_held(company.as_ref()?, route.hold_max(), now))
             })
         })
     }

@@ -11,11 +11,12 @@ use crate::agreed::{Agreed, make_on_record};
 use crate::engine::{Engine, EngineError, Inner};
 use crate::holds::{self, Hold, Holder};
 use crate::providers::Provider;
+use crate::receivers::ReceiverId;
 use crate::route::Leg;
 use crate::values::{LimitStep, Spend};
 
 /// The part of a provider's jobs that a hold keeps back.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldScope {
     Provider,
     Company(CompanyId),
@@ -29,7 +30,7 @@ pub struct OutsideHold {
     pub id: Box<str>,
     pub provider: Box<str>,
     pub scope: HeldScope,
-    /// The words of the answer.
+    /// The answer's code, the wait that it asked for, whether `hold_max` cut it, and its words.
     pub reason: Box<str>,
     /// Absent where an older version wrote it.
     pub since: Option<Timestamp>,
@@ -38,16 +39,31 @@ pub struct OutsideHold {
 
 impl OutsideHold {
     fn new(provider: &Provider, scope: HeldScope, quiet: Quiet) -> Self {
-        let parts = match &scope {
+        let parts = scope.parts();
+        let digest = recado_core::payload::digest_of(&[&provider.name, parts[0], parts[1], parts[2]]);
+        let Quiet { since, until, reason, .. } = quiet;
+        let provider = provider.name.clone();
+        OutsideHold { id: format!("hold_{digest:032x}").into(), provider, scope, reason, since, until }
+    }
+
+    /// Returns its place in the list of all holds: by provider, kind of scope, company and receiver.
+    pub fn place(&self) -> String {
+        let [kind, company, receiver] = self.scope.parts();
+        // The widest scope first.
+        let rank = ["provider", "company", "endpoint", "host"].iter().position(|one| *one == kind);
+        format!("{}\n{}\n{company}\n{receiver}", self.provider, rank.unwrap_or_default())
+    }
+}
+
+impl HeldScope {
+    /// Returns the kind of scope, the company and the receiver, as far as it has them.
+    fn parts(&self) -> [&str; 3] {
+        match self {
             HeldScope::Provider => ["provider", "", ""],
             HeldScope::Company(company) => ["company", company.as_str(), ""],
             HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
             HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
-        };
-        let digest = recado_core::payload::digest_of(&[&provider.name, parts[0], parts[1], parts[2]]);
-        let Quiet { since, until, reason } = quiet;
-        let provider = provider.name.clone();
-        OutsideHold { id: format!("hold_{digest:032x}").into(), provider, scope, reason, since, until }
+        }
     }
 }
 
@@ -69,10 +85,20 @@ impl Inner {
                 (OutsideHold::new(provider, scope, quiet), provider.clone(), limit)
             }));
         }
-        found.sort_by(|(one, ..), (other, ..)| {
-            (&one.provider, &one.scope).cmp(&(&other.provider, &other.scope))
-        });
+        found.sort_by_cached_key(|(hold, ..)| hold.place());
         found
+    }
+
+    /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
+    pub fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
+        let now = self.clock.now();
+        let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
+        for provider in self.providers.values() {
+            if let Some(hold) = provider.receivers.known_hold(&id) {
+                self.owe_limit(&hold, Spend::Lift, now);
+            }
+        }
+        self.said.notify_waiters();
     }
 
     /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait. A route with several
@@ -85,7 +111,9 @@ impl Inner {
         if legs.iter().any(|leg| leg.provider.receivers.is_empty()) {
             return None;
         }
-        let held = |leg: &Leg| leg.provider.receivers.held(&leg.receiver_of(job)?, now);
+        let held = |leg: &Leg| {
+            leg.provider.receivers.held(&leg.receiver_of(job)?, now)?.at_most(route.hold_max(), now)
+        };
         let held: Option<Vec<Quiet>> = legs.iter().map(held).collect();
         let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
         if first.until <= job.due_at {
@@ -98,6 +126,19 @@ impl Inner {
 }
 
 impl Engine {
+    /// Sums up the holds on receivers of a provider, all or one company's.
+    pub fn receivers_hold(&self, provider: &str, company: Option<&CompanyId>) -> Option<Hold> {
+        let mut held = self.inner.providers.get(provider)?.receivers.all_held(self.now());
+        held.retain(|(id, ..)| company.is_none_or(|company| id.company == *company));
+        let (_, first, _) = held.iter().min_by_key(|(_, quiet, _)| quiet.until)?;
+        let why = match held.len() {
+            1 => format!("a receiver asked for quiet: {}", first.reason),
+            count => format!("{count} receivers asked for quiet; the first until {}", first.until),
+        };
+        let by = Holder::Limit(holds::Limit::Quiet);
+        Some(Hold { by, why, said: Some(first.reason.clone()), until: Some(first.until) })
+    }
+
     /// Lists the holds that answers from outside imposed, by provider and scope.
     pub fn outside_holds(&self) -> Vec<OutsideHold> {
         self.inner.outside_holds(self.now()).into_iter().map(|(hold, ..)| hold).collect()

@@ -58,8 +58,8 @@ pub(crate) async fn admit(
     job: &Job,
 ) -> Option<(Leg, Way)> {
     let leg = engine.legs(route).into_iter().find(|leg| *leg.provider.name == *provider)?;
-    let mut places = engine.admit(&leg.provider, 1, Slots::Ours).await.ok()?;
-    let way = places.start(&job.company, leg.receiver_of(job), job.progress.attempts_spent == 0).ok()?;
+    let mut places = engine.admit(&leg.provider, 1, Slots::Ours, route.hold_max()).await.ok()?;
+    let way = places.start(job, leg.receiver_of(job)).ok()?;
     let taken = engine.take(Some(&leg.provider), &[Some(&job.company)]).await;
     matches!(taken.as_deref(), Ok([true])).then_some((leg, way))
 }
@@ -117,7 +117,7 @@ impl Inner {
         if route.others.is_empty() || retry_at.is_some_and(|at| at > now) {
             return None;
         }
-        let (why, until): (Held, _) = self.providers.get(name)?.view(now).held?;
+        let (why, until): (Held, _) = self.providers.get(name)?.view_of(route.hold_max(), now).held?;
         let hold = Hold::new(&why, until);
         Some(Hold {
             why: format!("provider {name} may have taken it, and no other is asked; {}", hold.why),

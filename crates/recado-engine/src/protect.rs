@@ -211,7 +211,7 @@ impl Engine {
     }
 
     async fn admit_elsewhere(&self, provider: &Arc<Provider>) -> Result<(), Refusal> {
-        let mut places = self.inner.admit(provider, 1, Slots::Theirs).await?;
+        let mut places = self.inner.admit(provider, 1, Slots::Theirs, provider.longest_wait).await?;
         match self.inner.take(Some(provider), &[None]).await.as_deref() {
             Ok([true]) => {
                 places.leave(1);

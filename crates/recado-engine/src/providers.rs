@@ -190,8 +190,8 @@ impl Provider {
         }
     }
 
-    /// Whether up to `wanted` deliveries may start now.
-    pub(crate) fn ask(&self, wanted: usize, slots: Slots, now: Timestamp) -> Answer {
+    /// Tells whether up to `wanted` deliveries may start now, of a route that waits `hold_max` at most for a quiet.
+    pub(crate) fn ask(&self, wanted: usize, slots: Slots, hold_max: Duration, now: Timestamp) -> Answer {
         let refused = |why, until| Answer::Refused(Refusal { why, until });
         let mut here = self.here.lock();
         let admission = self.valve.read(|valve| match (&valve.paused, &self.terms.breaker) {
@@ -208,7 +208,7 @@ impl Provider {
             Ok(_) => None,
         };
         let mut wanted = wanted;
-        if let Some((why, until)) = self.limit.read(|limit| quiet(limit, now)) {
+        if let Some((why, until)) = self.limit.read(|limit| quiet(limit, hold_max, now)) {
             return refused(why, Some(until));
         }
         if let Some(rate) = self.terms.rate {
@@ -273,14 +273,14 @@ impl Provider {
 
     /// Bounds what may be claimed of each company here. Those that are at rest are forgotten on the way: whoever
     /// claims walks past companies that do something, however many there are.
-    pub(crate) fn bound_companies(&self, quotas: &mut Quotas, now: Timestamp) {
+    pub(crate) fn bound_companies(&self, quotas: &mut Quotas, hold_max: Duration, now: Timestamp) {
         let mut here = self.here.lock();
         let free = self.unstarted(&here, now);
         here.companies.retain(|name, company| {
             let slots = self.slots_of(company, free);
             // Freed by a delivery that ends; looked at again soon in case its news is missed.
             quotas.bound(name, slots, (slots == 0).then(|| now.plus(LOOK_AGAIN)));
-            quotas.limit(name, &company.limit, self.terms.company_rate, now);
+            quotas.limit(name, &company.limit, self.terms.company_rate, hold_max, now);
             if company.limit.read(|limit| limit.quiet_exceeds(self.longest_wait, now)) {
                 quotas.ahead.push((company.limit.clone(), Spend::BoundQuiet(self.longest_wait)));
             }
@@ -413,10 +413,11 @@ impl Quotas {
         company: &CompanyId,
         agreed: &Arc<Agreed<Limit>>,
         rate: Option<Rate>,
+        hold_max: Duration,
         now: Timestamp,
     ) {
-        let (quota, free_at, is_ahead) = agreed.read(|limit| match (limit.quiet_at(now), rate) {
-            (Some((until, _)), _) => (0, Some(until), false),
+        let (quota, free_at, is_ahead) = agreed.read(|limit| match (quiet(limit, hold_max, now), rate) {
+            (Some((_, until)), _) => (0, Some(until), false),
             (None, None) => (u32::MAX, None, false),
             (None, Some(rate)) => {
                 (limit.free(rate, u32::MAX, now), limit.free_at(rate, now), limit.is_ahead(rate, now))
@@ -431,8 +432,8 @@ fn closed_off(breaker: &Breaker) -> Held {
     Held::Breaker { state: breaker.state, reason: breaker.reason.clone() }
 }
 
-fn quiet(limit: &Limit, now: Timestamp) -> Option<(Held, Timestamp)> {
-    limit.quiet_at(now).map(|(until, why)| (Held::Quiet(why.into()), until))
+fn quiet(limit: &Limit, hold_max: Duration, now: Timestamp) -> Option<(Held, Timestamp)> {
+    limit.quiet(now)?.at_most(hold_max, now).map(|quiet| (Held::Quiet(quiet.reason), quiet.until))
 }
 
 /// What a delivery tells about its provider.
@@ -477,6 +478,11 @@ pub struct ProviderView {
 
 impl Provider {
     pub fn view(&self, now: Timestamp) -> ProviderView {
+        self.view_of(self.longest_wait, now)
+    }
+
+    /// Returns the provider as a route sees it that waits `hold_max` at most for a quiet.
+    pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
         let Valve { breaker, paused } = self.valve.read(Valve::clone);
         let terms = self.terms.breaker.as_ref();
         let strength = terms.map_or(1.0, |terms| breaker.strength(terms, now));
@@ -485,7 +491,7 @@ impl Provider {
             name: self.name.clone(),
             terms: self.terms,
             failures_in_window: terms.map_or(0, |terms| breaker.failures_in_window(terms, now)),
-            held: self.held(&breaker, paused.as_ref(), now),
+            held: self.held(&breaker, paused.as_ref(), hold_max, now),
             breaker,
             paused,
             quiet_until: self.limit.read(|limit| limit.quiet_at(now).map(|(until, _)| until)),
@@ -499,6 +505,7 @@ impl Provider {
         &self,
         breaker: &Breaker,
         paused: Option<&Pause>,
+        hold_max: Duration,
         now: Timestamp,
     ) -> Option<(Held, Option<Timestamp>)> {
         if let Some(pause) = paused {
@@ -507,16 +514,21 @@ impl Provider {
         if self.terms.breaker.is_some() && breaker.state != BreakerState::Closed {
             return Some((closed_off(breaker), breaker.next_probe_at.filter(|_| !breaker.held_open)));
         }
-        self.limit.read(|limit| limited(limit, self.terms.rate, now))
+        self.limit.read(|limit| limited(limit, self.terms.rate, hold_max, now))
     }
 
-    /// Why one company's jobs are held back here, if they are.
-    pub fn company_held(&self, company: &CompanyId, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
+    /// Returns what holds a company's jobs back here, of a route that waits `hold_max` at most for a quiet.
+    pub fn company_held(
+        &self,
+        company: &CompanyId,
+        hold_max: Duration,
+        now: Timestamp,
+    ) -> Option<(Held, Option<Timestamp>)> {
         let here = self.here.lock();
         let known = here.companies.get(company)?;
         let free = self.unstarted(&here, now);
         let by_slots = || (self.slots_of(known, free) == 0).then_some((Held::CompanyBusy, None));
-        known.limit.read(|limit| limited(limit, self.terms.company_rate, now)).or_else(by_slots)
+        known.limit.read(|limit| limited(limit, self.terms.company_rate, hold_max, now)).or_else(by_slots)
     }
 
     /// Returns every company that is held here at `now`, with what holds it.
@@ -538,8 +550,13 @@ impl Provider {
     }
 }
 
-fn limited(limit: &Limit, rate: Option<Rate>, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
-    if let Some((why, until)) = quiet(limit, now) {
+fn limited(
+    limit: &Limit,
+    rate: Option<Rate>,
+    hold_max: Duration,
+    now: Timestamp,
+) -> Option<(Held, Option<Timestamp>)> {
+    if let Some((why, until)) = quiet(limit, hold_max, now) {
         return Some((why, Some(until)));
     }
     let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;

@@ -135,11 +135,20 @@ impl Receivers {
         })
     }
 
-    /// Takes a slot of the receiver, unless it is held or has none left.
-    pub fn start(&self, id: &ReceiverId, now: Timestamp) -> Result<(), ReceiverWait> {
+    /// Takes a slot of the receiver, unless it is held or has none left. No hold lasts longer than `hold_max`, which is
+    /// the word of the job's route; `bound` mends one that a clock that was set back made longer.
+    pub fn start(
+        &self,
+        id: &ReceiverId,
+        hold_max: Duration,
+        bound: impl FnOnce(&Arc<Agreed<Limit>>),
+        now: Timestamp,
+    ) -> Result<(), ReceiverWait> {
         let mut known = self.known.lock();
         let state = self.state(&mut known, id);
-        if let Some(quiet) = state.hold.read(|hold| hold.quiet(now)) {
+        bound(&state.hold);
+        if let Some(quiet) = state.hold.read(|hold| hold.quiet(now)).and_then(|it| it.at_most(hold_max, now))
+        {
             let mut last = self.last_look.lock();
             let earliest = now.plus(HELD_LOOK_AFTER);
             let look_at = next_look(&mut last, earliest, HELD_LOOK_SPACING, HELD_LOOK_SPREAD_MAX);
@@ -189,6 +198,11 @@ impl Receivers {
         self.known.lock().is_empty()
     }
 
+    /// Returns the value that holds a known receiver back.
+    pub fn known_hold(&self, id: &ReceiverId) -> Option<Arc<Agreed<Limit>>> {
+        self.known.lock().get(id).map(|state| state.hold.clone())
+    }
+
     /// Returns the hold on a receiver at `now`.
     pub fn held(&self, id: &ReceiverId, now: Timestamp) -> Option<Quiet> {
         self.known.lock().get(id)?.hold.read(|hold| hold.quiet(now))
@@ -214,6 +228,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3_600);
 
     fn id(company: &str, endpoint: &str) -> ReceiverId {
         ReceiverId { company: CompanyId::trusted(company), receiver: Receiver::Endpoint(endpoint.into()) }
@@ -232,20 +247,25 @@ mod tests {
     fn a_receiver_has_its_slots_and_another_one_its_own() {
         let receivers = Receivers::new("webhook", 2);
         let (full, free) = (id("acme", "full"), id("acme", "free"));
-        assert_eq!((receivers.start(&full, NOW), receivers.start(&full, NOW)), (Ok(()), Ok(())));
-        assert!(matches!(receivers.start(&full, NOW), Err(ReceiverWait::Busy { look_at }) if look_at > NOW));
-        assert_eq!(receivers.start(&free, NOW), Ok(()));
+        assert_eq!(
+            (receivers.start(&full, HOUR, |_| {}, NOW), receivers.start(&full, HOUR, |_| {}, NOW)),
+            (Ok(()), Ok(()))
+        );
+        assert!(
+            matches!(receivers.start(&full, HOUR, |_| {}, NOW), Err(ReceiverWait::Busy { look_at }) if look_at > NOW)
+        );
+        assert_eq!(receivers.start(&free, HOUR, |_| {}, NOW), Ok(()));
         receivers.end(&full, NOW, NOW.plus(SERVICE_MIN));
-        assert_eq!(receivers.start(&full, NOW.plus(SERVICE_MIN)), Ok(()));
+        assert_eq!(receivers.start(&full, HOUR, |_| {}, NOW.plus(SERVICE_MIN)), Ok(()));
     }
 
     #[test]
     fn jobs_of_a_receiver_that_says_nothing_are_looked_at_ever_more_rarely() {
         let receivers = Receivers::new("webhook", 16);
         let hole = id("acme", "hole");
-        (0..16).for_each(|_| receivers.start(&hole, NOW).unwrap());
+        (0..16).for_each(|_| receivers.start(&hole, HOUR, |_| {}, NOW).unwrap());
         let last_of_500 = |now: Timestamp| {
-            let looks = (0..500).map(|_| match receivers.start(&hole, now) {
+            let looks = (0..500).map(|_| match receivers.start(&hole, HOUR, |_| {}, now) {
                 Err(ReceiverWait::Busy { look_at }) => look_at,
                 other => panic!("{other:?}"),
             });

@@ -56,6 +56,11 @@ impl Route {
         [&*self.provider].into_iter().chain(others)
     }
 
+    /// Returns the longest wait that an answer may impose on its jobs.
+    pub fn hold_max(&self) -> Duration {
+        self.classifier.hold_max
+    }
+
     pub fn transport_name(&self) -> &str {
         match &self.carrier {
             Carrier::Transport(transport) => transport.name(),

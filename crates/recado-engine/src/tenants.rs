@@ -207,7 +207,7 @@ impl Tenants {
             match tenant.terms.read(|terms| (terms.paused, terms.rate())) {
                 (true, _) => quotas.bound(company, 0, None),
                 (false, None) => {}
-                (false, Some(rate)) => quotas.limit(company, &tenant.limit, Some(rate), now),
+                (false, Some(rate)) => quotas.limit(company, &tenant.limit, Some(rate), Duration::ZERO, now),
             }
         }
     }

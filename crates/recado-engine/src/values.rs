@@ -139,15 +139,17 @@ pub(crate) enum Spend {
     GiveBack(Rate, u32, Timestamp),
     /// What was taken then goes out only now.
     Postdate(Rate, u32, Timestamp),
+    /// An answer asks for quiet, and its route waits `max` at most; or a rule imposes it.
     Quiet {
         until: Timestamp,
         why: Box<str>,
+        max: Option<Duration>,
     },
     /// The clock was set back since this was written.
     SetBack(Rate),
     /// An operator lifts the quiet.
     Lift,
-    /// No quiet lasts longer than this from now on.
+    /// The quiet began no later than now, and lasts no longer than this from now on.
     BoundQuiet(Duration),
 }
 
@@ -161,7 +163,7 @@ impl Stepped for Limit {
             Spend::Take(rate, count) => return self.take(*rate, *count, *at),
             Spend::GiveBack(rate, count, taken_at) => self.give_back(*rate, *count, *taken_at),
             Spend::Postdate(rate, count, taken_at) => self.postdate(*rate, *count, *taken_at, *at),
-            Spend::Quiet { until, why } => self.quiet_until(*until, why, *at),
+            Spend::Quiet { until, why, max } => self.quiet_until(*until, why, *max, *at),
             Spend::Lift => self.lift_quiet(),
             Spend::BoundQuiet(max) => self.bound_quiet(*max, *at),
             Spend::SetBack(rate) => self.set_back(*rate, *at),

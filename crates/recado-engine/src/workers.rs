@@ -147,7 +147,7 @@ impl Engine {
             let provider = self.provider_of(route);
             let mut places = None;
             if let Some(provider) = provider {
-                match inner.admit(provider, wanted, Slots::Theirs).await {
+                match inner.admit(provider, wanted, Slots::Theirs, inner.hold_max(route)).await {
                     Ok(granted) => places = Some(granted),
                     Err(refusal) => {
                         inner.held_up.lane(route, true, inner.clock.now());
@@ -156,7 +156,7 @@ impl Engine {
                     }
                 }
             }
-            let (turns, free_at) = turns(inner, provider, wanted);
+            let (turns, free_at) = turns(inner, provider, inner.hold_max(route), wanted);
             next_at = next_at.into_iter().chain(free_at).min();
             let now = inner.clock.now();
             inner.held_up.lane(route, false, now);

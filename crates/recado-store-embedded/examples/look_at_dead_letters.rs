@@ -89,6 +89,7 @@ async fn bury(store: &EmbeddedStore, numbers: std::ops::Range<usize>) -> Done {
             rule: "smtp/550".into(),
             blame: Blame::Message,
             retry_after: None,
+            asked_wait: None,
             uncertain: false,
             invalid_payload: false,
             stack_trace: None,

@@ -138,6 +138,7 @@ impl Maker {
             rule: "smtp/5xx".into(),
             blame: Blame::Message,
             retry_after: None,
+            asked_wait: None,
             uncertain: false,
             invalid_payload: false,
             stack_trace: Some("at deliver".into()),

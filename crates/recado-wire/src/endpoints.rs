@@ -161,6 +161,9 @@ pub struct Endpoint {
 pub struct EndpointList {
     /// Oldest first.
     pub items: Vec<Endpoint>,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// Whose endpoints to list; everybody's when absent.
@@ -170,13 +173,23 @@ pub struct EndpointList {
 pub struct EndpointQuery {
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::Name>, inline))]
     pub company_id: Option<CompanyId>,
+    /// Items on a page, up to 1000; 100 when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    pub cursor: Option<String>,
 }
 
 impl Query for EndpointQuery {
-    const FIELDS: &'static [&'static str] = &["companyId"];
+    const FIELDS: &'static [&'static str] = &["companyId", "limit", "cursor"];
 
     fn from_params(params: &mut Params<'_>) -> Self {
-        EndpointQuery { company_id: params.parsed("companyId", CompanyId::new) }
+        EndpointQuery {
+            company_id: params.parsed("companyId", CompanyId::new),
+            limit: params.limit(),
+            cursor: params.text("cursor"),
+        }
     }
 }
 

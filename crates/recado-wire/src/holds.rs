@@ -3,12 +3,38 @@
 use recado_core::{CompanyId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::read::{Params, Query};
+
 /// Answer to `GET /v1/holds`, by provider and scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HoldList {
     pub items: Vec<Hold>,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// The page of holds to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+pub struct HoldQuery {
+    /// Items on a page, up to 1000; 100 when absent.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
+    pub limit: Option<u32>,
+    /// The `nextCursor` of the page before.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
+    pub cursor: Option<String>,
+}
+
+impl Query for HoldQuery {
+    const FIELDS: &'static [&'static str] = &["limit", "cursor"];
+
+    fn from_params(params: &mut Params<'_>) -> Self {
+        HoldQuery { limit: params.limit(), cursor: params.text("cursor") }
+    }
 }
 
 /// A hold that an answer from outside imposed.
@@ -33,7 +59,7 @@ pub struct Hold {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub host: Option<Box<str>>,
-    /// The words of the answer.
+    /// The answer's code, the wait that it asked for, whether `hold_max` cut it, and its words.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub reason: Box<str>,
     /// Absent where an older version wrote it.

@@ -200,7 +200,8 @@ pub struct JobView {
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     pub attempts: Vec<Attempt>,
-    /// `null` when nothing more is going to happen by itself, or somebody is at it right now.
+    /// The time of its next try; while it is `parked`, the end of what holds it back. `null` when that is not known, when
+    /// nothing more is going to happen by itself, or while an attempt is on its way.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>, format = DateTime))]
     pub next_attempt_at: Option<Timestamp>,
     /// Times it was held back without spending an attempt. While it is `parked`, the wait that it is in counts.

@@ -31,6 +31,7 @@ pub struct Provider {
     /// Opened by hand: it stays open until it is closed by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held_open: bool,
+    /// Absent unless the breaker is open and closes by a probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub next_probe_at: Option<Timestamp>,

@@ -157,3 +157,25 @@ async fn a_test_says_how_the_receiver_took_it_and_counts_for_nothing() {
     assert!(nobody.body.get("status").is_none() && nobody.body["errorReason"].is_string(), "{}", nobody.body);
     assert_eq!(server.get(&path).await.body["consecutiveFailures"], 0, "a test is not a delivery");
 }
+
+#[tokio::test]
+async fn endpoints_are_listed_page_by_page_oldest_first() {
+    let server = server(Kind::Memory).await;
+    let mut made = Vec::new();
+    for (n, company) in ["acme", "globex", "acme", "acme", "globex"].into_iter().enumerate() {
+        let endpoint = json!({"companyId": company, "url": format!("https://{company}.example/{n}")});
+        made.push(id_of(&add(&server, endpoint).await).to_owned());
+    }
+    for (filter, wanted) in [("", vec![0, 1, 2, 3, 4]), ("&companyId=acme", vec![0, 2, 3])] {
+        let (mut listed, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = server.get(&format!("/v1/endpoints?limit=2{filter}{cursor}")).await.body;
+            let items = page["items"].as_array().unwrap();
+            assert!((1..=2).contains(&items.len()), "{page}");
+            listed.extend(items.iter().map(|one| one["id"].as_str().unwrap().to_owned()));
+            let Some(next) = page["nextCursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert_eq!(listed, wanted.into_iter().map(|n| made[n].clone()).collect::<Vec<_>>(), "{filter}");
+    }
+}

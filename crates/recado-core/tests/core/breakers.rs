@@ -53,6 +53,7 @@ fn f1_a_probe_that_succeeds_closes_it_and_one_that_fails_opens_it_again() {
     well.admit(&TERMS, at(124));
     assert_eq!(well.succeeded(&TERMS, secs(1), at(125)), Some(Swing::Closed));
     assert_eq!(well.failures_in_window(&TERMS, at(125)), 0, "it starts afresh");
+    assert_eq!(well.next_probe_at, None, "nothing is probed while it is closed");
     let mut ill = opened();
     ill.admit(&TERMS, at(124));
     assert_eq!(ill.failed(&TERMS, "still down", at(125)), Some(Swing::Opened));

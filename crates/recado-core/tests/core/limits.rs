@@ -9,6 +9,7 @@ use recado_core::limit::{Limit, Rate};
 
 use crate::given::{NOW, secs};
 
+const HOUR: Duration = Duration::from_secs(3_600);
 /// The limiter of e-mail by SES.
 const SES: Rate = Rate { max: 100, per: Duration::from_secs(60) };
 
@@ -46,23 +47,48 @@ fn g16_what_is_given_back_does_not_make_what_others_took_later_any_older() {
 #[test]
 fn a_provider_that_asks_for_quiet_gets_it_whatever_the_rate_allows() {
     let mut limit = Limit::default();
-    limit.quiet_until(NOW.plus(secs(30)), "slow down", NOW);
-    limit.quiet_until(NOW.plus(secs(10)), "a little", NOW.plus(secs(1)));
-    assert_eq!((limit.free(SES, 1, NOW.plus(secs(29))), limit.free(SES, 1, NOW.plus(secs(30)))), (0, 1));
-    assert_eq!(limit.free_at(SES, NOW), Some(NOW.plus(secs(30))), "the longest wish holds");
-    assert_eq!(limit.quiet_at(NOW), Some((NOW.plus(secs(30)), "slow down")));
-    assert_eq!((limit.take(SES, 1, NOW), limit.over_at()), (0, NOW.plus(secs(30))));
+    limit.quiet_until(NOW.plus(secs(30)), "slow down", Some(HOUR), NOW);
+    limit.quiet_until(NOW.plus(secs(10)), "a little", Some(HOUR), NOW.plus(secs(1)));
+    assert_eq!(limit.quiet_at(NOW), Some((NOW.plus(secs(30)), "slow down")), "the longest wish holds");
+    assert_eq!((limit.quiet_at(NOW.plus(secs(30))), limit.over_at()), (None, NOW.plus(secs(30))));
+}
+
+#[test]
+fn a_quiet_lasts_no_longer_than_a_route_waits_from_its_beginning_however_often_it_is_asked_for() {
+    let mut limit = Limit::default();
+    limit.quiet_until(NOW.plus(HOUR), "slow down", Some(HOUR), NOW);
+    let later = NOW.plus(secs(10));
+    limit.quiet_until(later.plus(HOUR), "slower", Some(HOUR), later);
+    let quiet = limit.quiet(later).unwrap();
+    assert_eq!((quiet.since, quiet.until), (Some(NOW), NOW.plus(HOUR)));
+    let for_a_minute = quiet.clone().at_most(secs(60), later).unwrap();
+    assert_eq!(for_a_minute.until, NOW.plus(secs(60)));
+    assert_eq!(quiet.at_most(secs(60), NOW.plus(secs(60))), None);
+    limit.quiet_until(later.plus(HOUR * 2), "a rule's word", None, later);
+    let by_rule = limit.quiet(later).unwrap().at_most(secs(60), later).unwrap();
+    assert_eq!(by_rule.until, later.plus(HOUR * 2), "is the operator's, and no route cuts it");
+}
+
+#[test]
+fn a_quiet_that_begins_in_the_future_begins_now_and_is_as_long_as_it_was() {
+    let mut limit = Limit::default();
+    limit.quiet_until(NOW.plus(secs(600)), "slow down", Some(HOUR), NOW);
+    let set_back = Timestamp::from_millis(NOW.as_millis() - 86_400_000);
+    assert!(limit.quiet_exceeds(HOUR, set_back) && !limit.quiet_exceeds(HOUR, NOW));
+    limit.bound_quiet(HOUR, set_back);
+    let quiet = limit.quiet(set_back).unwrap();
+    assert_eq!((quiet.since, quiet.until), (Some(set_back), set_back.plus(secs(600))));
 }
 
 #[test]
 fn a_quiet_that_is_lifted_is_over_and_kept_until_every_node_has_learned_of_it() {
     let mut limit = Limit::default();
-    limit.quiet_until(NOW.plus(secs(30)), "slow down", NOW);
+    limit.quiet_until(NOW.plus(secs(30)), "slow down", Some(HOUR), NOW);
     let quiet = limit.quiet(NOW).unwrap();
     assert_eq!((quiet.since, quiet.until, &*quiet.reason), (Some(NOW), NOW.plus(secs(30)), "slow down"));
     limit.lift_quiet();
     assert_eq!((limit.quiet(NOW), limit.over_at()), (None, NOW.plus(secs(30))));
-    limit.quiet_until(NOW.plus(secs(10)), "again", NOW.plus(secs(2)));
+    limit.quiet_until(NOW.plus(secs(10)), "again", Some(HOUR), NOW.plus(secs(2)));
     let again = limit.quiet(NOW.plus(secs(2))).unwrap();
     assert_eq!(
         (again.since, again.until),
@@ -74,12 +100,11 @@ fn a_quiet_that_is_lifted_is_over_and_kept_until_every_node_has_learned_of_it() 
 #[test]
 fn a_quiet_that_ends_later_than_any_answer_can_ask_for_is_bounded() {
     let mut limit: Limit = serde_json::from_str(r#"{"quietUntilUs":9000000000000000}"#).unwrap();
-    let hour = secs(3_600);
-    assert!(limit.quiet_exceeds(hour, NOW));
-    limit.bound_quiet(hour, NOW);
-    assert_eq!(limit.quiet_at(NOW).unwrap().0, NOW.plus(hour));
+    assert!(limit.quiet_exceeds(HOUR, NOW));
+    limit.bound_quiet(HOUR, NOW);
+    assert_eq!(limit.quiet_at(NOW).unwrap().0, NOW.plus(HOUR));
     let bounded = limit.clone();
-    limit.bound_quiet(hour, NOW.plus(secs(5)));
+    limit.bound_quiet(HOUR, NOW.plus(secs(5)));
     assert_eq!(limit, bounded, "once");
 }
 
@@ -112,7 +137,7 @@ fn after_the_clock_was_set_back_nobody_waits_longer_than_a_window() {
 fn g16_a_limit_survives_being_written_down() {
     let mut limit = Limit::default();
     limit.take(SES, 7, NOW);
-    limit.quiet_until(NOW.plus(secs(9)), "Daily message quota exceeded", NOW);
+    limit.quiet_until(NOW.plus(secs(9)), "Daily message quota exceeded", Some(HOUR), NOW);
     let json = serde_json::to_string(&limit).unwrap();
     assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit);
     assert_eq!(serde_json::to_string(&Limit::default()).unwrap(), "{}");

@@ -96,13 +96,18 @@ impl Engine {
         if !faults.is_empty() {
             return Err(Refused::Invalid(faults));
         }
+        let before = self.endpoints().get(id);
         let endpoint = self.endpoints().change(&**self.store(), id, change, actor, self.now()).await?;
+        if before.is_none_or(|before| before.url != endpoint.url) {
+            self.inner.drop_endpoint_holds(&endpoint.company_id, id);
+        }
         tracing::info!(endpointId = id, enabled = endpoint.enabled, actor, "Endpoint changed");
         Ok(endpoint)
     }
 
     pub async fn remove_endpoint(&self, id: &str, actor: &str) -> Result<(), Refused> {
-        self.endpoints().remove(&**self.store(), id, actor, self.now()).await?;
+        let company = self.endpoints().remove(&**self.store(), id, actor, self.now()).await?;
+        self.inner.drop_endpoint_holds(&company, id);
         tracing::info!(endpointId = id, actor, "Endpoint removed");
         Ok(())
     }

@@ -67,7 +67,7 @@ async fn a_daily_quota_that_is_used_up_quiets_the_provider_for_an_hour_and_burns
     sleep(3_000).await;
     assert_eq!(flaky.count(), 1, "one was enough to know");
     let hold = engine.hold("mail", "globex").unwrap();
-    assert_eq!(hold.why, "the provider asked for quiet: Daily message quota exceeded");
+    assert_eq!(hold.why, "the provider asked for quiet: Throttling: Daily message quota exceeded");
     assert!(hold.until.unwrap().since(engine.now()) > Duration::from_secs(500));
     *flaky.answer.lock() = None;
     for id in ["first", "g-19"] {

@@ -165,9 +165,65 @@ async fn a_clock_that_is_set_back_makes_no_hold_longer_than_its_bound() {
     given.clock.set_by(-24 * 3_600);
     submit(&engine, hook("acme", "second", "loud")).await;
     sleep(1).await;
-    assert_eq!(engine.outside_holds().len(), 1, "it is held");
-    sleep(3_600 + 10).await;
-    assert_eq!(given.view("second").await.status, Status::Sent, "an hour is the bound");
+    let held = engine.outside_holds().remove(0);
+    assert!(held.until.since(given.clock_now()) <= Duration::from_secs(60), "as long as was asked: {held:?}");
+    sleep(70).await;
+    assert_eq!(given.view("second").await.status, Status::Sent);
+}
+
+/// A second route to the provider of [`hooks`], which waits a minute at most.
+fn hasty(far_ends: &Arc<FarEnds>) -> Route {
+    let mut hasty = Route {
+        provider: "mail".into(),
+        classifier: rules::named("http").unwrap(),
+        ..route("hasty", Carrier::Transport(far_ends.clone()))
+    };
+    hasty.classifier.hold_max = Duration::from_secs(60);
+    hasty
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_no_longer_than_its_own_route_allows_for_a_hold_that_another_route_made() {
+    let (given, far_ends) = (Given::new(), Arc::new(FarEnds::default()));
+    far_ends.set("loud", asks_for(CENTURY));
+    let routes = vec![hooks(&far_ends), hasty(&far_ends)];
+    let engine = protected(&given, routes, &[("mail", shared(8))]);
+    submit(&engine, hook("acme", "patient", "loud")).await;
+    sleep(1).await;
+    far_ends.recover("loud");
+    submit(&engine, Submission { route: "hasty".to_owned(), ..hook("acme", "hasty", "loud") }).await;
+    sleep(50).await;
+    assert_eq!(far_ends.asked("loud"), 1, "it is held for a minute");
+    sleep(15).await;
+    assert_eq!(given.view("hasty").await.status, Status::Sent, "and no longer");
+    assert_ne!(given.view("patient").await.status, Status::Sent, "the other route waits an hour");
+    // After a step of the clock, too.
+    given.clock.set_by(-24 * 3_600);
+    submit(&engine, Submission { route: "hasty".to_owned(), ..hook("acme", "again", "loud") }).await;
+    sleep(70).await;
+    assert_eq!(given.view("again").await.status, Status::Sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_waits_no_longer_than_it_allows_for_a_quiet_of_its_provider_that_another_route_was_asked_for()
+{
+    let (given, flaky) = (Given::new(), Arc::new(Flaky::default()));
+    let mail = route("mail", Carrier::Transport(flaky.clone()));
+    let mut hasty = Route { provider: "mail".into(), ..route("hasty", Carrier::Transport(flaky.clone())) };
+    hasty.classifier.hold_max = Duration::from_secs(60);
+    let words = "4.7.28 rate limit exceeded, slow down";
+    *flaky.answer.lock() = Some(Fault { retry_after: Some(CENTURY), ..Fault::answer("421", words) });
+    let engine = protected(&given, vec![mail, hasty], &[("mail", ProviderTerms::plain(8))]);
+    submit(&engine, to("acme", "patient")).await;
+    sleep(1).await;
+    *flaky.answer.lock() = None;
+    submit(&engine, Submission { route: "hasty".to_owned(), ..to("acme", "hasty") }).await;
+    sleep(50).await;
+    assert_eq!(given.view("hasty").await.job.progress.attempts_spent, 0);
+    sleep(15).await;
+    assert_eq!(given.view("hasty").await.status, Status::Sent);
+    let hold = engine.outside_holds().remove(0);
+    assert_eq!(&*hold.reason, &format!("421, Retry-After 3000000000 s cut to 1h by hold_max: {words}"));
 }
 
 #[tokio::test(start_paused = true)]

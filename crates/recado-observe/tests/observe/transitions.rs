@@ -103,6 +103,7 @@ fn a_job_that_expired_in_the_queue_ends_without_an_attempt() {
         rule: "recado/expired".into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,

@@ -122,6 +122,7 @@ pub fn bury(lease: &Lease, code: Option<&str>, reason: &str) -> Transition {
         rule: "smtp/5xx".into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,

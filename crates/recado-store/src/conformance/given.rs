@@ -102,6 +102,7 @@ pub fn failure(code: Option<&str>, reason: &str) -> Failure {
         rule: "smtp/5xx".into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: Some("at deliver".into()),

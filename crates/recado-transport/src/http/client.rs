@@ -15,8 +15,6 @@ use reqwest::{Client, ClientBuilder, Response, StatusCode};
 use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Raised, Request, failure};
 use crate::{Delivery, Wanted, shortage};
 
-/// A hundred years: what asks for more is garbage.
-const RETRY_AFTER_MAX_MS: f64 = 3.2e12;
 const POOL_IDLE_MAX: usize = 64;
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const USER_AGENT: &str = concat!("recado/", env!("CARGO_PKG_VERSION"));
@@ -157,11 +155,8 @@ pub(crate) fn refusal(status: StatusCode, text: &str) -> Fault {
 /// Milliseconds where the provider gives them, as OpenAI does, for they are the finer wish.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let value = |name: &str| headers.get(name)?.to_str().ok();
-    let millis = value("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
-    match millis.filter(|millis| (0.0..=RETRY_AFTER_MAX_MS).contains(millis)) {
-        Some(millis) => Some(Duration::from_millis(millis.ceil() as u64)),
-        None => retry_after::parse(value(RETRY_AFTER.as_str())?, now),
-    }
+    let millis = value("retry-after-ms").and_then(retry_after::parse_millis);
+    millis.or_else(|| retry_after::parse(value(RETRY_AFTER.as_str())?, now))
 }
 
 /// The part of a body that was read within its bounds.

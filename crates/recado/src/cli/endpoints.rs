@@ -4,8 +4,9 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use recado_core::CompanyId;
+use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::endpoints::{
-    Endpoint, EndpointChange, EndpointQuery, EndpointRequest, EndpointTested, Secret,
+    Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
 
 use super::jobs::company;
@@ -172,7 +173,17 @@ fn secret(said: &str) -> Result<Secret, Stop> {
 }
 
 async fn list(args: ListArgs, screen: &mut Screen) -> Done {
-    let list = args.server.client()?.endpoints(&EndpointQuery { company_id: args.company }).await?;
+    let client = args.server.client()?;
+    let mut query = EndpointQuery { company_id: args.company, limit: Some(PAGE_ITEMS_MAX), cursor: None };
+    let mut list = EndpointList { items: Vec::new(), next_cursor: None };
+    loop {
+        let page = client.endpoints(&query).await?;
+        list.items.extend(page.items);
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
     if args.json {
         screen.json(&list)?;
         return Ok(());

@@ -1,11 +1,16 @@
 //! `recado holds`.
 
 use clap::{Args, Subcommand};
-use recado_wire::holds::Hold;
+use recado_core::reason::clip;
+use recado_wire::PAGE_ITEMS_MAX;
+use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
 
 use super::{Done, ServerArgs};
 use crate::screen::{Field, Paint, Screen};
+
+/// Bytes at most that the table shows of a reason; `--json` has it whole.
+const REASON_SHOWN_MAX_BYTES: usize = 120;
 
 #[derive(Debug, Subcommand)]
 pub enum HoldsCommand {
@@ -28,7 +33,8 @@ pub struct ListArgs {
 
 #[derive(Debug, Args)]
 pub struct LiftArgs {
-    /// The hold's id.
+    /// The hold's id, as `recado holds list` shows it.
+    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     id: String,
     /// Why, for the audit trail.
     #[arg(long, value_name = "TEXT")]
@@ -43,7 +49,17 @@ pub struct LiftArgs {
 pub async fn run(command: HoldsCommand, screen: &mut Screen) -> Done {
     match command {
         HoldsCommand::List(args) => {
-            let list = args.server.client()?.holds().await?;
+            let (client, mut list) =
+                (args.server.client()?, HoldList { items: Vec::new(), next_cursor: None });
+            loop {
+                let query = HoldQuery { limit: Some(PAGE_ITEMS_MAX), cursor: list.next_cursor };
+                let page = client.holds(&query).await?;
+                list.items.extend(page.items);
+                list.next_cursor = page.next_cursor;
+                if list.next_cursor.is_none() {
+                    break;
+                }
+            }
             show(screen, &list, &list.items, args.json)
         }
         HoldsCommand::Lift(args) => {
@@ -73,6 +89,6 @@ fn row(hold: &Hold) -> Vec<Field> {
         Field::or_dash(hold.endpoint_id.as_ref().or(hold.host.as_ref())),
         Field::or_dash(hold.since),
         Field::from(hold.until),
-        Field::from(&hold.reason),
+        Field::from(clip(&hold.reason, REASON_SHOWN_MAX_BYTES)),
     ]
 }

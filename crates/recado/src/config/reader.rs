@@ -145,6 +145,12 @@ impl<'t> Setting<'t> {
     pub fn duration(self, range: RangeInclusive<Duration>) -> Option<At<Duration>> {
         let duration = match &self.node.value {
             Value::Text(text) => parse_duration(&text.text).map_err(|error| self.refuse(error)).ok()?,
+            Value::Integer(number) if *number < 0 => {
+                self.refuse(format_args!(
+                    "a duration is not negative and needs a unit; write one such as \"30s\""
+                ));
+                return None;
+            }
             Value::Integer(number) => {
                 self.refuse(format_args!("a duration needs a unit; write \"{number}s\" or \"{number}ms\""));
                 return None;

@@ -282,7 +282,8 @@ impl Page {
         }
         self.set("classifier", &text(config.classifier));
         self.set("timeout", &duration(route.timeout));
-        let hold_max = Some(route.classifier.hold_max).filter(|max| *max != HOLD_MAX_DEFAULT);
+        let is_said = |max: &Duration| self.style == Style::Effective || *max != HOLD_MAX_DEFAULT;
+        let hold_max = Some(route.classifier.hold_max).filter(is_said);
         self.set_or_once("hold_max", hold_max.map(duration), &duration(HOLD_MAX_DEFAULT));
         let of_row = |environment| match config.built_in {
             Some(row) if self.style != Style::Effective => row.policy(environment),

@@ -140,6 +140,7 @@ async fn busy(name: &str) -> Named {
             rule: "smtp/5xx".into(),
             blame: Blame::Message,
             retry_after: None,
+            asked_wait: None,
             uncertain: false,
             invalid_payload: false,
             stack_trace: None,

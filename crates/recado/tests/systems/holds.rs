@@ -45,7 +45,8 @@ fn a_receivers_retry_after_holds_back_that_receiver_alone_for_an_hour_at_most_an
     let hold = &listed[0];
     assert_eq!((&hold["scope"], &hold["provider"]), (&json!("endpoint"), &json!("webhook")));
     assert_eq!((&hold["companyId"], &hold["endpointId"]), (&json!("acme"), &json!(held)));
-    assert!(hold["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{hold:#}");
+    let reason = hold["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("429, Retry-After 3000000000 s cut to 1h by hold_max: "), "{reason}");
     assert_eq!(between_ms(&hold["since"], &hold["until"]), 3_600_000, "{hold:#}");
 
     // It is the same after a restart, and a new job to that endpoint waits without an attempt.
@@ -95,6 +96,39 @@ fn a_host_that_a_job_names_is_held_for_its_company_and_lifted_over_http() {
     assert_eq!((status, &lifted["id"]), (200, &listed[0]["id"]), "{lifted}");
     assert_eq!(scene.ask("DELETE", &path, &Value::Null).0, 404, "it is gone");
     scene.sent("first");
+}
+
+#[test]
+fn a_hold_goes_with_the_address_or_the_endpoint_that_it_came_from() {
+    let (loud, good) = (receiver::start(), receiver::start());
+    let scene = Scene::with(&receiver::provider());
+    loud.always("", quiet_for_a_century());
+    let endpoints = ["moved", "gone"].map(|id| {
+        let (endpoint, _) = scene.endpoint("acme", &loud.url(), &["JobFailed"]);
+        scene.send("webhook", "acme", id, &hook(&endpoint));
+        scene.job_when(id, |job| job["attempts"][0]["errorCode"] == "429");
+        format!("/v1/endpoints/{endpoint}")
+    });
+    let all = holds(&scene);
+    let first = scene.get("/v1/holds?limit=1");
+    let next = first["nextCursor"].as_str().expect("there is one more");
+    let second = scene.get(&format!("/v1/holds?limit=1&cursor={next}"));
+    assert_eq!(json!([first["items"][0], second["items"][0]]), json!(all));
+    assert_eq!((all.len(), second.get("nextCursor")), (2, None));
+    // The route, the provider and the company say why their jobs wait.
+    let why = |path: &str| scene.get(path)["waitingFor"]["why"].as_str().unwrap_or_default().to_owned();
+    for path in ["/v1/tenants/acme", "/v1/providers/webhook"] {
+        assert!(why(path).starts_with("2 receivers asked for quiet"), "{path}: {}", why(path));
+    }
+    // Another word about it is no other address.
+    let described = scene.ask("PATCH", &endpoints[0], &json!({ "description": "orders" }));
+    assert_eq!((described.0, holds(&scene).len()), (200, 2), "{}", described.1);
+    let moved = scene.ask("PATCH", &endpoints[0], &json!({ "url": good.url() }));
+    assert_eq!((moved.0, holds(&scene).len()), (200, 1), "{}", moved.1);
+    scene.sent("moved");
+    assert_eq!(scene.ask("DELETE", &endpoints[1], &Value::Null).0, 204);
+    assert_eq!(holds(&scene), Vec::<Value>::new());
+    scene.buried("gone", "PERMANENT");
 }
 
 #[test]

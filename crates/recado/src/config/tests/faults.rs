@@ -291,3 +291,17 @@ fn no_file_however_odd_makes_the_reader_panic() {
         let _ = try_load(text).map_err(|faults| assert!(!faults.to_string().is_empty(), "{text}"));
     }
 }
+
+#[test]
+fn a_negative_duration_is_refused_without_being_offered_again() {
+    assert_faults(
+        "[routes.email]\nhold_max = -5\n",
+        "
+error: a duration is not negative and needs a unit; write one such as \"30s\"
+ --> recado.toml:2:12  routes.email.hold_max
+  |
+2 | hold_max = -5
+  |            ^^
+",
+    );
+}

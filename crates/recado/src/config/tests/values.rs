@@ -203,7 +203,9 @@ fn what_config_show_prints_reads_back_as_the_same_configuration() {
     let shown = show::page(&first, show::Style::Effective);
     assert_eq!(show::page(&load(&shown), show::Style::Effective), shown);
     assert_eq!((&load(&shown).protection, load(&shown).turn_jobs), (&first.protection, 4));
-    for line in ["max_body = \"2MiB\"", "hold_max = \"5m\"", "providers = [\"q\", \"p\"]"] {
+    for line in
+        ["max_body = \"2MiB\"", "hold_max = \"5m\"", "hold_max = \"1h\"", "providers = [\"q\", \"p\"]"]
+    {
         assert!(shown.contains(line), "{line} is missing from\n{shown}");
     }
 }
