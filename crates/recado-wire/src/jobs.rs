@@ -45,7 +45,7 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
     pub traceparent: Option<TraceParent>,
-    /// Not before this, and within 366 days. Excludes `delayMs`.
+    /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub run_at: Option<Timestamp>,
@@ -57,7 +57,8 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::TimeToLiveMs>))]
     pub ttl_ms: Option<u64>,
-    /// 1 (most urgent) to 9, within the tenant; 5 when absent.
+    /// 1 (most urgent) to 9, within the tenant; 5 when absent. Every tenth job of a tenant on a route is the one that has
+    /// been due longest, whatever its priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9))]
     pub priority: Option<u8>,
