@@ -137,6 +137,9 @@ pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Ve
 }
 
 fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+    if json.trim_ascii().is_empty() {
+        return Err(Refused::new(Code::InvalidJson, "the body is empty; send a JSON list"));
+    }
     if kind_of(json) != "a list" {
         let _: &RawValue = serde_json::from_str(json).map_err(NotJson::from)?;
         return Err(Refused::invalid_at("", format!("is {}; write a list", kind_of(json))));

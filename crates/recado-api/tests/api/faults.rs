@@ -147,10 +147,28 @@ async fn a_field_given_twice_is_refused() {
 }
 
 #[tokio::test]
-async fn an_empty_body_hears_which_fields_it_lacks() {
+async fn a_body_that_is_no_object_hears_one_fault() {
     let server = Server::plain().await;
-    server.post("/v1/dlq/1/discard", "").await.faults_at(&["/reason"]);
-    server.post("/v1/jobs", " \n").await.faults_at(&["/route", "/companyId", "/data"]);
+    for (path, body, said) in [
+        ("/v1/jobs", " \n", "the body is empty; send a JSON object"),
+        ("/v1/dlq/1/discard", "", "the body is empty; send a JSON object"),
+        ("/v1/audit/erasures", "", "the body is empty; send a JSON object"),
+        ("/v1/jobs/batch", "", "the body is empty; send a JSON list"),
+        ("/v1/leases/settle", " ", "the body is empty; send a JSON list"),
+        ("/v1/jobs", "\u{feff}{}", "the body begins with a byte order mark; send UTF-8 without one"),
+        ("/v1/jobs/batch", "\u{feff}[]", "the body begins with a byte order mark; send UTF-8 without one"),
+        ("/v1/jobs", "{} {}", "trailing characters at line 1 column 4"),
+    ] {
+        let answer = server.post(path, body).await;
+        answer.is_problem(400, "invalid_json");
+        assert_eq!(answer.body["detail"], said, "{path} {body:?}");
+    }
+    for (body, said) in [("null", "is null; write an object"), ("[{}]", "is a list; write an object")] {
+        let answer = server.post("/v1/jobs", body).await;
+        answer.faults_at(&[""]);
+        assert_eq!(answer.fault(""), said);
+    }
+    server.post_as("/v1/jobs", "text/plain", "").await.is_problem(415, "unsupported_media_type");
     server.post("/v1/dlq/1/replay", "\n").await.is_problem(404, "not_found");
 }
 
