@@ -175,6 +175,7 @@ fn chosen(filter: BulkFilter) -> Chosen {
         until: entries.until,
         job_ids: job_ids.unwrap_or_default(),
     }
+    .without_repetitions()
 }
 
 fn shown_filter(chosen: Chosen) -> BulkFilter {
