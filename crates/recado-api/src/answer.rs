@@ -29,14 +29,16 @@ pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
     response
 }
 
+/// A value as JSON.
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, Refused> {
+    serde_json::to_vec(value).map_err(|error| {
+        tracing::error!(%error, "cannot write an answer");
+        Refused::new(Code::Internal, "the answer cannot be written; the log says more")
+    })
+}
+
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(json) => written(status, json),
-        Err(error) => {
-            tracing::error!(%error, "cannot write an answer");
-            Refused::new(Code::Internal, "the answer cannot be written; the log says more").into_response()
-        }
-    }
+    write(value).map_or_else(Refused::into_response, |json| written(status, json))
 }
 
 /// Done, and there is nothing to say about it.

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::answer::Refused;
 use crate::extract::Asked;
-use crate::openapi::ListenProblems;
+use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
@@ -45,7 +45,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
             status = 200, body = String, content_type = "text/event-stream",
             description = "Server-Sent Events without end. Each `data` is an `Event`; with `event: gap` it is a `Gap`: some are missing.",
         ),
-        ListenProblems,
+        ReadProblems,
     )
 )]
 pub(crate) async fn listen(

@@ -16,6 +16,7 @@ use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
+use crate::answers::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;
@@ -140,6 +141,7 @@ pub(crate) async fn show(
     Id(id): Id,
     Actor(actor): Actor,
     Asked(()): Asked<()>,
+    ItemRoom(room): ItemRoom,
 ) -> Result<Response, Refused> {
     let now = api.engine().now();
     let Some(found) = api.engine().store().job(&id, now).await? else {
@@ -158,7 +160,7 @@ pub(crate) async fn show(
     if data.is_some() {
         api.engine().record_payload_read(&found.job, &actor).await?;
     }
-    Ok(answer::ok(&JobView { data, archived, ..view(&api, found, now) }))
+    Ok(room.ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// Why jobs that are due are not on their way.
@@ -228,6 +230,7 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
 pub(crate) async fn list(
     State(api): State<ApiState>,
     Asked(query): Asked<JobQuery>,
+    room: Room,
 ) -> Result<Response, Refused> {
     let now = api.engine().now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
@@ -257,7 +260,7 @@ pub(crate) async fn list(
         }
     }
     let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
-    Ok(answer::ok(&JobList { items, next_cursor }))
+    Ok(room.ok(&JobList { items, next_cursor }))
 }
 
 /// Cancel a job that has not been sent.

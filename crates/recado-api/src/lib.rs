@@ -10,6 +10,7 @@
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
+//! | [`answers`] | bounds the memory of answers that wait for their readers |
 //! | [`acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] [`document`] | the document that describes all of it, written from the code |
@@ -23,6 +24,7 @@ mod accounts;
 mod acts;
 mod alerts;
 mod answer;
+mod answers;
 mod archive;
 mod audit;
 mod batch;

@@ -79,6 +79,7 @@ const READ: &[Code] = &[
     Code::Internal,
     Code::StoreUnavailable,
     Code::StoreBroken,
+    Code::Overloaded,
 ];
 
 const WRITE: &[Code] = &[
@@ -143,14 +144,5 @@ pub(crate) struct CallProblems;
 impl IntoResponses for CallProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problems(&[WRITE, &[Code::ProviderUnavailable, Code::ProviderRefused]].concat())
-    }
-}
-
-/// What can go wrong with listening: others may have taken every place.
-pub(crate) struct ListenProblems;
-
-impl IntoResponses for ListenProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[READ, &[Code::Overloaded]].concat())
     }
 }

@@ -442,7 +442,7 @@ pub struct HeldBy {
 pub struct JobList {
     /// Newest first.
     pub items: Vec<JobView>,
-    /// Where the next page begins. A page may be short and still have a next one.
+    /// Where the next page begins; absent on the last one. A page may be short, or empty, and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -460,7 +460,7 @@ pub struct JobQuery {
     pub route: Option<RouteName>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
-    /// Items on a page, up to 1000; 100 when absent.
+    /// Items on a page at most, up to 1000; 100 when absent.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.
