@@ -21,7 +21,8 @@ use crate::state::ApiState;
 const STEPS_MAX: usize = 4;
 
 /// The audit trail: analyses, delays, schedules, decisions and acts of people, archived or not yet. A query for one person's
-/// records, by `userId` or `correlationId`, is put on the trail itself.
+/// records, by `userId`, `correlationId`, `claimId` or `jobId`, is put on the trail itself. A page may hold fewer items
+/// than `limit`, because the steps of a record stay together; it is the last one if it has no `nextCursor`.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", operation_id = "listAudit",
     params(AuditQuery, ActorHeader),

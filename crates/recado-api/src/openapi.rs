@@ -107,7 +107,13 @@ impl IntoParams for ActorHeader {
         let name = ObjectBuilder::new().schema_type(Type::String);
         let name = name.min_length(Some(1)).max_length(Some(ACTOR_LEN_MAX)).pattern(Some(r"\S"));
         let header = ParameterBuilder::new().name("X-Recado-Actor").parameter_in(ParameterIn::Header);
-        vec![header.required(Required::False).description(Some("Who acts.")).schema(Some(name)).build()]
+        vec![
+            header
+                .required(Required::False)
+                .description(Some("Who acts, without control characters."))
+                .schema(Some(name))
+                .build(),
+        ]
     }
 }
 
