@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_engine::EngineError;
@@ -20,6 +22,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Seconds after which a refused caller may come back.
 const RETRY_AFTER_FULL_S: u64 = 5;
 const RETRY_AFTER_SOON_S: u64 = 1;
+
+/// Tells browsers and proxies to keep no answer, unless it says otherwise, and to take its type as it is said.
+pub(crate) fn protect(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
 
 /// JSON that is already written.
 pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {

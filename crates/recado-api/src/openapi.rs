@@ -75,6 +75,7 @@ const READ: &[Code] = &[
     Code::Unauthorized,
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
+    Code::TooManyWrongTokens,
     Code::ValidationFailed,
     Code::Internal,
     Code::StoreUnavailable,
@@ -87,6 +88,7 @@ const WRITE: &[Code] = &[
     Code::Unauthorized,
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
+    Code::TooManyWrongTokens,
     Code::RequestTimeout,
     Code::PayloadTooLarge,
     Code::UnsupportedMediaType,
@@ -122,7 +124,12 @@ pub(crate) struct GateProblems;
 
 impl IntoResponses for GateProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[Code::Unauthorized, Code::HostNotAllowed, Code::OriginNotAllowed])
+        problems(&[
+            Code::Unauthorized,
+            Code::HostNotAllowed,
+            Code::OriginNotAllowed,
+            Code::TooManyWrongTokens,
+        ])
     }
 }
 
