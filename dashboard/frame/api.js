@@ -90,7 +90,7 @@ async function ask(method, url, { body, signal } = {}) {
   }
   const value = parsed(text);
   if (response.ok || (url === "/readyz" && response.status === 503)) return { value, text };
-  if (response.status === 401) whenRefused();
+  if (response.status === 401 || response.status === 429) whenRefused();
   throw new Problem(response.status, value ?? {});
 }
 

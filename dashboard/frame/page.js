@@ -82,7 +82,7 @@ export function region(page, { load, draw, every = 10_000, on = () => false, cal
 
   function fail(error) {
     if (!(error instanceof Problem)) throw error;
-    if (error.status === 401) return;
+    if (error.status === 401 || error.status === 429) return;
     const retry = h("button", { type: "button", on: { click: () => refresh() } }, t("again"));
     const words = explained(error);
     if (shown === null) put(body, h("div", { class: "notice bad" }, h("p", {}, words), retry));

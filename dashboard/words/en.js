@@ -63,6 +63,7 @@ export default {
   "problem.conflict": "The state of things does not allow this now.",
   "problem.payload_too_large": "It is too large.",
   "problem.validation_failed": "The server found faults.",
+  "problem.too_many_wrong_tokens": "Too many wrong tokens came from your address. Wait a minute.",
   "problem.internal": "This is a fault of Recado itself.",
   "problem.store_full": "The store is full and takes no new jobs.",
   "problem.store_unavailable": "The store does not answer.",

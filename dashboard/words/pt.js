@@ -63,6 +63,7 @@ export default {
   "problem.conflict": "O estado atual não permite isso.",
   "problem.payload_too_large": "É grande demais.",
   "problem.validation_failed": "O servidor achou erros.",
+  "problem.too_many_wrong_tokens": "Vieram tokens errados demais do seu endereço. Espere um minuto.",
   "problem.internal": "É uma falha do próprio Recado.",
   "problem.store_full": "O armazenamento está cheio e não aceita tarefas novas.",
   "problem.store_unavailable": "O armazenamento não responde.",

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_engine::EngineError;
@@ -21,6 +23,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const RETRY_AFTER_FULL_S: u64 = 5;
 const RETRY_AFTER_SOON_S: u64 = 1;
 
+/// Tells browsers and proxies to keep no answer, unless it says otherwise, and to take its type as it is said.
+pub(crate) fn protect(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
 /// JSON that is already written.
 pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(json.into()));
@@ -29,14 +37,16 @@ pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
     response
 }
 
+/// A value as JSON.
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, Refused> {
+    serde_json::to_vec(value).map_err(|error| {
+        tracing::error!(%error, "cannot write an answer");
+        Refused::new(Code::Internal, "the answer cannot be written; the log says more")
+    })
+}
+
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(json) => written(status, json),
-        Err(error) => {
-            tracing::error!(%error, "cannot write an answer");
-            Refused::new(Code::Internal, "the answer cannot be written; the log says more").into_response()
-        }
-    }
+    write(value).map_or_else(Refused::into_response, |json| written(status, json))
 }
 
 /// Done, and there is nothing to say about it.

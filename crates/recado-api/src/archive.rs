@@ -1,7 +1,7 @@
 //! Dead letters on their way out and back: exports as a stream, lines of an archive as a batch.
 //!
 //! An export is read from the store page by page as its reader takes it, so that it needs no more memory than
-//! one page however many entries there are. Each entry that is in the queue from its start to its end is in it once,
+//! one page however many entries there are, and each page takes its room among all answers. Each entry that is in the queue from its start to its end is in it once,
 //! whatever is replayed meanwhile; what enters the queue after it began need not be.
 
 use std::io;
@@ -13,7 +13,6 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use recado_engine::EngineError;
 use recado_engine::archive::Imported;
 use recado_store::PageRequest;
 use recado_wire::archive::{
@@ -22,7 +21,8 @@ use recado_wire::archive::{
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::Refused;
+use crate::answers::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;
@@ -31,7 +31,7 @@ use crate::extract::{Actor, Asked};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
-/// Entries that are asked of the store at a time.
+/// Entries that are asked of the store at a time, if they are small.
 const PAGE_ENTRIES: usize = 50;
 
 /// Every dead letter that is asked for, newest first, as lines of JSON or as a table. Each export is put on the audit
@@ -48,20 +48,22 @@ pub(crate) async fn export(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     Asked(query): Asked<ExportQuery>,
+    reader: Reader,
 ) -> Result<Response, Refused> {
     let format = query.format.unwrap_or_default();
     let filter = wanted(query.filter);
     let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
     api.engine().record_letters_export(&filter, name, &actor).await?;
-    let mut export = Export { api, filter, format, before: None, over: false };
+    let mut export = Export { api, reader, filter, format, before: None, over: false };
     // The first page before the answer: a store that cannot answer is a problem and not a torn file.
     let head = if format == ExportFormat::Csv { csv::head() } else { String::new() };
-    let first = Bytes::from(head + &export.page().await?);
+    let first = export.page(head).await?;
     let rest = stream::unfold(export, |mut export| async move {
         if export.over {
             return None;
         }
-        let page = export.page().await.map(Bytes::from).map_err(io::Error::other);
+        let torn = |refused: Refused| io::Error::other(refused.into_problem().title);
+        let page = export.page(String::new()).await.map_err(torn);
         export.over |= page.is_err();
         Some((page, export))
     });
@@ -78,6 +80,7 @@ pub(crate) async fn export(
 
 struct Export {
     api: ApiState,
+    reader: Reader,
     filter: recado_store::DeadLetterFilter,
     format: ExportFormat,
     before: Option<u64>,
@@ -86,12 +89,13 @@ struct Export {
 }
 
 impl Export {
-    async fn page(&mut self) -> Result<String, EngineError> {
+    /// The next page, behind `written`.
+    async fn page(&mut self, mut written: String) -> Result<Bytes, Refused> {
+        let room = self.reader.room(&self.api).await?;
         let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
         let page = self.api.engine().store().dead_letters(self.filter.clone(), asked).await?;
         self.before = page.next;
         self.over = page.next.is_none();
-        let mut written = String::new();
         for entry in page.items {
             match self.format {
                 ExportFormat::Csv => csv::row(&DeadLetter::from(entry), &mut written),
@@ -103,7 +107,7 @@ impl Export {
                 }
             }
         }
-        Ok(written)
+        Ok(room.hold(written.into_bytes()))
     }
 }
 
@@ -118,6 +122,7 @@ impl Export {
 pub(crate) async fn import(
     State(api): State<ApiState>,
     Actor(actor): Actor,
+    reader: Reader,
     request: Request,
 ) -> Result<Response, Refused> {
     let received = body::lines(&api, request).await?;
@@ -159,5 +164,5 @@ pub(crate) async fn import(
         }
         answer.items.push(ImportItem { index, result, job_id, error });
     }
-    Ok(answer::ok(&answer))
+    Ok(reader.ok(&api, &answer))
 }

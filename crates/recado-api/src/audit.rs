@@ -10,6 +10,7 @@ use recado_wire::audit::{
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
 
 use crate::answer::{self, Refused};
+use crate::answers::Room;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked};
@@ -20,7 +21,8 @@ use crate::state::ApiState;
 const STEPS_MAX: usize = 4;
 
 /// The audit trail: analyses, delays, schedules, decisions and acts of people, archived or not yet. A query for one person's
-/// records, by `userId` or `correlationId`, is put on the trail itself.
+/// records, by `userId`, `correlationId`, `claimId` or `jobId`, is put on the trail itself. A page may hold fewer items
+/// than `limit`, because the steps of a record stay together; it is the last one if it has no `nextCursor`.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", operation_id = "listAudit",
     params(AuditQuery, ActorHeader),
@@ -30,6 +32,7 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     Asked(asked): Asked<AuditQuery>,
+    room: Room,
 ) -> Result<Response, Refused> {
     let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
     let mut place = read_place(asked.cursor.as_deref(), newest_first)?;
@@ -70,7 +73,7 @@ pub(crate) async fn list(
     }
     let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
     let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
-    Ok(answer::ok(&AuditList { items, next_cursor }))
+    Ok(room.ok(&AuditList { items, next_cursor }))
 }
 
 /// Where the page before ended. A walk goes on in the direction that it began in.

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::TraceParent;
 use recado_engine::{Accepted, Submission};
@@ -13,7 +12,8 @@ use recado_wire::{BATCH_JOBS_MAX, Code};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Refused};
+use crate::answer::Refused;
+use crate::answers::Reader;
 use crate::body::{self, Format, Received};
 use crate::extract;
 use crate::jobs::{read_submission, show_refusal};
@@ -38,17 +38,18 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
 )]
 pub(crate) async fn enqueue_batch(
     State(api): State<ApiState>,
+    reader: Reader,
     request: Request,
 ) -> Result<Response, Refused> {
     let heard = extract::traceparent(request.headers());
     let (format, received) = body::batch(&api, request).await?;
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
-        return take_in(api, format, received, heard).await;
+        return take_in(api, reader, format, received, heard).await;
     }
     let turn = api.batch_turn().await;
     let here = tokio::runtime::Handle::current();
     let elsewhere = tokio::task::spawn_blocking(move || {
-        let answer = here.block_on(take_in(api, format, received, heard));
+        let answer = here.block_on(take_in(api, reader, format, received, heard));
         drop(turn);
         answer
     });
@@ -60,6 +61,7 @@ pub(crate) async fn enqueue_batch(
 
 async fn take_in(
     api: ApiState,
+    reader: Reader,
     format: Format,
     received: Received,
     heard: Option<TraceParent>,
@@ -90,7 +92,7 @@ async fn take_in(
         }
         answer.items.push(show(index, outcome));
     }
-    Ok(answer::json(StatusCode::OK, &answer))
+    Ok(reader.ok(&api, &answer))
 }
 
 fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<Submission, Refused> {
@@ -137,6 +139,9 @@ pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Ve
 }
 
 fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+    if json.trim_ascii().is_empty() {
+        return Err(Refused::new(Code::InvalidJson, "the body is empty; send a JSON list"));
+    }
     if kind_of(json) != "a list" {
         let _: &RawValue = serde_json::from_str(json).map_err(NotJson::from)?;
         return Err(Refused::invalid_at("", format!("is {}; write a list", kind_of(json))));

@@ -18,6 +18,9 @@ use crate::state::{ApiState, Reserved};
 /// How much of a body that is too large is read and thrown away, so that its sender gets to hear why.
 const DISCARDED_MAX_BYTES: usize = 64 << 20;
 
+/// Some editors put it before UTF-8. JSON has no place for it.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A body that has arrived.
 #[derive(Debug)]
 pub(crate) struct Received {
@@ -26,9 +29,16 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// As text. Nothing at all stands for an object without fields, so that it hears which ones it lacks.
+    /// As text that may be JSON.
     pub fn text(&self) -> Result<&str, Refused> {
-        if self.bytes.trim_ascii().is_empty() { Ok("{}") } else { text(&self.bytes) }
+        if self.is_empty() {
+            return Err(Refused::new(Code::InvalidJson, "the body is empty; send a JSON object"));
+        }
+        text(&self.bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.trim_ascii().is_empty()
     }
 
     /// Reads it as a request that may have faults, and refuses it with all of them if it has.
@@ -38,11 +48,15 @@ impl Received {
 
     /// The same for requests that may be left out.
     pub fn read_or_default<T: Readable + Default>(&self) -> Result<T, Refused> {
-        if self.bytes.is_empty() { Ok(T::default()) } else { self.read() }
+        if self.is_empty() { Ok(T::default()) } else { self.read() }
     }
 }
 
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Refused> {
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        let detail = "the body begins with a byte order mark; send UTF-8 without one";
+        return Err(Refused::new(Code::InvalidJson, detail));
+    }
     std::str::from_utf8(bytes).map_err(|_| Refused::new(Code::InvalidJson, "the body is not UTF-8"))
 }
 
@@ -88,7 +102,7 @@ pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Re
         return Err(unsupported("application/json"));
     }
     let received = receive(api, request, api.limits().body_max_bytes).await?;
-    if !named && !received.bytes.is_empty() {
+    if !named && !received.is_empty() {
         return Err(unsupported("application/json"));
     }
     Ok(received)

@@ -14,6 +14,7 @@ use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
+use crate::answers::Room;
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
@@ -111,9 +112,13 @@ async fn begin(
 #[utoipa::path(
     get, path = "/v1/replays", tag = "dead letters", operation_id = "listBulkActs", responses((status = 200, body = BulkList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    Asked(()): Asked<()>,
+    room: Room,
+) -> Result<Response, Refused> {
     let items = api.engine().bulks().await?.into_iter().map(shown).collect();
-    Ok(answer::ok(&BulkList { items }))
+    Ok(room.ok(&BulkList { items }))
 }
 
 /// How far a bulk act came.
@@ -175,6 +180,7 @@ fn chosen(filter: BulkFilter) -> Chosen {
         until: entries.until,
         job_ids: job_ids.unwrap_or_default(),
     }
+    .without_repetitions()
 }
 
 fn shown_filter(chosen: Chosen) -> BulkFilter {

@@ -11,7 +11,8 @@ use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, FAULTS_MAX, Faults};
 use recado_wire::{Code, FieldFault, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::Refused;
+use crate::answers::Reader;
 use crate::body;
 use crate::extract;
 use crate::openapi::CallProblems;
@@ -26,14 +27,19 @@ use crate::state::ApiState;
         CallProblems,
     )
 )]
-pub(crate) async fn call(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn call(
+    State(api): State<ApiState>,
+    reader: Reader,
+    request: Request,
+) -> Result<Response, Refused> {
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let mut call = read_call(&api, received.text()?)?;
     call.traceparent = call.traceparent.or(heard);
     drop(received);
     match api.engine().call(call).await? {
-        Ok(called) => show(called),
+        // The provider was asked: a refusal would only have it asked again.
+        Ok(called) => show(called, |answer| reader.ok(&api, answer)),
         Err(CallRefused::Route(why)) => Err(Refused::invalid_at("/route", why)),
         Err(CallRefused::Data(faults)) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
@@ -85,7 +91,7 @@ fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     }
 }
 
-fn show(called: Called) -> Result<Response, Refused> {
+fn show(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, Refused> {
     let nothing = CallAnswer {
         answer: None,
         took_ms: None,
@@ -96,9 +102,9 @@ fn show(called: Called) -> Result<Response, Refused> {
     };
     match called {
         Called::Answered { answer, took } => {
-            Ok(answer::ok(&CallAnswer { answer, took_ms: Some(millis(took)), ..nothing }))
+            Ok(write(&CallAnswer { answer, took_ms: Some(millis(took)), ..nothing }))
         }
-        Called::Cached { answer, age, failure, retry } => Ok(answer::ok(&CallAnswer {
+        Called::Cached { answer, age, failure, retry } => Ok(write(&CallAnswer {
             answer: Some(answer),
             fallback: Some(CallFallback::Cached),
             age_ms: Some(millis(age)),

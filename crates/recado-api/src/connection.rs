@@ -100,9 +100,7 @@ pub(crate) async fn attend(
     let io = Watched { io: TokioIo::new(stream), clock: clock.clone() };
     let handle = |mut request: hyper::Request<Incoming>| {
         clock.enter(Phase::Busy);
-        if !proof.is_shown() {
-            request.extensions_mut().insert(proof.clone());
-        }
+        request.extensions_mut().insert(proof.clone());
         let answering = router.clone().call(request.map(Body::new));
         let clock = clock.clone();
         async move {

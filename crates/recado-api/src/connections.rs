@@ -46,11 +46,11 @@ struct Address {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub proof: Proof,
-    /// Cancelled when the connection has to make room for another.
+    /// Cancelled when the connection has to make room for another, or its answer for another answer.
     pub evicted: CancellationToken,
 }
 
-/// The gate's note that a caller was let in.
+/// A connection's caller, with the gate's note that it was let in.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof(Arc<Caller>);
 
@@ -60,6 +60,7 @@ struct Caller {
     address: IpAddr,
     number: u64,
     is_proven: AtomicBool,
+    evicted: CancellationToken,
 }
 
 impl Connections {
@@ -81,7 +82,8 @@ impl Connections {
         own.unproven.insert(number, evicted.clone());
         drop(open);
         let connections = self.clone();
-        let caller = Caller { connections, address, number, is_proven: AtomicBool::new(false) };
+        let is_proven = AtomicBool::new(false);
+        let caller = Caller { connections, address, number, is_proven, evicted: evicted.clone() };
         Some(Place { proof: Proof(Arc::new(caller)), evicted })
     }
 
@@ -153,7 +155,7 @@ impl Open {
 impl Proof {
     /// Notes that the gate took a request of this caller.
     pub fn show(&self) {
-        let Caller { connections, address, number, is_proven } = &*self.0;
+        let Caller { connections, address, number, is_proven, .. } = &*self.0;
         if is_proven.load(Ordering::Relaxed) {
             return;
         }
@@ -168,6 +170,16 @@ impl Proof {
 
     pub fn is_shown(&self) -> bool {
         self.0.is_proven.load(Ordering::Relaxed)
+    }
+
+    /// The network that the caller has to itself.
+    pub fn address(&self) -> IpAddr {
+        self.0.address
+    }
+
+    /// Closes the caller's connection when cancelled.
+    pub fn cut(&self) -> &CancellationToken {
+        &self.0.evicted
     }
 }
 

@@ -16,17 +16,12 @@ use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
+use crate::answers::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Id};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
-
-/// Entries that are asked of the store at a time.
-const CHUNK_ENTRIES: usize = 50;
-
-/// A page ends early once it holds this much data.
-const PAGE_DATA_MAX_BYTES: usize = 16 << 20;
 
 /// What an entry is not found with: where it is, if it was archived.
 async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
@@ -62,7 +57,8 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
     }
 }
 
-/// Dead letters, newest first. That they were shown, and to whom, is put on the audit trail.
+/// Dead letters, newest first. A page may hold fewer than `limit`, because it ends early when it holds 4 MiB of data; it
+/// is the last one if it has no `nextCursor`. That they were shown, and to whom, is put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/dlq", tag = "dead letters", operation_id = "listDeadLetters",
     params(DeadLetterFilter, DeadLetterQuery, ActorHeader),
@@ -72,36 +68,19 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     Asked(query): Asked<DeadLetterQuery>,
+    room: Room,
 ) -> Result<Response, Refused> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
-    let mut before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
-    let began = before;
+    let before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
     let filter = wanted(query.filter);
-    let mut items: Vec<DeadLetter> = Vec::new();
-    let mut data_bytes = 0;
-    loop {
-        let wanted = CHUNK_ENTRIES.min(limit - items.len());
-        let page =
-            api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit: wanted }).await?;
-        let is_full = page.items.len() == wanted;
-        data_bytes += page.items.iter().map(data_len).sum::<usize>();
-        items.extend(page.items.into_iter().map(DeadLetter::from));
-        before = page.next;
-        if before.is_none() || !is_full || items.len() >= limit || data_bytes > PAGE_DATA_MAX_BYTES {
-            break;
-        }
+    let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
+    if !page.items.is_empty() {
+        let shown = PageRequest { before, limit: page.items.len() };
+        api.engine().record_letters_read(&filter, shown, &actor).await?;
     }
-    if !items.is_empty() {
-        let page = PageRequest { before: began, limit: items.len() };
-        api.engine().record_letters_read(&filter, page, &actor).await?;
-    }
-    let next_cursor = before.map(|place| cursor::write(List::DeadLetters, place));
-    Ok(answer::ok(&DeadLetterList { items, next_cursor }))
-}
-
-fn data_len(entry: &recado_core::DeadLetter) -> usize {
-    let corrected = entry.corrected_data.as_ref().map_or(0, |data| data.as_str().len());
-    entry.original_data.as_str().len() + corrected
+    let next_cursor = page.next.map(|place| cursor::write(List::DeadLetters, place));
+    let items = page.items.into_iter().map(DeadLetter::from).collect();
+    Ok(room.ok(&DeadLetterList { items, next_cursor }))
 }
 
 /// How many dead letters there are, by what they have in common.
@@ -155,11 +134,12 @@ pub(crate) async fn show(
     Id(id): Id,
     Actor(actor): Actor,
     Asked(()): Asked<()>,
+    ItemRoom(room): ItemRoom,
 ) -> Result<Response, Refused> {
     match api.engine().store().dead_letter(&id).await? {
         Some(entry) => {
             api.engine().record_letter_read(&entry, &actor).await?;
-            Ok(answer::ok(&DeadLetter::from(entry)))
+            Ok(room.ok(&DeadLetter::from(entry)))
         }
         None => Err(no_such_entry(&api, &id).await),
     }

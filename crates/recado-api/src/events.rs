@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::answer::Refused;
 use crate::extract::Asked;
-use crate::openapi::ListenProblems;
+use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
@@ -45,7 +45,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
             status = 200, body = String, content_type = "text/event-stream",
             description = "Server-Sent Events without end. Each `data` is an `Event`; with `event: gap` it is a `Gap`: some are missing.",
         ),
-        ListenProblems,
+        ReadProblems,
     )
 )]
 pub(crate) async fn listen(
@@ -62,14 +62,19 @@ pub(crate) async fn listen(
     let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
     let listening = api.engine().events().listen(last_heard);
-    let mut ready = VecDeque::new();
-    if listening.gap {
-        let reason = "the events after the last one that you heard are no longer kept".to_owned();
-        ready.extend(gap(Gap { reason, missed: None }));
-    }
-    ready.extend(listening.missed.iter().filter(|event| wanted.wants(event)).filter_map(|event| told(event)));
-    let listener =
-        Listener { api, wanted, ready, told: listening.told, spoke_at: Instant::now(), _place: place };
+    let gap = listening.gap.then(|| {
+        let reason = "some events after the last one that you heard are no longer kept".to_owned();
+        gap(Gap { reason, missed: None })
+    });
+    let listener = Listener {
+        api,
+        wanted,
+        gap: gap.flatten(),
+        missed: listening.missed.into(),
+        told: listening.told,
+        spoke_at: Instant::now(),
+        _place: place,
+    };
     let pieces = stream::unfold(listener, |mut listener| async {
         let piece = listener.next().await?;
         Some((Ok::<_, Infallible>(piece), listener))
@@ -77,7 +82,6 @@ pub(crate) async fn listen(
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -85,8 +89,10 @@ pub(crate) async fn listen(
 struct Listener {
     api: ApiState,
     wanted: EventQuery,
-    /// What it missed, written and not yet sent.
-    ready: VecDeque<Bytes>,
+    /// The notice that events are lost to it, until it is sent.
+    gap: Option<Bytes>,
+    /// Events that it missed and was not sent yet. All listeners share them.
+    missed: VecDeque<Arc<Event>>,
     told: Receiver<Arc<Event>>,
     spoke_at: Instant,
     _place: OwnedSemaphorePermit,
@@ -95,12 +101,23 @@ struct Listener {
 impl Listener {
     /// What to send next; `None` when the server closes.
     async fn next(&mut self) -> Option<Bytes> {
-        let piece = match self.ready.pop_front() {
+        let piece = match self.gap.take().or_else(|| self.next_missed()) {
             Some(piece) => piece,
             None => self.hear().await?,
         };
         self.spoke_at = Instant::now();
         Some(piece)
+    }
+
+    fn next_missed(&mut self) -> Option<Bytes> {
+        while let Some(event) = self.missed.pop_front() {
+            if let Some(piece) =
+                Some(event).filter(|event| self.wanted.wants(event)).and_then(|event| told(&event))
+            {
+                return Some(piece);
+            }
+        }
+        None
     }
 
     async fn hear(&mut self) -> Option<Bytes> {

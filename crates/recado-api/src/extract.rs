@@ -70,8 +70,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
             return Ok(Actor(ACTOR_DEFAULT.to_owned()));
         };
         let name = std::str::from_utf8(header.as_bytes()).unwrap_or_default().trim();
-        if name.is_empty() || name.chars().count() > ACTOR_LEN_MAX {
-            let message = format!("is blank, too long or not UTF-8; give 1 to {ACTOR_LEN_MAX} characters");
+        if name.is_empty() || name.chars().count() > ACTOR_LEN_MAX || name.contains(char::is_control) {
+            let message = format!(
+                "is blank, too long, not UTF-8 or holds a control character; give 1 to {ACTOR_LEN_MAX} characters that can be read"
+            );
             return Err(Refused::invalid_at("X-Recado-Actor", message));
         }
         Ok(Actor(name.to_owned()))

@@ -10,18 +10,20 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::response::{IntoResponse, Response};
-use futures_util::future::{Either, Ready, ready};
-use recado_wire::Code;
+use futures_util::future::{BoxFuture, Either};
+use recado_wire::{Code, Problem};
 use subtle::ConstantTimeEq;
 use tower::{Layer, Service};
 
 use crate::answer::Refused;
 use crate::connections::Proof;
+use crate::wrong_tokens::{Throttled, WrongTokens};
 
 /// The secret that callers show. Its `Debug` keeps it.
 #[derive(Clone)]
@@ -45,7 +47,7 @@ impl Token {
         if text.is_empty() { Err(EmptyToken) } else { Ok(Token(text.into())) }
     }
 
-    /// Whether these headers carry it. Takes the same time however much of it is right.
+    /// True if these headers carry it. Takes the same time however much of it is right.
     pub(crate) fn is_shown_in(&self, headers: &HeaderMap) -> bool {
         let Some(value) = headers.get(AUTHORIZATION).map(|value| value.as_bytes()) else { return false };
         let Some((scheme, shown)) = value.split_at_checked(7) else { return false };
@@ -101,28 +103,51 @@ fn host_of(authority: &str) -> &str {
 pub(crate) struct Gate {
     token: Option<Token>,
     hosts: Hosts,
+    wrong_tokens: Arc<WrongTokens>,
+}
+
+/// A refusal, and the wait before it is given.
+struct Refusal {
+    refused: Refused,
+    delay: Duration,
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Refusal { refused, delay: Duration::ZERO }
+    }
 }
 
 impl Gate {
     pub fn new(token: Option<Token>, hosts: Hosts) -> Self {
-        Gate { token, hosts }
+        Gate { token, hosts, wrong_tokens: Arc::default() }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Refused> {
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
         let (path, headers) = (request.uri().path(), request.headers());
         match &self.token {
             Some(token) => {
                 let guarded = path.starts_with("/v1") || matches!(path, "/openapi.json" | "/metrics");
-                if guarded && !token.is_shown_in(headers) {
-                    return Err(Refused::new(
-                        Code::Unauthorized,
-                        "send the token as `Authorization: Bearer <token>`",
-                    ));
-                }
-                Ok(())
+                if guarded && !token.is_shown_in(headers) { Err(self.refuse_token(request)) } else { Ok(()) }
             }
             None if path == "/healthz" => Ok(()),
-            None => self.check_names(headers),
+            None => Ok(self.check_names(headers)?),
+        }
+    }
+
+    fn refuse_token(&self, request: &Request) -> Refusal {
+        let is_guess = request.headers().contains_key(AUTHORIZATION);
+        let address = request.extensions().get::<Proof>().map(Proof::address).filter(|_| is_guess);
+        match address.and_then(|address| self.wrong_tokens.note(address)) {
+            Some(Throttled { delay, retry_after }) => {
+                let detail =
+                    "this address sent too many wrong tokens; send the right one, or come back later";
+                let problem = Problem::new(Code::TooManyWrongTokens, detail);
+                Refusal { refused: Refused::after(problem, retry_after), delay }
+            }
+            None => {
+                Refused::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`").into()
+            }
         }
     }
 
@@ -177,7 +202,7 @@ where
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+    type Future = Either<BoxFuture<'static, Result<Response, Infallible>>, S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -189,7 +214,12 @@ where
                 self.gate.prove(&request);
                 Either::Right(self.inner.call(request))
             }
-            Err(refused) => Either::Left(ready(Ok(refused.into_response()))),
+            Err(Refusal { refused, delay }) => Either::Left(Box::pin(async move {
+                if !delay.is_zero() {
+                    tokio::time::sleep(delay).await;
+                }
+                Ok(refused.into_response())
+            })),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use recado_audit::Query;
 use recado_core::{Status, Timestamp, TraceParent};
 use recado_engine::{Accepted, Refusal, Submission};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
@@ -16,6 +17,7 @@ use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
+use crate::answers::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;
@@ -140,6 +142,7 @@ pub(crate) async fn show(
     Id(id): Id,
     Actor(actor): Actor,
     Asked(()): Asked<()>,
+    ItemRoom(room): ItemRoom,
 ) -> Result<Response, Refused> {
     let now = api.engine().now();
     let Some(found) = api.engine().store().job(&id, now).await? else {
@@ -158,7 +161,7 @@ pub(crate) async fn show(
     if data.is_some() {
         api.engine().record_payload_read(&found.job, &actor).await?;
     }
-    Ok(answer::ok(&JobView { data, archived, ..view(&api, found, now) }))
+    Ok(room.ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// Why jobs that are due are not on their way.
@@ -227,14 +230,17 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
     }
 }
 
-/// Jobs, newest first.
+/// Jobs, newest first. A page may hold fewer than `limit`; it is the last one if it has no `nextCursor`. A query for one
+/// person's jobs, by `correlationId`, is put on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery),
+    get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs", params(JobQuery, ActorHeader),
     responses((status = 200, body = JobList), ReadProblems)
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
+    Actor(actor): Actor,
     Asked(query): Asked<JobQuery>,
+    room: Room,
 ) -> Result<Response, Refused> {
     let now = api.engine().now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
@@ -263,8 +269,16 @@ pub(crate) async fn list(
             break;
         }
     }
+    if !items.is_empty() {
+        let person = Query {
+            correlation: filter.correlation_id,
+            company: filter.company.map(|company| company.as_str().into()),
+            ..Query::default()
+        };
+        api.engine().record_person_read(&person, &actor).await?;
+    }
     let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
-    Ok(answer::ok(&JobList { items, next_cursor }))
+    Ok(room.ok(&JobList { items, next_cursor }))
 }
 
 /// Cancel a job that has not been sent.
@@ -300,9 +314,11 @@ pub(crate) async fn cancel(
     }
 }
 
-/// A job's audit trail, oldest first; from the archive once the job is forgotten.
+/// A job's audit trail, oldest first; from the archive once the job is forgotten. That it was shown, and to whom, is put
+/// on the audit trail.
 #[utoipa::path(
-    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit", params(("jobId" = String, Path)),
+    get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit",
+    params(("jobId" = String, Path), ActorHeader),
     responses(
         (status = 200, body = AuditTrail),
         (status = 404, description = "There is no such job, and nothing on record about one.", body = Problem, content_type = "application/problem+json"),
@@ -312,10 +328,16 @@ pub(crate) async fn cancel(
 pub(crate) async fn audit(
     State(api): State<ApiState>,
     Id(id): Id,
+    Actor(actor): Actor,
     Asked(()): Asked<()>,
+    room: Room,
 ) -> Result<Response, Refused> {
     match api.engine().job_trail(&id).await? {
-        Some(records) => Ok(answer::ok(&AuditTrail::of(&records))),
+        Some(records) => {
+            let person = Query { job: Some(id.as_str().into()), ..Query::default() };
+            api.engine().record_person_read(&person, &actor).await?;
+            Ok(room.ok(&AuditTrail::of(&records)))
+        }
         None => Err(Refused::no_such_job(id.as_str())),
     }
 }

@@ -15,6 +15,7 @@ use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
 use crate::answer::{self, Refused};
+use crate::answers::Reader;
 use crate::batch::split;
 use crate::body::{self, Format};
 use crate::extract::Token;
@@ -26,7 +27,11 @@ use crate::state::ApiState;
     post, path = "/v1/leases", tag = "leases", operation_id = "leaseJobs", request_body = LeaseRequest,
     responses((status = 200, description = "Empty when nothing came in time.", body = Leases), WriteProblems)
 )]
-pub(crate) async fn lease(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn lease(
+    State(api): State<ApiState>,
+    reader: Reader,
+    request: Request,
+) -> Result<Response, Refused> {
     let received = body::json(&api, request).await?;
     let asked = read::body::<LeaseRequest>(received.text()?)?;
     drop(received);
@@ -40,7 +45,8 @@ pub(crate) async fn lease(State(api): State<ApiState>, request: Request) -> Resu
         // Whoever waits would keep the server from stopping.
         () = api.closing().cancelled() => Vec::new(),
     };
-    Ok(answer::ok(&Leases { leases: leases.into_iter().map(Into::into).collect() }))
+    // The jobs are leased: a refusal would only make them late.
+    Ok(reader.ok(&api, &Leases { leases: leases.into_iter().map(Into::into).collect() }))
 }
 
 fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
@@ -153,7 +159,11 @@ pub(crate) async fn extend(
         WriteProblems,
     )
 )]
-pub(crate) async fn settle(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn settle(
+    State(api): State<ApiState>,
+    reader: Reader,
+    request: Request,
+) -> Result<Response, Refused> {
     let received = body::list(&api, request).await?;
     let mut reports = Vec::new();
     let mut places: Vec<Result<LeaseToken, Refused>> = Vec::new();
@@ -180,7 +190,7 @@ pub(crate) async fn settle(State(api): State<ApiState>, request: Request) -> Res
         }
         answer.items.push(SettleItem { index, lease_token, settled, error });
     }
-    Ok(answer::ok(&answer))
+    Ok(reader.ok(&api, &answer))
 }
 
 fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Refused> {

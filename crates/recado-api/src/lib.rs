@@ -5,11 +5,13 @@
 //! | [`serve`] | accepts connections, with a limit on everything, and lets them go gracefully |
 //! | [`connection`] | one connection's clock: how long it may take over a header, how long it may be idle |
 //! | [`gate`] | who may come in: token, host, origin |
+//! | [`wrong_tokens`] | counts and logs wrong tokens, and answers many of them late |
 //! | [`body`] [`extract`] | what a request says: its body, bounded in size and time, and the rest of it |
 //! | [`jobs`] [`batch`] [`leases`] [`decisions`] [`dlq`] [`bulk`] [`archive`] [`endpoints`] [`events`] [`calls`] [`accounts`] [`providers`] [`holds`] [`routes`] [`tenants`] [`nodes`] [`alerts`] [`audit`] [`kpis`] [`metrics`] [`probes`] | the resources |
 //! | [`dashboard`] | the pages that people work in |
 //! | [`csv`] | dead letters as a table |
 //! | [`answer`] | answers, and problems as RFC 9457 has them |
+//! | [`answers`] | bounds the memory of answers that wait for their readers |
 //! | [`acts`] | lets an act end when its caller has hung up |
 //! | [`cursor`] | places in a list |
 //! | [`openapi`] [`document`] | the document that describes all of it, written from the code |
@@ -17,12 +19,13 @@
 //! Requests and answers are types of `recado-wire`; what they mean is the engine's business. So a handler
 //! reads, asks the engine, and shows what it said.
 //!
-//! Deliberately absent: TLS, sessions and rate limits (a proxy's work), and payloads in logs.
+//! Deliberately absent: TLS, sessions and rate limits of callers with a token (a proxy's work), and payloads in logs.
 
 mod accounts;
 mod acts;
 mod alerts;
 mod answer;
+mod answers;
 mod archive;
 mod audit;
 mod batch;
@@ -54,6 +57,7 @@ mod routes;
 mod serve;
 mod state;
 mod tenants;
+mod wrong_tokens;
 
 use axum::Router;
 use axum::http::{Method, Uri};

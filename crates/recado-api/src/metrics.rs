@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use recado_observe::{Fact, OTHER};
 use tower::{Layer, Service};
 
+use crate::answer;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -27,8 +28,8 @@ pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(recado_observe::CONTENT_TYPE))], page).into_response()
 }
 
-/// Counts every answer by the pattern that matched, so that nobody's ids become labels. A layer of its own:
-/// axum's middleware functions box every request.
+/// Counts every answer by the pattern that matched, so that nobody's ids become labels, and sees that browsers and
+/// proxies neither keep nor guess at it. A layer of its own: axum's middleware functions box every request.
 #[derive(Clone)]
 pub(crate) struct Counted(pub ApiState);
 
@@ -85,7 +86,8 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Ok(response) = ready!(this.answering.poll(cx));
+        let Ok(mut response) = ready!(this.answering.poll(cx));
+        answer::protect(response.headers_mut());
         this.api.engine().note(&Fact::Served {
             method: this.method.as_str(),
             path: this.path.as_ref().map_or(OTHER, MatchedPath::as_str),

@@ -75,10 +75,12 @@ const READ: &[Code] = &[
     Code::Unauthorized,
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
+    Code::TooManyWrongTokens,
     Code::ValidationFailed,
     Code::Internal,
     Code::StoreUnavailable,
     Code::StoreBroken,
+    Code::Overloaded,
 ];
 
 const WRITE: &[Code] = &[
@@ -86,6 +88,7 @@ const WRITE: &[Code] = &[
     Code::Unauthorized,
     Code::HostNotAllowed,
     Code::OriginNotAllowed,
+    Code::TooManyWrongTokens,
     Code::RequestTimeout,
     Code::PayloadTooLarge,
     Code::UnsupportedMediaType,
@@ -106,7 +109,13 @@ impl IntoParams for ActorHeader {
         let name = ObjectBuilder::new().schema_type(Type::String);
         let name = name.min_length(Some(1)).max_length(Some(ACTOR_LEN_MAX)).pattern(Some(r"\S"));
         let header = ParameterBuilder::new().name("X-Recado-Actor").parameter_in(ParameterIn::Header);
-        vec![header.required(Required::False).description(Some("Who acts.")).schema(Some(name)).build()]
+        vec![
+            header
+                .required(Required::False)
+                .description(Some("Who acts, without control characters."))
+                .schema(Some(name))
+                .build(),
+        ]
     }
 }
 
@@ -115,7 +124,12 @@ pub(crate) struct GateProblems;
 
 impl IntoResponses for GateProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[Code::Unauthorized, Code::HostNotAllowed, Code::OriginNotAllowed])
+        problems(&[
+            Code::Unauthorized,
+            Code::HostNotAllowed,
+            Code::OriginNotAllowed,
+            Code::TooManyWrongTokens,
+        ])
     }
 }
 
@@ -143,14 +157,5 @@ pub(crate) struct CallProblems;
 impl IntoResponses for CallProblems {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         problems(&[WRITE, &[Code::ProviderUnavailable, Code::ProviderRefused]].concat())
-    }
-}
-
-/// What can go wrong with listening: others may have taken every place.
-pub(crate) struct ListenProblems;
-
-impl IntoResponses for ListenProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problems(&[READ, &[Code::Overloaded]].concat())
     }
 }

@@ -201,7 +201,7 @@ fn no_room() -> Bytes {
     let body = serde_json::to_string(&problem).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         connection: close\r\n\r\n",
+         cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n",
         body.len()
     );
     Bytes::from(head + &body)

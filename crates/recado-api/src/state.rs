@@ -10,6 +10,7 @@ use recado_engine::Engine;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::answers::Answers;
 use crate::gate::{Gate, Hosts, Token};
 
 /// How the API runs, apart from the engine behind it.
@@ -66,6 +67,7 @@ struct Inner {
     options: ApiOptions,
     document: OnceLock<Bytes>,
     bodies_in_flight_bytes: AtomicUsize,
+    answers: Arc<Answers>,
     batch_turns: Arc<Semaphore>,
     listeners: Arc<Semaphore>,
 }
@@ -79,6 +81,7 @@ impl ApiState {
             options,
             document: OnceLock::new(),
             bodies_in_flight_bytes: AtomicUsize::new(0),
+            answers: Arc::default(),
             batch_turns: Arc::new(Semaphore::new(cores)),
         };
         ApiState { inner: Arc::new(inner) }
@@ -110,6 +113,10 @@ impl ApiState {
 
     pub(crate) fn document(&self) -> Bytes {
         self.inner.document.get().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn answers(&self) -> &Arc<Answers> {
+        &self.inner.answers
     }
 
     /// The right to work on a large batch. There are as many as cores, so that whoever sends batches without

@@ -15,6 +15,7 @@ use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery,
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
+use crate::answers::ItemRoom;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
@@ -155,6 +156,7 @@ async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, 
 pub(crate) async fn list(
     State(api): State<ApiState>,
     Asked(query): Asked<TenantQuery>,
+    ItemRoom(room): ItemRoom,
 ) -> Result<Response, Refused> {
     let after = cursor::read_name(List::Tenants, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
@@ -165,7 +167,7 @@ pub(crate) async fn list(
     let items: Vec<_> = page.collect();
     let last = items.last().filter(|_| later.next().is_some());
     let next_cursor = last.map(|last| cursor::write_name(List::Tenants, last.company_id.as_str()));
-    Ok(answer::ok(&TenantList { items, next_cursor }))
+    Ok(room.ok(&TenantList { items, next_cursor }))
 }
 
 /// One tenant.

@@ -50,31 +50,43 @@ impl fmt::Debug for Timestamp {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a time; write RFC 3339 in UTC, such as 2026-01-31T08:30:00Z")]
+#[error(
+    "`{0}` is not a time with its offset; write RFC 3339, such as 2026-01-31T08:30:00Z or 2026-01-31T05:30:00-03:00"
+)]
 pub struct NotATime(String);
 
 impl FromStr for Timestamp {
     type Err = NotATime;
 
-    /// Reads RFC 3339; a date and time without a zone (as process engines write them) counts as UTC. The very end of
+    /// Reads RFC 3339. A time without an offset is refused: its writer may have meant any of them. The very end of
     /// what can be written, which people write for "never", is [`Timestamp::MAX`].
     fn from_str(text: &str) -> Result<Self, NotATime> {
-        if let Ok(instant) = text.parse::<jiff::Timestamp>() {
-            return Ok(Timestamp(instant.as_millisecond()));
+        match text.parse::<jiff::Timestamp>() {
+            Ok(instant) => Ok(Timestamp(instant.as_millisecond())),
+            Err(_) if is_in_the_last_year(text) => Ok(Timestamp::MAX),
+            Err(_) => Err(NotATime(text.to_owned())),
         }
-        if is_in_the_last_year(text) {
-            return Ok(Timestamp::MAX);
-        }
-        let civil: jiff::civil::DateTime = text.parse().map_err(|_| NotATime(text.to_owned()))?;
-        let instant = jiff::tz::Offset::UTC.to_timestamp(civil).map_err(|_| NotATime(text.to_owned()))?;
-        Ok(Timestamp(instant.as_millisecond()))
+    }
+}
+
+impl Timestamp {
+    /// Reads a time as process engines write it: without an offset it is UTC.
+    pub fn of_process_engine(text: &str) -> Result<Self, NotATime> {
+        let refused = |_| NotATime(text.to_owned());
+        text.parse().or_else(|_: NotATime| {
+            let civil: jiff::civil::DateTime = text.parse().map_err(refused)?;
+            let instant = jiff::tz::Offset::UTC.to_timestamp(civil).map_err(refused)?;
+            Ok(Timestamp(instant.as_millisecond()))
+        })
     }
 }
 
 /// The last hours of the year 9999 are a date and time that jiff has no instant for.
 fn is_in_the_last_year(text: &str) -> bool {
     let pieces = jiff::fmt::temporal::Pieces::parse(text);
-    pieces.is_ok_and(|pieces| pieces.date().year() == 9999 && pieces.time().is_some())
+    pieces.is_ok_and(|pieces| {
+        pieces.date().year() == 9999 && pieces.time().is_some() && pieces.offset().is_some()
+    })
 }
 
 impl Serialize for Timestamp {
@@ -139,11 +151,7 @@ mod tests {
         let at = Timestamp::from_millis(1_736_677_800_123);
         assert_eq!(at.to_string(), "2025-01-12T10:30:00.123Z");
         assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
-        assert_eq!(
-            "2025-01-12T10:30:00".parse::<Timestamp>().unwrap(),
-            Timestamp::from_millis(1_736_677_800_000)
-        );
-        for never in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-03:00", "9999-12-31T23:59:59"] {
+        for never in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-03:00"] {
             assert_eq!(never.parse::<Timestamp>().unwrap(), Timestamp::MAX, "{never}");
         }
         for wrong in ["yesterday", "9999-12-31", "9999-13-01T00:00:00Z"] {
@@ -151,6 +159,18 @@ mod tests {
         }
         assert_eq!(Timestamp::MAX.plus(Duration::from_secs(1)), Timestamp::MAX);
         assert!(Timestamp::MAX.to_string().starts_with("9999-"));
+    }
+
+    #[test]
+    fn a_time_without_an_offset_is_refused_but_from_process_engines() {
+        for text in ["2025-01-12T10:30:00", "2025-01-12 10:30:00", "9999-12-31T23:59:59"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+        let at = Timestamp::from_millis(1_736_677_800_000);
+        for text in ["2025-01-12T10:30:00", "2025-01-12T10:30:00Z", "2025-01-12T07:30:00-03:00"] {
+            assert_eq!(Timestamp::of_process_engine(text).unwrap(), at, "{text}");
+        }
+        assert!(Timestamp::of_process_engine("2025-01-12").is_err());
     }
 
     #[test]

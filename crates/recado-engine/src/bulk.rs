@@ -14,6 +14,7 @@
 
 mod run;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use recado_core::{
@@ -51,6 +52,22 @@ pub const FAILURES_NAMED_MAX: usize = 20;
 /// How often a note is written again that somebody else changed meanwhile.
 const NOTE_TRIES: usize = 8;
 
+/// The note on the same shelf that says which bulk acts are about to begin.
+const SLOTS: &str = "slots";
+
+/// A slot whose bulk act is not there after this long is free: its process died before it wrote the bulk act.
+const SLOT_KEPT: Duration = Duration::from_secs(60);
+
+/// How often a slot is tried for while others are taken.
+const SLOT_TRIES: usize = 64;
+
+/// A bulk act that is about to begin, and since when.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Slot {
+    id: Box<str>,
+    at: Timestamp,
+}
+
 /// Which dead letters a bulk act is about. What is given must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -75,6 +92,14 @@ pub struct Chosen {
 }
 
 impl Chosen {
+    /// The same with each id named once.
+    #[must_use]
+    pub fn without_repetitions(mut self) -> Self {
+        let mut seen = HashSet::new();
+        self.job_ids.retain(|id| seen.insert(id.clone()));
+        self
+    }
+
     /// What the store is asked for. Whatever comes after `now` was not there when somebody chose.
     fn filter(&self, now: Timestamp) -> DeadLetterFilter {
         DeadLetterFilter {
@@ -328,16 +353,14 @@ impl Engine {
         if self.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let all = self.bulks().await?;
-        if all.iter().filter(|bulk| bulk.state == BulkState::Running).count() >= RUNNING_MAX {
-            return Ok(Err(TooMany));
-        }
+        let id: Box<str> = format!("rpl_{}", uuid::Uuid::now_v7().simple()).into();
+        let Some(all) = self.take_slot(&id).await? else { return Ok(Err(TooMany)) };
         let now = self.now();
         let (total, _) = self.choose_at(&order.filter, 0, now).await?;
         let canary =
             |wanted| Canary { wanted, job_ids: Vec::new(), state: CanaryState::Starting, waiting_for: None };
         let bulk = Bulk {
-            id: format!("rpl_{}", uuid::Uuid::now_v7().simple()).into(),
+            id,
             act: order.act,
             state: BulkState::Running,
             filter: order.filter,
@@ -369,6 +392,37 @@ impl Engine {
         tracing::warn!(id = %bulk.id, act = bulk.act.as_str(), total, actor = bulk.actor.as_deref(), "Bulk act on dead letters begins");
         self.inner.bulks.rung.notify_waiters();
         Ok(Ok(bulk))
+    }
+
+    /// Takes one of [`RUNNING_MAX`] slots for a bulk act that is about to be written, in one step over all nodes. Returns
+    /// all bulk acts that there are, or `None` when every slot is taken.
+    async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>, EngineError> {
+        for _ in 0..SLOT_TRIES {
+            let now = self.now();
+            // Slots first: a bulk act that is written after this has its slot in them.
+            let note = self.store().note(SHELF, SLOTS, now).await?;
+            let all = self.bulks().await?;
+            let running = all.iter().filter(|bulk| bulk.state == BulkState::Running).count();
+            let slots = note.as_ref().and_then(|note| note.value.parse::<Vec<Slot>>().ok());
+            let mut taken = slots.unwrap_or_default();
+            taken.retain(|slot| slot.at.plus(SLOT_KEPT) > now && !all.iter().any(|bulk| bulk.id == slot.id));
+            if running + taken.len() >= RUNNING_MAX {
+                return Ok(None);
+            }
+            taken.push(Slot { id: id.into(), at: now });
+            let write = NoteWrite {
+                shelf: SHELF,
+                key: SLOTS.into(),
+                value: serde_json::to_string(&taken).ok().map(Payload::trusted),
+                expect: Some(note.map_or(0, |note| note.version)),
+                expires_at: Some(now.plus(SLOT_KEPT)),
+                audit: Vec::new(),
+            };
+            if self.inner.write_bulk(write, now).await?.is_some() {
+                return Ok(Some(all));
+            }
+        }
+        Err(StoreError::Unavailable("too many bulk acts begin at once; try again".to_owned()).into())
     }
 
     /// Every bulk act that is remembered, newest first.

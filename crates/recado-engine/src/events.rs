@@ -69,7 +69,7 @@ impl Events {
         self.kept.lock().retain(|event| !is_wanted(event));
     }
 
-    /// Listens from now on, or from the event after `last_heard` if that is still kept.
+    /// Listens from now on, or from the event after `last_heard`; from the oldest that is kept if that one is not.
     pub fn listen(&self, last_heard: Option<&str>) -> Listening {
         let kept = self.kept.lock();
         self.listened.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl Events {
         let Some(last) = last_heard else { return Listening { missed: Vec::new(), told, gap: false } };
         match kept.iter().position(|event| &*event.id == last) {
             Some(at) => Listening { missed: kept.iter().skip(at + 1).cloned().collect(), told, gap: false },
-            None => Listening { missed: Vec::new(), told, gap: true },
+            None => Listening { missed: kept.iter().cloned().collect(), told, gap: true },
         }
     }
 }
@@ -108,13 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_was_away_for_too_long_hears_of_the_gap() {
+    fn a_listener_that_was_away_for_too_long_hears_of_the_gap_and_what_is_kept() {
         let events = Events::default();
         let _listening = events.listen(None);
         let old = event(0);
         let id = old.id.clone();
         events.tell(old);
         (1..=KEPT_MAX as i64).for_each(|n| events.tell(event(n)));
-        assert!(events.listen(Some(&id)).gap);
+        let back = events.listen(Some(&id));
+        let missed: Vec<_> = back.missed.iter().map(|event| event.timestamp.as_millis()).collect();
+        assert!(back.gap);
+        assert_eq!(missed, (1..=KEPT_MAX as i64).collect::<Vec<_>>(), "what is kept is told");
     }
 }

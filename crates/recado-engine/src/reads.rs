@@ -4,7 +4,7 @@
 //! is shown the same again within [`SAME_READ`] is covered by the record that is there, so that a page that refreshes
 //! itself does not fill the trail. An export is recorded each time.
 //!
-//! Deliberately absent: lists without payloads, counts and metrics. A worker's lease is a delivery and no read.
+//! Deliberately absent: lists without payloads that name no person, counts and metrics. A worker's lease is a delivery and no read.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -88,16 +88,20 @@ impl Engine {
         Ok(self.store().record(vec![audit]).await?)
     }
 
-    /// Records that the audit records of one person are shown, if that is what the query asks for.
+    /// Records that the audit records or jobs of one person are shown, if that is what the query asks for: a person is
+    /// known by the same numbers as for an erasure.
     pub async fn record_person_read(&self, query: &Query, actor: &str) -> Result<(), EngineError> {
-        if query.user.is_none() && query.correlation.is_none() {
+        let Query { user, correlation, claim, job, company, .. } = query;
+        if [user, correlation, claim, job].iter().all(|number| number.is_none()) {
             return Ok(());
         }
+        let claim = claim.as_deref().unwrap_or_default();
         let audit = AuditEvent {
-            company_id: query.company.clone(),
-            user_id: query.user.clone(),
-            correlation_id: query.correlation.clone(),
-            ..AuditEvent::claim("", "", AuditKind::PersonalDataRead, self.now())
+            job_id: job.clone(),
+            company_id: company.clone(),
+            user_id: user.clone(),
+            correlation_id: correlation.clone(),
+            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -124,7 +128,7 @@ impl Engine {
         let AuditEvent { actor, job_id, company_id, user_id, correlation_id, retry_reason, .. } = &audit;
         let parts = [actor, job_id, company_id, user_id, correlation_id, retry_reason].map(of);
         let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        parts.extend([&*audit.route, audit.kind.as_str()]);
+        parts.extend([&*audit.claim_id, &*audit.route, audit.kind.as_str()]);
         let read = digest_of(&parts);
         if self.inner.reads.is_covered(read, now) {
             return Ok(());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recado_core::decide;
 use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
-use recado_store::{Claim, Extended, Pick, Settled, Settlement};
+use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -26,6 +26,9 @@ use crate::route::Carrier;
 
 /// Leases that one request may ask for.
 pub const LEASES_MAX: usize = 1_000;
+
+/// Leases that are claimed at a time: each comes with a payload of up to 1 MiB.
+const PIECE_LEASES: usize = 32;
 
 /// Longest wait of one long poll.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -120,7 +123,7 @@ impl Engine {
         let (hand_over, taken) = oneshot::channel();
         let (engine, request) = (self.clone(), request.clone());
         self.inner.deliveries.spawn(async move {
-            let claimed = engine.claim_for_worker(&request).await;
+            let claimed = engine.claim_pieces(&request).await;
             if let Err(Ok((leases, _))) = hand_over.send(claimed) {
                 for lease in &leases {
                     release(&engine.inner, lease).await;
@@ -128,6 +131,30 @@ impl Engine {
             }
         });
         taken.await.unwrap_or(Err(EngineError::Stopping))
+    }
+
+    /// Claims piece by piece, until there are enough or they hold as much data as a page may.
+    async fn claim_pieces(
+        &self,
+        request: &LeaseRequest,
+    ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
+        let max = request.max.min(LEASES_MAX);
+        let (mut leases, mut data_bytes) = (Vec::new(), 0);
+        loop {
+            let wanted = PIECE_LEASES.min(max - leases.len());
+            let piece = self.claim_for_worker(&LeaseRequest { max: wanted, ..request.clone() }).await;
+            let (piece, next_at) = match piece {
+                // What is leased already is worth more than the error.
+                Err(_) if !leases.is_empty() => return Ok((leases, None)),
+                piece => piece?,
+            };
+            let is_full = piece.len() >= wanted;
+            data_bytes += piece.iter().map(|lease| lease.job.data.as_str().len()).sum::<usize>();
+            leases.extend(piece);
+            if !is_full || leases.len() >= max || data_bytes >= PAGE_MAX_BYTES {
+                return Ok((leases, next_at));
+            }
+        }
     }
 
     async fn claim_for_worker(
@@ -143,7 +170,7 @@ impl Engine {
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
-            let wanted = request.max.min(LEASES_MAX) - leases.len();
+            let wanted = request.max - leases.len();
             let provider = self.provider_of(route);
             let mut places = None;
             if let Some(provider) = provider {

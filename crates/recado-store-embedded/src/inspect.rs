@@ -212,20 +212,16 @@ pub fn jobs(
         wanted.sql,
         page.limit + 1
     );
-    let mut found: Vec<(u64, JobView)> = file
-        .prepare_cached(&sql)?
-        .query_map(params_from_iter(wanted.values), |row| {
-            Ok((row.get(JOB_COLUMN_COUNT + 5)?, view(row, now)?))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    let more = found.len() > page.limit;
-    found.truncate(page.limit);
-    let next = match among {
-        _ if more => found.last().map(|(seq, _)| *seq),
+    let mut select = file.prepare_cached(&sql)?;
+    let found = select.query_map(params_from_iter(wanted.values), |row| {
+        Ok((row.get(JOB_COLUMN_COUNT + 5)?, view(row, now)?))
+    })?;
+    let mut found = Page::gather(found, page.limit)?;
+    found.next = found.next.or_else(|| match among {
         Among::These { seqs, more } => seqs.last().copied().filter(|_| *more),
         Among::All => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
-    };
-    Ok(Page { items: found.into_iter().map(|(_, view)| view).collect(), next })
+    });
+    Ok(found)
 }
 
 pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
@@ -273,14 +269,9 @@ pub fn dead_letters(
         "SELECT {DEAD_LETTER_COLUMNS} FROM dlq WHERE {found} ORDER BY entry DESC LIMIT {}",
         page.limit + 1
     );
-    let mut found: Vec<(u64, DeadLetter)> = file
-        .prepare_cached(&sql)?
-        .query_map(params_from_iter(wanted.values), rows::dead_letter)?
-        .collect::<rusqlite::Result<_>>()?;
-    let more = found.len() > page.limit;
-    found.truncate(page.limit);
-    let next = found.last().map(|(entry, _)| *entry).filter(|_| more);
-    Ok(Page { items: found.into_iter().map(|(_, entry)| entry).collect(), next })
+    let mut select = file.prepare_cached(&sql)?;
+    let found = select.query_map(params_from_iter(wanted.values), rows::dead_letter)?;
+    Page::gather(found, page.limit)
 }
 
 pub fn oldest_dead_letters(file: &Connection, limit: usize) -> rusqlite::Result<Vec<DeadLetter>> {

@@ -1,13 +1,13 @@
 //! Jobs, read.
 
 use recado_core::{AuditEvent, Job, JobId, Lease, LeaseToken, Payload, Timestamp};
-use recado_store::{JobFilter, JobView, Page, PageRequest, StoreError};
+use recado_store::{DataBytes, JobFilter, JobView, PAGE_MAX_BYTES, Page, PageRequest, StoreError};
 
 use crate::answer::{Answer, unexpected};
 use crate::audit::audit_event;
 use crate::claim::Holder;
 use crate::link::Arg;
-use crate::merge::{Merge, runs};
+use crate::merge::{Merge, runs, seqs};
 use crate::parts::BEYOND_ALL;
 use crate::record::{Record, decode_or_report};
 use crate::store::RedisStore;
@@ -104,10 +104,16 @@ impl RedisStore {
             self.scan_jobs(partition, filter, page, now, &mut merge).await?;
         }
         let (wanted, next) = merge.page();
-        let mut items = Vec::with_capacity(wanted.len());
-        for (partition, seqs) in runs(wanted) {
-            for found in self.pick(partition, &seqs).await?.into_iter().flatten() {
-                items.push(found.view(now)?);
+        let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
+        for (partition, run) in runs(&wanted) {
+            for ((order, ..), found) in run.iter().zip(self.pick(partition, &seqs(run)).await?) {
+                let Some(found) = found else { continue };
+                let view = found.view(now)?;
+                bytes += view.data_bytes();
+                items.push(view);
+                if bytes >= PAGE_MAX_BYTES {
+                    return Ok(Page { items, next: Some(*order) });
+                }
             }
         }
         Ok(Page { items, next })

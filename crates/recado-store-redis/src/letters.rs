@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use recado_core::{DeadLetter, JobId};
-use recado_store::{DeadLetterFilter, DeadLetterGroup, GroupBy, Page, PageRequest, StoreError};
+use recado_store::{
+    DataBytes, DeadLetterFilter, DeadLetterGroup, GroupBy, PAGE_MAX_BYTES, Page, PageRequest, StoreError,
+};
 
 use crate::answer::Answer;
 use crate::letter;
 use crate::link::Arg;
-use crate::merge::{Merge, runs};
+use crate::merge::{Merge, runs, seqs};
 use crate::parts::BEYOND_ALL;
 use crate::record::{Record, no_data};
 use crate::store::RedisStore;
@@ -67,10 +69,8 @@ impl RedisStore {
         oldest.sort_unstable();
         oldest.truncate(limit);
         let mut letters = Vec::with_capacity(oldest.len());
-        for (partition, seqs) in
-            runs(oldest.into_iter().map(|(_, partition, seq)| (partition, seq)).collect())
-        {
-            letters.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
+        for (partition, run) in runs(&oldest) {
+            letters.extend(self.letters(partition, &seqs(run)).await?.into_iter().flatten());
         }
         Ok(letters)
     }
@@ -85,9 +85,16 @@ impl RedisStore {
             self.scan_letters(partition, filter, page, &mut merge).await?;
         }
         let (wanted, next) = merge.page();
-        let mut items = Vec::with_capacity(wanted.len());
-        for (partition, seqs) in runs(wanted) {
-            items.extend(self.letters(partition, &seqs).await?.into_iter().flatten());
+        let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
+        for (partition, run) in runs(&wanted) {
+            for ((order, ..), letter) in run.iter().zip(self.letters(partition, &seqs(run)).await?) {
+                let Some(letter) = letter else { continue };
+                bytes += letter.data_bytes();
+                items.push(letter);
+                if bytes >= PAGE_MAX_BYTES {
+                    return Ok(Page { items, next: Some(*order) });
+                }
+            }
         }
         Ok(Page { items, next })
     }

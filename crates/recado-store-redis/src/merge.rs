@@ -1,7 +1,7 @@
 //! One list from several partitions, newest first, without gap or repetition.
 
 /// A place in the order of all, and the job's partition and number.
-type Row = (u64, u16, u64);
+pub type Row = (u64, u16, u64);
 
 #[derive(Debug)]
 pub struct Merge {
@@ -26,7 +26,7 @@ impl Merge {
     }
 
     /// The page's jobs, and where the next one begins, if there may be one.
-    pub fn page(mut self) -> (Vec<(u16, u64)>, Option<u64>) {
+    pub fn page(mut self) -> (Vec<Row>, Option<u64>) {
         self.rows.retain(|(order, ..)| *order >= self.horizon);
         self.rows.sort_unstable_by_key(|(order, ..)| std::cmp::Reverse(*order));
         let cut = self.rows.len() > self.limit;
@@ -36,21 +36,22 @@ impl Merge {
         } else {
             Some(self.horizon).filter(|horizon| *horizon > 0)
         };
-        (self.rows.into_iter().map(|(_, partition, seq)| (partition, seq)).collect(), next)
+        (self.rows, next)
     }
 }
 
 /// Runs of one partition, in order and not too long for one call.
-pub fn runs(wanted: Vec<(u16, u64)>) -> Vec<(u16, Vec<u64>)> {
-    const RUN_MAX: usize = 256;
-    let mut runs: Vec<(u16, Vec<u64>)> = Vec::new();
-    for (partition, seq) in wanted {
-        match runs.last_mut() {
-            Some((of, seqs)) if *of == partition && seqs.len() < RUN_MAX => seqs.push(seq),
-            _ => runs.push((partition, vec![seq])),
-        }
-    }
-    runs
+///
+/// A row comes with its payload of up to 1 MiB, so a call has few of them.
+pub fn runs(wanted: &[Row]) -> impl Iterator<Item = (u16, &[Row])> {
+    const RUN_MAX: usize = 16;
+    let runs = wanted.chunk_by(|(_, one, _), (_, next, _)| one == next);
+    runs.flat_map(|run| run.chunks(RUN_MAX)).filter_map(|run| run.first().map(|(_, of, _)| (*of, run)))
+}
+
+/// The numbers of a run's jobs.
+pub fn seqs(run: &[Row]) -> Vec<u64> {
+    run.iter().map(|(.., seq)| *seq).collect()
 }
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
         }
         merge.stopped_at(65);
         let (rows, next) = merge.page();
-        assert_eq!((rows, next), (vec![(0, 45), (1, 40), (0, 35)], Some(65)));
+        assert_eq!((rows, next), (vec![(90, 0, 45), (81, 1, 40), (70, 0, 35)], Some(65)));
     }
 
     #[test]
@@ -74,13 +75,16 @@ mod tests {
         for order in [3, 9, 6] {
             merge.found(order, 0, order);
         }
-        assert_eq!(merge.page(), (vec![(0, 9), (0, 6)], Some(6)));
+        assert_eq!(merge.page(), (vec![(9, 0, 9), (6, 0, 6)], Some(6)));
         assert_eq!(Merge::new(2).page(), (vec![], None));
     }
 
     #[test]
     fn runs_keep_the_order() {
-        assert_eq!(runs(vec![(0, 9), (0, 8), (1, 7), (0, 6)]), [(0, vec![9, 8]), (1, vec![7]), (0, vec![6])]);
-        assert_eq!(runs((0..300).map(|seq| (0, seq)).collect()).len(), 2);
+        let rows = [(4, 0, 9), (3, 0, 8), (2, 1, 7), (1, 0, 6)];
+        let found: Vec<_> = runs(&rows).map(|(partition, run)| (partition, seqs(run))).collect();
+        assert_eq!(found, [(0, vec![9, 8]), (1, vec![7]), (0, vec![6])]);
+        let many: Vec<_> = (0..40).map(|seq| (seq, 0, seq)).collect();
+        assert_eq!(runs(&many).map(|(_, run)| run.len()).collect::<Vec<_>>(), [16, 16, 8]);
     }
 }

@@ -221,6 +221,7 @@ suite! { $ conformance_tests in checks {
         a_walk_through_all_pages_has_no_gap_and_no_repetition
         jobs_that_arrive_during_a_walk_do_not_disturb_it
         a_cursor_out_of_this_world_is_answered_and_not_feared
+        a_page_of_large_data_ends_early_and_a_walk_skips_nothing
         dead_letters_are_found_by_every_filter
         dead_letters_are_found_by_the_time_they_were_moved
         a_reason_is_found_without_regard_to_case_in_any_script_and_literally

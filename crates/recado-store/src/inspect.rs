@@ -75,11 +75,51 @@ pub struct PageRequest {
     pub limit: usize,
 }
 
+/// Bytes of data after which a store ends a page, however few items it holds by then.
+pub const PAGE_MAX_BYTES: usize = 4 << 20;
+
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub items: Vec<T>,
     /// The start of the next page. A page may be short and still have a next one.
     pub next: Option<u64>,
+}
+
+impl<T: DataBytes> Page<T> {
+    /// Takes numbered items, in order, until `limit` or [`PAGE_MAX_BYTES`] is reached. The rest is not read.
+    pub fn gather<E>(items: impl IntoIterator<Item = Result<(u64, T), E>>, limit: usize) -> Result<Self, E> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let (mut bytes, mut last) = (0, None);
+        for item in items {
+            let (number, item) = item?;
+            if page.items.len() == limit || bytes >= PAGE_MAX_BYTES {
+                page.next = last;
+                break;
+            }
+            bytes += item.data_bytes();
+            last = Some(number);
+            page.items.push(item);
+        }
+        Ok(page)
+    }
+}
+
+/// Items that carry data of callers.
+pub trait DataBytes {
+    fn data_bytes(&self) -> usize;
+}
+
+impl DataBytes for JobView {
+    fn data_bytes(&self) -> usize {
+        self.job.data.as_str().len() + self.answer.as_ref().map_or(0, |answer| answer.as_str().len())
+    }
+}
+
+impl DataBytes for DeadLetter {
+    fn data_bytes(&self) -> usize {
+        let corrected = self.corrected_data.as_ref().map_or(0, |data| data.as_str().len());
+        self.original_data.as_str().len() + corrected
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

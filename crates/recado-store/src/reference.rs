@@ -11,6 +11,7 @@ mod shelves;
 mod trail;
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -25,8 +26,8 @@ use crate::contract::{
     Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport, TenantFilter, TenantView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page,
+    PageRequest, StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
@@ -260,13 +261,11 @@ impl State {
     }
 }
 
-fn page_of<T>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> Page<T> {
+fn page_of<T: DataBytes>(mut newest_first: Vec<(u64, T)>, page: PageRequest) -> Page<T> {
     newest_first.retain(|(order, _)| page.before.is_none_or(|before| *order < before));
     newest_first.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
-    let more = newest_first.len() > page.limit;
-    newest_first.truncate(page.limit);
-    let next = newest_first.last().map(|(order, _)| *order).filter(|_| more);
-    Page { items: newest_first.into_iter().map(|(_, item)| item).collect(), next }
+    let Ok(page) = Page::gather(newest_first.into_iter().map(Ok::<_, Infallible>), page.limit);
+    page
 }
 
 #[async_trait]

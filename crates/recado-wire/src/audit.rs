@@ -143,7 +143,7 @@ impl AuditItem {
 pub struct AuditList {
     /// In the order asked for. A record's steps come together.
     pub items: Vec<AuditItem>,
-    /// Cursor of the next page. A page may be short and still have a next one.
+    /// Cursor of the next page; absent on the last one. A page may be short, or empty, and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -188,7 +188,8 @@ pub struct AuditQuery {
     /// `newest` first when absent.
     #[cfg_attr(feature = "openapi", param(inline))]
     pub order: Option<AuditOrder>,
-    /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together.
+    /// Items on a page at most, up to 1000; 100 when absent. The steps of one record, up to four, stay together:
+    /// a page may have fewer items, and below four a few more.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.

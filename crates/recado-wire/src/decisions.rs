@@ -34,8 +34,12 @@ pub struct DecisionRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(maximum = 2147483647))]
     pub retry_count: Option<u32>,
-    /// May be absent on the first try.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// May be absent on the first try. Without an offset it is UTC, as process engines write it.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::read::time_of_process_engine"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub last_submission_time: Option<Timestamp>,
 }
@@ -62,7 +66,7 @@ impl Body for DecisionRequest {
             claim_id: fields.required_text("claimId"),
             submission_error: fields.required_text("submissionError"),
             retry_count: fields.integer("retryCount", "how many retries were made, 0 or more"),
-            last_submission_time: fields.time("lastSubmissionTime"),
+            last_submission_time: fields.time_of_process_engine("lastSubmissionTime"),
         }
     }
 

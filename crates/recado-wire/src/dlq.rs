@@ -103,7 +103,7 @@ impl From<recado_core::DeadLetter> for DeadLetter {
 pub struct DeadLetterList {
     /// Newest first.
     pub items: Vec<DeadLetter>,
-    /// Cursor of the next page. A page may be short and still have a next one.
+    /// Cursor of the next page; absent on the last one. A page may be short, or empty, and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -173,7 +173,7 @@ pub struct DeadLetterQuery {
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", param(ignore))]
     pub filter: DeadLetterFilter,
-    /// Items on a page, up to 1000; 100 when absent.
+    /// Items on a page at most, up to 1000; 100 when absent. A page ends early once it holds 4 MiB of data.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.

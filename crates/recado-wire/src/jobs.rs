@@ -45,7 +45,7 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$", example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))]
     pub traceparent: Option<TraceParent>,
-    /// Not before this, and within 366 days. Excludes `delayMs`.
+    /// Not before this, with its offset, and within 366 days. Excludes `delayMs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub run_at: Option<Timestamp>,
@@ -57,7 +57,8 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::TimeToLiveMs>))]
     pub ttl_ms: Option<u64>,
-    /// 1 (most urgent) to 9, within the tenant; 5 when absent.
+    /// 1 (most urgent) to 9, within the tenant; 5 when absent. Every tenth job of a tenant on a route is the one that has
+    /// been due longest, whatever its priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9))]
     pub priority: Option<u8>,
@@ -442,7 +443,7 @@ pub struct HeldBy {
 pub struct JobList {
     /// Newest first.
     pub items: Vec<JobView>,
-    /// Cursor of the next page. A page may be short and still have a next one.
+    /// Cursor of the next page; absent on the last one. A page may be short, or empty, and still have a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -460,7 +461,7 @@ pub struct JobQuery {
     pub route: Option<RouteName>,
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::NotEmpty>, inline))]
     pub correlation_id: Option<String>,
-    /// Items on a page, up to 1000; 100 when absent.
+    /// Items on a page at most, up to 1000; 100 when absent.
     #[cfg_attr(feature = "openapi", param(value_type = Option<crate::components::PageLimit>, inline))]
     pub limit: Option<u32>,
     /// The `nextCursor` of the page before.

@@ -35,7 +35,7 @@ pub struct LeaseRequest {
     /// Routes of transport `worker`; the first is asked first.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::components::Name>, min_items = 1, max_items = 100))]
     pub routes: Vec<String>,
-    /// Leases wanted at most; 1 when absent.
+    /// Leases wanted at most; 1 when absent. Fewer come once they hold 4 MiB of data.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     pub max: Option<u32>,

@@ -252,12 +252,12 @@ impl<'a> Fields<'a, '_> {
     }
 
     pub fn time(&mut self, name: &str) -> Option<Timestamp> {
-        let text = self.text(name)?;
-        let time = text.parse().ok();
-        if time.is_none() {
-            self.faults.note(name, NOT_A_TIME);
-        }
-        time
+        self.parsed(name, |text| text.parse().map_err(|_| NOT_A_TIME))
+    }
+
+    /// A time as process engines write it.
+    pub fn time_of_process_engine(&mut self, name: &str) -> Option<Timestamp> {
+        self.parsed(name, |text| Timestamp::of_process_engine(&text).map_err(|_| NOT_A_TIME))
     }
 
     /// Any JSON, taken as it stands.
@@ -377,7 +377,7 @@ impl<'a> Fields<'a, '_> {
     }
 }
 
-const NOT_A_TIME: &str = "is not a time; write RFC 3339 in UTC, such as 2026-01-31T08:30:00Z";
+const NOT_A_TIME: &str = "is not a time with its offset; write RFC 3339, such as 2026-01-31T08:30:00Z or 2026-01-31T05:30:00-03:00";
 
 /// The number, or what it is instead, in words that fit after "is".
 fn integer<T: TryFrom<i128>>(raw: &str) -> Result<T, &'static str> {
@@ -537,6 +537,14 @@ impl<'a> Visitor<'a> for MembersVisitor {
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// For a time as process engines write it.
+pub(crate) fn time_of_process_engine<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| Timestamp::of_process_engine(&text).map_err(serde::de::Error::custom)).transpose()
+}
 
 /// For a field that `null` takes away: being there at all is the outer `Some`.
 pub(crate) fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(

@@ -203,7 +203,7 @@ impl From<io::Error> for Stop {
 impl From<ClientError> for Stop {
     fn from(error: ClientError) -> Self {
         let advice = match error.code() {
-            Some(recado_wire::Code::Unauthorized) => {
+            Some(recado_wire::Code::Unauthorized | recado_wire::Code::TooManyWrongTokens) => {
                 "\nGive the server's token with --token or RECADO_TOKEN."
             }
             _ => "",

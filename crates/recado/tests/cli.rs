@@ -18,6 +18,7 @@ mod cli {
     mod moved_directory;
     mod moving;
     mod redis;
+    mod slow_readers;
     mod starting;
     mod stopping;
     mod stranded;

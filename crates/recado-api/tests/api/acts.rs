@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
 use crate::far_end::FarEnd;
-use crate::given::{Kind, PATIENCE, Server, Setup, http_route, ms};
+use crate::given::{Answer, Kind, PATIENCE, Server, Setup, http_route, ms};
 
 /// Kind, actor, and which endpoint or job, of each record of these kinds.
 async fn acts(server: &Server, is_wanted: impl Fn(&AuditEvent) -> bool) -> Vec<(AuditKind, String, String)> {
@@ -79,6 +79,50 @@ async fn an_accounts_mark_is_on_record_when_it_comes_and_when_a_person_takes_it_
 }
 
 #[tokio::test]
+async fn a_read_of_one_persons_jobs_is_on_record_by_whichever_number_it_was() {
+    for kind in [Kind::Memory, Kind::Embedded] {
+        let server = Server::start(Setup { kind, ..Setup::default() }).await;
+        server
+            .enqueue(
+                json!({"jobId": "a", "route": "patient", "companyId": "acme", "correlationId": "order-7",
+                "data": {"script": ["ok"]}, "delayMs": 600_000}),
+            )
+            .await;
+        for path in [
+            "/v1/jobs/a/audit",
+            "/v1/jobs?correlationId=order-7&companyId=acme",
+            // The same again is covered, and what shows nothing is no read.
+            "/v1/jobs/a/audit",
+            "/v1/jobs?correlationId=order-8",
+        ] {
+            let request = server.http.get(server.url(path)).header("x-recado-actor", "ana");
+            assert_eq!(request.send().await.unwrap().status(), 200, "{path}");
+        }
+        let reads: Vec<_> = server.records().await.into_iter().filter(|act| act.kind.is_read()).collect();
+        let [by_job, by_correlation] = reads.as_slice() else { panic!("{reads:?}") };
+        for act in [by_job, by_correlation] {
+            assert_eq!((act.kind, act.actor.as_deref()), (AuditKind::PersonalDataRead, Some("ana")));
+        }
+        assert_eq!((by_job.job_id.as_deref(), by_job.correlation_id.as_deref()), (Some("a"), None));
+        let numbers = (by_correlation.correlation_id.as_deref(), by_correlation.company_id.as_deref());
+        assert_eq!(numbers, (Some("order-7"), Some("acme")), "on {kind:?}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_read_is_no_actor() {
+    let server = Server::plain().await;
+    for name in [&b"ana\trui"[..], "ana\u{85}rui".as_bytes(), b" ", b"\xff"] {
+        let request = server.http.get(server.url("/v1/dlq")).header("x-recado-actor", name);
+        let answer = Answer::of(request.send().await.unwrap()).await;
+        answer.faults_at(&["X-Recado-Actor"]);
+    }
+    let request = server.http.get(server.url("/v1/dlq")).header("x-recado-actor", "Ana Conceição".as_bytes());
+    assert_eq!(request.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn each_read_that_shows_payloads_is_on_record_and_no_other() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let server = Server::start(Setup { kind, ..Setup::default() }).await;
@@ -101,7 +145,7 @@ async fn each_read_that_shows_payloads_is_on_record_and_no_other() {
             response.text().await.unwrap()
         };
         let reads = async || acts(&server, |act| act.kind.is_read()).await;
-        for quiet in ["/v1/jobs", "/v1/dlq/stats", "/v1/jobs/a/audit", "/v1/providers", "/metrics"] {
+        for quiet in ["/v1/jobs", "/v1/dlq/stats", "/v1/jobs?companyId=acme", "/v1/providers", "/metrics"] {
             read(quiet, "ana").await;
         }
         assert_eq!(reads().await, [], "nothing of a payload was shown");

@@ -40,6 +40,49 @@ async fn ended(server: &Server, id: &str) -> Value {
 }
 
 #[tokio::test]
+async fn an_id_that_is_named_twice_counts_once() {
+    on_each_store(async |server: &Server| {
+        bury(server, "acme", &["1", "2"]).await;
+        let twice = json!({"jobIds": ["1", "2", "1", "1"]});
+        let counted = act(server, "/v1/dlq/replay", json!({"filter": twice, "dryRun": true})).await;
+        assert_eq!(
+            (&counted.body["total"], counted.body["sample"].as_array().unwrap().len()),
+            (&json!(2), 2)
+        );
+        let begun = act(server, "/v1/dlq/replay", json!({"filter": twice})).await;
+        let bulk = ended(server, begun.body["id"].as_str().unwrap()).await;
+        assert_eq!(
+            (&bulk["total"], &bulk["done"], &bulk["skipped"]),
+            (&json!(2), &json!(2), &json!(0)),
+            "{bulk}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twelve_that_begin_at_once_are_no_more_than_the_limit() {
+    on_each_store(async |server: &Server| {
+        let names: Vec<String> = (0..20).map(|n| format!("slow-{n}")).collect();
+        bury(server, "acme", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        // One a second: none of them ends while the others begin.
+        let slow = json!({"filter": {}, "ratePerSecond": 1});
+        let begun = (0..12).map(|_| act(server, "/v1/dlq/replay", slow.clone()));
+        let begun = futures_util::future::join_all(begun).await;
+        let taken = begun.iter().filter(|answer| answer.status == 202).count();
+        let refused = begun.iter().filter(|answer| answer.status == 409).count();
+        assert_eq!((taken, refused), (4, 8));
+        let listed = server.get("/v1/replays").await.body;
+        assert_eq!(listed["items"].as_array().unwrap().len(), 4, "{listed}");
+        for bulk in listed["items"].as_array().unwrap() {
+            server.delete(&format!("/v1/replays/{}", bulk["id"].as_str().unwrap())).await;
+        }
+        assert_eq!(act(server, "/v1/dlq/replay", slow).await.status, 202, "one that ended leaves its place");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn w3_a_dry_run_counts_and_touches_nothing() {
     on_each_store(async |server: &Server| {
         bury(server, "acme", &["1", "2"]).await;

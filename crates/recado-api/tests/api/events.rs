@@ -144,6 +144,25 @@ async fn a_listener_that_was_away_for_too_long_is_told_of_the_gap_first() {
 }
 
 #[tokio::test]
+async fn a_listener_that_was_away_for_too_long_hears_the_events_that_are_kept() {
+    let server = Server::plain().await;
+    let mut ear = Ear::open(&server, "").await;
+    told(&server, 0);
+    let last = ear.next().await.id.unwrap();
+    drop(ear);
+    let kept = 1_024;
+    (1..=kept + 5).for_each(|n| told(&server, n));
+    let mut ear = Ear::after(&server, "", Some(&last)).await;
+    assert_eq!(ear.next().await.event, "gap");
+    for n in 6..=kept + 5 {
+        let said = ear.next().await;
+        assert_eq!(said.data["timestamp"], json!(Timestamp::from_millis(n)), "the oldest that is kept first");
+    }
+    told(&server, 9_999);
+    assert_eq!(ear.next().await.data["timestamp"], json!(Timestamp::from_millis(9_999)));
+}
+
+#[tokio::test]
 async fn a_listener_that_lags_is_told_how_much_it_missed_and_goes_on() {
     let server = Server::plain().await;
     let mut ear = Ear::open(&server, "").await;

@@ -37,7 +37,7 @@ async fn every_fault_is_reported_at_once_with_its_place() {
     assert_eq!(answer.fault("/dta"), "is not a field here; did you mean `data`?");
     assert_eq!(answer.fault("/data"), "is missing; write any JSON");
     assert_eq!(answer.fault("/userId"), "is a number; write a string");
-    assert!(answer.fault("/runAt").starts_with("is not a time; write RFC 3339"));
+    assert!(answer.fault("/runAt").starts_with("is not a time with its offset; write RFC 3339"));
     assert!(answer.fault("/delayMs").starts_with("is negative; "));
     assert!(answer.fault("/ttlMs").starts_with("is not a whole number; "));
     assert!(answer.fault("/priority").contains("1 (most urgent) to 9"));
@@ -147,11 +147,47 @@ async fn a_field_given_twice_is_refused() {
 }
 
 #[tokio::test]
-async fn an_empty_body_hears_which_fields_it_lacks() {
+async fn a_body_that_is_no_object_hears_one_fault() {
     let server = Server::plain().await;
-    server.post("/v1/dlq/1/discard", "").await.faults_at(&["/reason"]);
-    server.post("/v1/jobs", " \n").await.faults_at(&["/route", "/companyId", "/data"]);
+    for (path, body, said) in [
+        ("/v1/jobs", " \n", "the body is empty; send a JSON object"),
+        ("/v1/dlq/1/discard", "", "the body is empty; send a JSON object"),
+        ("/v1/audit/erasures", "", "the body is empty; send a JSON object"),
+        ("/v1/jobs/batch", "", "the body is empty; send a JSON list"),
+        ("/v1/leases/settle", " ", "the body is empty; send a JSON list"),
+        ("/v1/jobs", "\u{feff}{}", "the body begins with a byte order mark; send UTF-8 without one"),
+        ("/v1/jobs/batch", "\u{feff}[]", "the body begins with a byte order mark; send UTF-8 without one"),
+        ("/v1/jobs", "{} {}", "trailing characters at line 1 column 4"),
+    ] {
+        let answer = server.post(path, body).await;
+        answer.is_problem(400, "invalid_json");
+        assert_eq!(answer.body["detail"], said, "{path} {body:?}");
+    }
+    for (body, said) in [("null", "is null; write an object"), ("[{}]", "is a list; write an object")] {
+        let answer = server.post("/v1/jobs", body).await;
+        answer.faults_at(&[""]);
+        assert_eq!(answer.fault(""), said);
+    }
+    server.post_as("/v1/jobs", "text/plain", "").await.is_problem(415, "unsupported_media_type");
     server.post("/v1/dlq/1/replay", "\n").await.is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_time_without_an_offset_is_refused_wherever_it_stands() {
+    let server = Server::plain().await;
+    let unclear = "2026-11-15T12:00:00";
+    let mut body = job();
+    body["runAt"] = json!(unclear);
+    let refused = server.post("/v1/jobs", body.to_string()).await;
+    refused.faults_at(&["/runAt"]);
+    assert!(refused.fault("/runAt").contains("2026-01-31T05:30:00-03:00"), "{}", refused.body);
+    for path in ["/v1/dlq?since", "/v1/dlq/stats?until", "/v1/dlq/export?since"] {
+        let (_, name) = path.split_once('?').unwrap();
+        server.get(&format!("{path}={unclear}")).await.faults_at(&[&format!("/{name}")]);
+        assert_eq!(server.get(&format!("{path}={unclear}-03:00")).await.status, 200, "{path}");
+    }
+    let bulk = json!({"filter": {"since": unclear}, "dryRun": true});
+    server.post("/v1/dlq/replay", bulk.to_string()).await.faults_at(&["/filter/since"]);
 }
 
 #[tokio::test]

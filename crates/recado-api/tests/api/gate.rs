@@ -64,6 +64,45 @@ async fn only_the_whole_token_opens() {
 }
 
 #[tokio::test]
+async fn many_wrong_tokens_are_throttled_and_the_right_one_is_not() {
+    let server = with_token().await;
+    let ask = async |token: &str| get_with(&server, "/v1/jobs", &[("authorization", token)]).await;
+    for _ in 0..10 {
+        ask("Bearer guess").await.is_problem(401, "unauthorized");
+    }
+    let refused = ask("Bearer guess").await;
+    refused.is_problem(429, "too_many_wrong_tokens");
+    assert_eq!(refused.header("retry-after"), "60");
+    assert_eq!(ask("Bearer s3cret").await.status, 200, "from the same address");
+    assert_eq!(server.get("/v1/jobs").await.status, 401, "no token is no guess");
+    get_with(&server, "/metrics", &[("authorization", "Bearer guess")])
+        .await
+        .is_problem(429, "too_many_wrong_tokens");
+}
+
+#[tokio::test]
+async fn no_answer_is_kept_or_guessed_at() {
+    let server = Server::plain().await;
+    server
+        .enqueue(json!({"jobId": "j", "route": "patient", "companyId": "a", "data": {"script": ["ok"]}}))
+        .await;
+    for path in
+        ["/v1/jobs/j", "/v1/jobs", "/v1/no-such-path", "/v1/jobs/x", "/healthz", "/metrics", "/openapi.json"]
+    {
+        let answer = server.get(path).await;
+        let headers = (answer.header("cache-control"), answer.header("x-content-type-options"));
+        assert_eq!(headers, ("no-store", "nosniff"), "{path}");
+    }
+    let refused = get_with(&server, "/v1/jobs", &[("host", "evil.example")]).await;
+    assert_eq!(refused.header("cache-control"), "no-store");
+    let page = get_with(&server, "/", &[("accept", "text/html")]).await;
+    assert_eq!(
+        (page.header("cache-control"), page.header("x-content-type-options")),
+        ("no-cache", "nosniff")
+    );
+}
+
+#[tokio::test]
 async fn probes_stay_open_but_details_are_for_those_who_have_the_token() {
     let server = with_token().await;
     assert_eq!(server.get("/healthz").await.status, 200);

@@ -54,6 +54,25 @@ async fn a_worker_gets_the_job_with_its_lease_and_its_success_ends_it() {
 }
 
 #[tokio::test]
+async fn leases_with_large_payloads_come_in_several_answers_and_all_of_them_come() {
+    let server = Server::plain().await;
+    let pad = "x".repeat(500_000);
+    for n in 0..40 {
+        let data = json!({"pad": pad});
+        server
+            .enqueue(json!({"jobId": n.to_string(), "route": "work", "companyId": "acme", "data": data}))
+            .await;
+    }
+    let first = lease(&server, json!({"max": 1_000})).await.len();
+    assert!(first < 40, "twenty megabytes came at once");
+    assert_eq!(first + lease(&server, json!({"max": 1_000})).await.len(), 40);
+    for n in 0..100 {
+        put(&server, &format!("small-{n}")).await;
+    }
+    assert_eq!(lease(&server, json!({"max": 1_000})).await.len(), 100, "small ones come together");
+}
+
+#[tokio::test]
 async fn a_success_needs_no_body() {
     let server = Server::plain().await;
     put(&server, "j").await;

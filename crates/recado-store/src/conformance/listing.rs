@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use recado_core::{NewJob, Status, Timestamp};
 
 use super::Home;
-use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, jobs_of, route};
+use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, jobs_of, payload, route};
 use super::moving::given_by;
 use super::snapshot::walk_jobs;
-use crate::{Adopted, DeadLetterFilter, Discarded, JobFilter, PageRequest, Redriven};
+use crate::{
+    Adopted, DataBytes, DeadLetterFilter, Discarded, JobFilter, PAGE_MAX_BYTES, Page, PageRequest, Redriven,
+};
 
 async fn listed(desk: &Desk, filter: JobFilter, now: Timestamp) -> Vec<String> {
     walk_jobs(desk, &filter, 3, now).await.iter().map(ToString::to_string).collect()
@@ -122,6 +124,52 @@ pub async fn a_cursor_out_of_this_world_is_answered_and_not_feared(home: &mut dy
         let dead = desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items.len();
         assert_eq!((jobs, dead), (usize::from(before > 1), 0), "below {before}");
     }
+}
+
+/// The names on a page, if it holds no more data than a page may: one item beyond the bound.
+fn names_within_bound<T: DataBytes>(page: &Page<T>, name: impl Fn(&T) -> String) -> Vec<String> {
+    let bytes: usize = page.items.iter().rev().skip(1).map(DataBytes::data_bytes).sum();
+    assert!(bytes < PAGE_MAX_BYTES, "a page of {bytes} bytes");
+    page.items.iter().map(name).collect()
+}
+
+pub async fn a_page_of_large_data_ends_early_and_a_walk_skips_nothing(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let large = payload(&format!(r#"{{"pad":"{}"}}"#, "x".repeat(1_000_000)));
+    let names: Vec<_> = (10..21).map(|n| n.to_string()).collect();
+    for name in &names {
+        desk.accept(vec![NewJob { data: large.clone(), ..job(name) }]).await;
+    }
+    let (mut jobs, mut pages, mut before) = (Vec::new(), 0, None);
+    loop {
+        let page = PageRequest { before, limit: 100 };
+        let page = desk.0.jobs(JobFilter::default(), page, T0).await.unwrap();
+        jobs.extend(names_within_bound(&page, |view| view.job.id.to_string()));
+        (before, pages) = (page.next, pages + 1);
+        if before.is_none() {
+            break;
+        }
+    }
+    jobs.sort();
+    assert_eq!(jobs, names);
+    assert!(pages > 1, "eleven megabytes came on one page");
+
+    for _ in &names {
+        let lease = desk.ready(1, T0).await.remove(0);
+        desk.done(&lease, bury(&lease, None, "no", T0), T0).await;
+    }
+    let (mut dead, mut before) = (Vec::new(), None);
+    loop {
+        let page = PageRequest { before, limit: 100 };
+        let page = desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap();
+        dead.extend(names_within_bound(&page, |entry| entry.job_id.to_string()));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    dead.sort();
+    assert_eq!(dead, names);
 }
 
 /// Buries jobs with the given reasons and codes, a second apart, each of a company of its own.

@@ -34,7 +34,7 @@ pub struct SendArgs {
     /// Your own id; the same id with the same data is delivered once.
     #[arg(long, value_name = "ID")]
     job_id: Option<String>,
-    /// Not before this time, such as 2026-01-31T08:30:00Z.
+    /// Not before this time, at most 366 days ahead, such as 2026-01-31T08:30:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     run_at: Option<Timestamp>,
     /// Not before this long from now, such as 5m.
@@ -43,7 +43,7 @@ pub struct SendArgs {
     /// Time that it is worth delivering [default: the server's, 24h].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ttl: Option<Duration>,
-    /// 1 (most urgent) to 9, within the tenant [default: 5].
+    /// 1 (most urgent) to 9, within the tenant; every tenth job is the one due longest [default: 5].
     #[arg(long, value_name = "1-9", value_parser = clap::value_parser!(u8).range(1..=9))]
     priority: Option<u8>,
     #[arg(long, value_name = "ID", help = "Kept with the job, for finding it again")]

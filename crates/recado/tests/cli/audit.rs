@@ -101,14 +101,14 @@ fn t14_a_failure_a_decision_and_an_act_are_in_the_files_and_found_by_everything_
         shown.contains("retry_scheduled") && shown.contains("delivered") && shown.contains("acme"),
         "{shown}"
     );
-    assert_eq!(shown.lines().count(), 3, "a row a record: {shown}");
+    assert_eq!(shown.lines().count(), 4, "a row a record, the read by its number among them: {shown}");
     server.stop();
 
     let mut files = in_files(&place);
     files.retain(|item| item["kind"] != "PERSONAL_DATA_READ");
     assert_eq!(files.len(), all.len(), "nothing came twice, nothing is missing");
     let report = place.run(&["audit", "verify", "--json"]).json();
-    assert_eq!((&report["records"], &report["findings"]), (&json!(6), &json!([])), "{report}");
+    assert_eq!((&report["records"], &report["findings"]), (&json!(9), &json!([])), "{report}");
     let shown = place.run(&["audit", "show", "--dir", DIR, "--user", "u-81", "--json"]).json();
     assert_eq!(items(&shown).len(), 6, "and that her records were asked for");
 }
@@ -139,6 +139,34 @@ fn t14_a_page_has_no_more_items_than_asked_for_and_the_pages_are_the_whole_trail
     }
     all.reverse();
     assert_eq!(in_pages(&server, 5, "oldest"), all);
+}
+
+#[test]
+fn each_read_of_one_persons_records_is_on_record_by_whichever_number_it_was() {
+    let place = Place::with(CONFIG);
+    let server = place.serve();
+    busy(&server, &place);
+    archived(&server, "", 10);
+    let reads = || archived(&server, "&kind=PERSONAL_DATA_READ&order=oldest", 0);
+    assert_eq!(reads().len(), 0, "no person was asked for");
+    for arguments in [
+        &["audit", "show", "--user", "u-81"][..],
+        &["audit", "show", "--correlation-id", "c-1"],
+        &["audit", "show", "--job", "order-1"],
+        &["audit", "show", "--claim", "guia-17"],
+        // The same again is covered, and what shows nothing is no read.
+        &["audit", "export", "--subject", "claim=guia-17"],
+        &["audit", "show", "--claim", "guia-18"],
+    ] {
+        server.run(&place, arguments).done();
+    }
+    let reads = reads();
+    let numbers = ["userId", "correlationId", "jobId", "claimId"];
+    let given = [json!("u-81"), json!("c-1"), json!("order-1"), json!("guia-17")];
+    assert_eq!(reads.len(), 4, "{reads:?}");
+    for ((read, number), id) in reads.iter().zip(numbers).zip(given) {
+        assert_eq!((&read[number], &read["actor"]), (&id, &json!("tester")), "{read}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn e1_e4_e7_two_421_and_an_ok_end_sent_on_the_third_attempt_with_both_delays_in_
 
     let trail = server.get("/v1/jobs/third-time/audit");
     let events = trail["items"].as_array().unwrap().iter().map(|item| item["event"].as_str().unwrap());
-    let events: Vec<_> = events.filter(|event| *event != "PAYLOAD_READ").collect();
+    let events: Vec<_> = events.filter(|event| !event.ends_with("_READ")).collect();
     let analysed = ["ERROR_ANALYSED", "BACKOFF_CALCULATED", "RETRY_SCHEDULED", "RETRY_DECIDED"];
     assert_eq!(events, [&analysed[..], &analysed[..], &["DELIVERED"]].concat());
 

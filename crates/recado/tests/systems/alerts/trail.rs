@@ -18,11 +18,11 @@ impl Story {
         self.scene.sent(id);
     }
 
-    /// The job's record, once it is in the files.
+    /// The job's first record, once it is in the files.
     fn archived(&self, id: &str) -> Value {
         let mut found = Value::Null;
         eventually(|| {
-            let page = self.scene.get(&format!("/v1/audit?jobId={id}"));
+            let page = self.scene.get(&format!("/v1/audit?jobId={id}&order=oldest"));
             found = page["items"][0].clone();
             found["sequence"].is_u64()
         });

@@ -1,0 +1,457 @@
+//! Bounds the memory that large answers hold until their readers have taken them.
+//!
+//! A request takes *room* before it reads from the store, keeps as much of it as its answer needs once that is
+//! written, and gives it back when the answer's last byte is with the system, or its connection is gone. One address has a
+//! share of all the room. A request that finds none waits, in line behind the others of its address; meanwhile the oldest
+//! answers, of the address that holds the most, are cut off if their readers had time enough. So readers that
+//! take nothing hold back neither other addresses nor, for long, requests from their own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::{self, Refused};
+use crate::connections::Proof;
+use crate::state::ApiState;
+
+/// All large answers together.
+const ANSWERS_MAX_BYTES: usize = 160 << 20;
+
+/// Those of one address.
+const ADDRESS_ANSWERS_MAX_BYTES: usize = ANSWERS_MAX_BYTES / 4 * 3;
+
+/// The part of it that pages leave to single items, so that a job can be looked at while lists are waited for.
+const LEFT_TO_ITEMS_BYTES: usize = 16 << 20;
+
+/// Answers below this are not counted once they are written.
+const COUNTED_MIN_BYTES: usize = 16 << 10;
+
+/// Wait of a request for room.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// Time that an answer's reader has before it may be cut off for another.
+const READER_GRACE: Duration = Duration::from_secs(5);
+
+/// Pause between two looks at what may be cut off by now.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The kind of an answer, by the room that it needs at most while it is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    /// A page of the store: [`recado_store::PAGE_MAX_BYTES`] and one item more, twice.
+    Page,
+    /// A job or a dead letter, twice.
+    Item,
+}
+
+impl Size {
+    fn bytes(self) -> usize {
+        match self {
+            Size::Page => 16 << 20,
+            Size::Item => 4 << 20,
+        }
+    }
+
+    /// The part of a bound that answers of this kind may fill.
+    fn within(self, max_bytes: usize) -> usize {
+        match self {
+            Size::Page => max_bytes - LEFT_TO_ITEMS_BYTES,
+            Size::Item => max_bytes,
+        }
+    }
+}
+
+/// The room of all large answers.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    held: Mutex<Held>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    next_number: u64,
+    bytes: usize,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+#[derive(Debug, Default)]
+struct Address {
+    bytes: usize,
+    /// By number: the oldest first.
+    answers: BTreeMap<u64, Answer>,
+    /// Requests that wait for room, by number: the oldest goes first.
+    waiting_for_pages: BTreeSet<u64>,
+    waiting_for_items: BTreeSet<u64>,
+}
+
+impl Address {
+    fn line(&mut self, size: Size) -> &mut BTreeSet<u64> {
+        match size {
+            Size::Page => &mut self.waiting_for_pages,
+            Size::Item => &mut self.waiting_for_items,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.answers.is_empty() && self.waiting_for_pages.is_empty() && self.waiting_for_items.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    bytes: usize,
+    /// When it was written; absent while it is being read from the store.
+    written_at: Option<Instant>,
+    /// Closes its connection.
+    cut: Option<CancellationToken>,
+}
+
+/// Room for one answer, free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    answers: Arc<Answers>,
+    address: IpAddr,
+    number: u64,
+}
+
+/// A place in the line of requests that wait.
+struct Waiting<'a> {
+    answers: &'a Answers,
+    address: IpAddr,
+    size: Size,
+    number: u64,
+}
+
+impl Held {
+    fn next_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// The bytes that are missing, and the address that has to give them up; `None` when there is room.
+    fn missing(&self, address: IpAddr, bytes: usize, size: Size) -> Option<(IpAddr, usize)> {
+        let over = |held: usize, max_bytes| {
+            (held + bytes).checked_sub(size.within(max_bytes)).filter(|over| *over > 0)
+        };
+        let own = self.addresses.get(&address).map_or(0, |own| own.bytes);
+        let most = || self.addresses.iter().max_by_key(|(_, held)| held.bytes).map(|(most, _)| *most);
+        match over(own, ADDRESS_ANSWERS_MAX_BYTES) {
+            Some(bytes) => Some((address, bytes)),
+            None => over(self.bytes, ANSWERS_MAX_BYTES).and_then(|bytes| Some((most()?, bytes))),
+        }
+    }
+
+    /// Cuts off the oldest answers of an address whose readers had time enough, until so many bytes will be free.
+    fn cut(&mut self, address: IpAddr, mut bytes: usize, now: Instant) {
+        let Some(own) = self.addresses.get_mut(&address) else { return };
+        for answer in own.answers.values_mut() {
+            if bytes == 0 {
+                return;
+            }
+            let is_late = answer.written_at.is_some_and(|at| at + READER_GRACE <= now);
+            let Some(cut) = answer.cut.as_ref().filter(|_| is_late) else { continue };
+            if !cut.is_cancelled() {
+                tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the room");
+                cut.cancel();
+            }
+            bytes = bytes.saturating_sub(answer.bytes);
+        }
+    }
+
+    fn resize(&mut self, address: IpAddr, number: u64, bytes: usize) {
+        let Some(own) = self.addresses.get_mut(&address) else { return };
+        let Some(answer) = own.answers.get_mut(&number) else { return };
+        own.bytes = own.bytes - answer.bytes + bytes;
+        self.bytes = self.bytes - answer.bytes + bytes;
+        answer.bytes = bytes;
+        if bytes == 0 {
+            own.answers.remove(&number);
+            self.forget_if_idle(address);
+        }
+    }
+
+    fn forget_if_idle(&mut self, address: IpAddr) {
+        if self.addresses.get(&address).is_some_and(Address::is_idle) {
+            self.addresses.remove(&address);
+        }
+    }
+}
+
+impl Answers {
+    /// Waits for room in the line of its address.
+    async fn reserve(
+        self: &Arc<Self>,
+        address: IpAddr,
+        cut: Option<&CancellationToken>,
+        size: Size,
+    ) -> Option<Room> {
+        let deadline = Instant::now() + ROOM_WAIT;
+        let waiting = self.stand_in_line(address, size);
+        loop {
+            let freed = self.freed.notified();
+            if let Some(room) = self.try_reserve(&waiting, cut) {
+                return Some(room);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return None;
+            }
+            let _ = tokio::time::timeout_at(deadline.min(now + LOOK_AGAIN), freed).await;
+        }
+    }
+
+    fn stand_in_line(&self, address: IpAddr, size: Size) -> Waiting<'_> {
+        let mut held = self.held.lock();
+        let number = held.next_number();
+        held.addresses.entry(address).or_default().line(size).insert(number);
+        Waiting { answers: self, address, size, number }
+    }
+
+    fn try_reserve(self: &Arc<Self>, waiting: &Waiting<'_>, cut: Option<&CancellationToken>) -> Option<Room> {
+        let (address, size, mut held) = (waiting.address, waiting.size, self.held.lock());
+        if held.addresses.get_mut(&address)?.line(size).first() != Some(&waiting.number) {
+            return None;
+        }
+        if let Some((payer, missing)) = held.missing(address, size.bytes(), size) {
+            held.cut(payer, missing, Instant::now());
+            return None;
+        }
+        Some(self.take(&mut held, address, cut, size.bytes()))
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        held: &mut Held,
+        address: IpAddr,
+        cut: Option<&CancellationToken>,
+        bytes: usize,
+    ) -> Room {
+        let number = held.next_number();
+        held.bytes += bytes;
+        let own = held.addresses.entry(address).or_default();
+        own.bytes += bytes;
+        own.answers.insert(number, Answer { bytes, written_at: None, cut: cut.cloned() });
+        Room { answers: self.clone(), address, number }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut held = self.answers.held.lock();
+        if let Some(own) = held.addresses.get_mut(&self.address) {
+            own.line(self.size).remove(&self.number);
+        }
+        held.forget_if_idle(self.address);
+        drop(held);
+        self.answers.freed.notify_waiters();
+    }
+}
+
+impl Room {
+    /// Writes an answer into the room. It gives back what it does not need now, and the rest when it has been sent.
+    pub fn ok<T: Serialize>(self, value: &T) -> Response {
+        let held = answer::write(value).map(|json| answer::written(StatusCode::OK, self.hold(json)));
+        held.unwrap_or_else(Refused::into_response)
+    }
+
+    /// Keeps room for these bytes until the last of them has been sent.
+    pub fn hold(self, mut bytes: Vec<u8>) -> Bytes {
+        bytes.shrink_to_fit();
+        if bytes.len() < COUNTED_MIN_BYTES {
+            return bytes.into();
+        }
+        let mut held = self.answers.held.lock();
+        held.resize(self.address, self.number, bytes.len());
+        let own = held.addresses.get_mut(&self.address);
+        if let Some(answer) = own.and_then(|own| own.answers.get_mut(&self.number)) {
+            answer.written_at = Some(Instant::now());
+        }
+        drop(held);
+        self.answers.freed.notify_waiters();
+        Bytes::from_owner(HeldBytes { bytes, _room: self })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.answers.held.lock().resize(self.address, self.number, 0);
+        self.answers.freed.notify_waiters();
+    }
+}
+
+struct HeldBytes {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The reader of an answer: where it is, and how it is cut off.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader(Option<Proof>);
+
+impl Reader {
+    fn of(parts: &Parts) -> Self {
+        Reader(parts.extensions.get().cloned())
+    }
+
+    fn address(&self) -> IpAddr {
+        self.0.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Proof::address)
+    }
+
+    fn cut(&self) -> Option<&CancellationToken> {
+        self.0.as_ref().map(Proof::cut)
+    }
+
+    /// Room for a page, once there is some.
+    pub async fn room(&self, api: &ApiState) -> Result<Room, Refused> {
+        self.room_for(api, Size::Page).await
+    }
+
+    async fn room_for(&self, api: &ApiState, size: Size) -> Result<Room, Refused> {
+        let room = api.answers().reserve(self.address(), self.cut(), size).await;
+        room.ok_or_else(|| {
+            Refused::busy(
+                "large answers wait for their readers; read those you asked for, or come back in a moment",
+            )
+        })
+    }
+
+    /// Writes an answer that cannot be refused any more: something was done. It counts, and may go beyond the bound.
+    pub fn ok<T: Serialize>(&self, api: &ApiState, value: &T) -> Response {
+        let json = match answer::write(value) {
+            Ok(json) => json,
+            Err(refused) => return refused.into_response(),
+        };
+        let answers = api.answers();
+        let (address, bytes, mut held) = (self.address(), json.len(), answers.held.lock());
+        if let Some((payer, missing)) = held.missing(address, bytes, Size::Item) {
+            held.cut(payer, missing, Instant::now());
+        }
+        let room = answers.take(&mut held, address, self.cut(), bytes);
+        drop(held);
+        answer::written(StatusCode::OK, room.hold(json))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Reader {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Reader::of(parts))
+    }
+}
+
+/// Room for a page, as an argument. It comes last, after what may be wrong with the request.
+impl FromRequestParts<ApiState> for Room {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, Refused> {
+        Reader::of(parts).room(api).await
+    }
+}
+
+/// Room for a job or a dead letter, in the same way.
+#[derive(Debug)]
+pub(crate) struct ItemRoom(pub Room);
+
+impl FromRequestParts<ApiState> for ItemRoom {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, Refused> {
+        Reader::of(parts).room_for(api, Size::Item).await.map(ItemRoom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    async fn stalled(all: &Arc<Answers>, address: &str) -> (Bytes, CancellationToken) {
+        let cut = CancellationToken::new();
+        let room = all.reserve(ip(address), Some(&cut), Size::Page).await.expect("room");
+        (room.hold(vec![0; 4 << 20]), cut)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_of_one_address_leave_room_for_others_at_once() {
+        let all = Arc::new(Answers::default());
+        let mut held = Vec::new();
+        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+            held.push(stalled(&all, "10.0.0.1").await);
+        }
+        let began = Instant::now();
+        stalled(&all, "10.0.0.2").await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(held.iter().all(|(_, cut)| !cut.is_cancelled()));
+        drop(held);
+        let left = all.held.lock();
+        assert_eq!((left.bytes, left.addresses.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_answer_makes_room_once_its_reader_had_time_enough() {
+        let all = Arc::new(Answers::default());
+        let mut held = Vec::new();
+        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+            held.push(stalled(&all, "10.0.0.1").await);
+        }
+        // A connection that is cut off lets go of its answer.
+        let (oldest, cut) = held.remove(0);
+        let closing = tokio::spawn(async move {
+            cut.cancelled().await;
+            drop(oldest);
+        });
+        let began = Instant::now();
+        stalled(&all, "10.0.0.1").await;
+        assert!(began.elapsed() >= READER_GRACE && began.elapsed() < ROOM_WAIT);
+        closing.await.expect("closed");
+        assert!(all.held.lock().bytes <= ADDRESS_ANSWERS_MAX_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_can_be_looked_at_while_pages_fill_the_rest() {
+        let all = Arc::new(Answers::default());
+        let mut held = Vec::new();
+        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+            held.push(stalled(&all, "10.0.0.1").await);
+        }
+        let began = Instant::now();
+        let _waits = all.stand_in_line(ip("10.0.0.1"), Size::Page);
+        assert!(all.reserve(ip("10.0.0.1"), None, Size::Item).await.is_some());
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_finds_no_room_is_refused_after_a_while() {
+        let all = Arc::new(Answers::default());
+        let mut rooms = Vec::new();
+        while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
+            rooms.push(all.reserve(ip("10.0.0.1"), None, Size::Page).await);
+        }
+        assert!(all.reserve(ip("10.0.0.1"), None, Size::Page).await.is_none());
+        rooms.pop();
+        assert!(all.reserve(ip("10.0.0.1"), None, Size::Page).await.is_some());
+    }
+}
