@@ -19,7 +19,8 @@ pub struct Gauges {
     /// Deliveries that were put off because the process was short of something, since it started.
     pub shortages: u64,
     pub queue: Vec<Depth>,
-    /// By route: for how long the oldest job has been due that nobody has taken. Zero where none waits.
+    /// By route: for how long the oldest job has been due that nobody has taken and that no pause and no hold keeps.
+    /// Zero where none waits.
     pub oldest_due: Option<Vec<(Box<str>, Duration)>>,
     pub dead_letters: Option<DeadLetters>,
     /// One for each company and route, or for each company; they are brought together here.

@@ -43,8 +43,8 @@ pub use contract::{
     Transfer, Watcher,
 };
 pub use inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport, TenantFilter, TenantView,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
+    PageRequest, StoreReport, TenantFilter, TenantView,
 };
 pub use notes::{Note, NoteWrite, Noted, Shelf};
 pub use turns::{OLDEST_EVERY_JOBS, Turns};

@@ -159,7 +159,7 @@ fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
         let mut family = page.family(
             "recado_queue_oldest_due_age_seconds",
             Kind::Gauge,
-            "How long the oldest job has been due that nobody has taken.",
+            "How long the oldest job has been due that nobody has taken; jobs of what is paused, and those that a hold keeps, do not count.",
         );
         for (route, age) in longest {
             family.sample(&[("route", route)], age.as_secs_f64());

@@ -97,7 +97,9 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
             Err(faults) => faults,
             Ok(warnings) => {
                 if warnings.list.len() > config.warnings.list.len() {
-                    screen.line(format_args!("note: {other} has more warnings; see recado config check --env {other}"))?;
+                    screen.line(format_args!(
+                        "note: {other} has more warnings; see recado config check --env {other}"
+                    ))?;
                 }
                 continue;
             }

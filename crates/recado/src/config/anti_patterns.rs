@@ -14,10 +14,10 @@ use recado_engine::{Act, Route};
 use recado_observe::AlertConfig;
 use recado_observe::alerts::Measure;
 
+use super::RouteConfig;
 use super::fault::{At, Fault, suggestion};
 use super::raw::{RawAutoReplay, RawProvider, RawRoute};
 use super::reader::FaultList;
-use super::RouteConfig;
 use crate::catalogue::Kind;
 
 /// More attempts than this are a retry that hardly ends.
@@ -154,8 +154,12 @@ pub fn of_route(config: &RouteConfig, raw: &RawRoute, job_ttl: Duration) -> Vec<
         if retries > 0 && (longest < WAIT_MIN || (!grows && longest < STEADY_WAIT_MIN)) {
             let longest = show_duration(longest);
             let message = match grows {
-                true => format!("no retry waits longer than {longest}, which gives a provider no rest; let waits grow to seconds or minutes"),
-                false => format!("every retry waits {longest} at most and none waits longer than the first; let waits grow"),
+                true => format!(
+                    "no retry waits longer than {longest}, which gives a provider no rest; let waits grow to seconds or minutes"
+                ),
+                false => format!(
+                    "every retry waits {longest} at most and none waits longer than the first; let waits grow"
+                ),
             };
             add(AntiPattern::NoBackoff, said.here.clone(), message);
         }
@@ -170,7 +174,8 @@ pub fn of_route(config: &RouteConfig, raw: &RawRoute, job_ttl: Duration) -> Vec<
         let message = format!("a longer Retry-After is cut to {short}; write \"{least}\" or more");
         add(AntiPattern::RetryAfterIgnored, said.here(), message);
     }
-    if let (Some(said), Act::Reschedule(after), true) = (&raw.fallback, route.fallback.act, route.fallback.on_dead)
+    if let (Some(said), Act::Reschedule(after), true) =
+        (&raw.fallback, route.fallback.act, route.fallback.on_dead)
     {
         let rounds = job_ttl.as_millis() / after.as_millis().max(1);
         let place = said.after.as_ref().map(At::here).or_else(|| said.act.as_ref().map(At::here));
@@ -227,20 +232,27 @@ fn of_classifier(
         let (place, message) = match rule {
             Some(rule) => (
                 rule.here.clone(),
-                format!("has {codes} retried, which no retry mends; write as = \"permanent\", or narrow the rule with text"),
+                format!(
+                    "has {codes} retried, which no retry mends; write as = \"permanent\", or narrow the rule with text"
+                ),
             ),
             None => (
                 set_place(),
-                format!("these rules have {codes} retried, which no retry mends; name a classifier that knows them, such as \"http\""),
+                format!(
+                    "these rules have {codes} retried, which no retry mends; name a classifier that knows them, such as \"http\""
+                ),
             ),
         };
         add(AntiPattern::PermanentRetried, place, message);
     }
     let limited = route.classifier.classify(http(429));
     if limited.class == Class::Permanent {
-        let rule = rules.clone().find(|rule| rule.class.as_ref().is_some_and(|class| class.value == Class::Permanent));
+        let rule = rules
+            .clone()
+            .find(|rule| rule.class.as_ref().is_some_and(|class| class.value == Class::Permanent));
         let place = rule.map_or_else(set_place, |rule| rule.here.clone());
-        let message = "has 429 given up on, whatever its Retry-After says; write as = \"rate_limit\"".to_owned();
+        let message =
+            "has 429 given up on, whatever its Retry-After says; write as = \"rate_limit\"".to_owned();
         add(AntiPattern::RetryAfterIgnored, place, message);
     }
 }
@@ -280,7 +292,9 @@ pub fn of_provider(name: &str, raw: &RawProvider, has_breaker: bool, routes: &[R
             .to_owned()
     } else if services.len() > 1 {
         let services = services.join(", ");
-        format!("one breaker for several services ({services}): each closes off the others; write a provider for each")
+        format!(
+            "one breaker for several services ({services}): each closes off the others; write a provider for each"
+        )
     } else {
         return Vec::new();
     };

@@ -22,7 +22,8 @@ use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
 use super::{
-    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, anti_patterns, audit, notices, routes, store, traces,
+    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, anti_patterns, audit, notices,
+    routes, store, traces,
 };
 use crate::catalogue::{self, Environment};
 

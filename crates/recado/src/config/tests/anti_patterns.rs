@@ -115,7 +115,10 @@ fn f14_each_anti_pattern_that_may_be_meant_is_warned_of_at_its_line() {
         let said = warnings(file);
         assert_eq!(said.matches("warning: ").count(), 1, "{name}: {said}");
         assert!(said.contains(words), "{name}: {words:?} is missing from {said}");
-        assert!(said.contains(&format!(" --> recado.toml:{place}\n")), "{name}: {place} is missing from {said}");
+        assert!(
+            said.contains(&format!(" --> recado.toml:{place}\n")),
+            "{name}: {place} is missing from {said}"
+        );
         assert!(said.contains(&format!("write allow = {{ {name} = \"why\" }} in [")), "{name}: {said}");
     }
     for pattern in AntiPattern::ALL {
