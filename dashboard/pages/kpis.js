@@ -62,19 +62,22 @@ function draw(told, route) {
   ];
 }
 
-function indicator(name, unit, { value, atLeast, atMost, met, volume }) {
+/** How each verdict looks, and its word. */
+const VERDICTS = { met: ["good", "kpis.met"], missed: ["bad", "kpis.missed"], tooFew: ["faint", "kpis.tooFew"] };
+
+function indicator(name, unit, { value, atLeast, atMost, verdict, volume, minVolume }) {
   const target = atLeast ?? atMost;
   const wanted = t(atLeast === undefined ? "kpis.atMost" : "kpis.atLeast", { target: figure(target, unit) });
-  const kind = met === undefined ? "" : met ? "good" : "bad";
+  const [kind, said] = VERDICTS[verdict];
   const shown = value === undefined ? "–" : figure(value, unit);
   return h(
     "section",
     { class: `card kpi ${kind}`, data: { kpi: name } },
     h("h2", {}, t(`kpi.${name}`)),
-    h("p", { class: "kpi-value" }, shown, " ", met !== undefined && chips.chip(kind, t(met ? "kpis.met" : "kpis.missed"))),
+    h("p", { class: "kpi-value" }, shown, " ", value !== undefined && chips.chip(kind, t(said))),
     value === undefined ? h("p", { class: "quiet" }, t("kpis.nothing")) : meter(value, target, `${shown}, ${wanted}`, { kind, top: unit === "share" ? Math.max(1, value) : undefined }),
     h("p", { class: "quiet" }, wanted),
-    h("p", { class: "quiet" }, t(`kpi.${name}.why`), value !== undefined && ` ${t("kpis.volume", { n: volume })}`),
+    h("p", { class: "quiet" }, t(`kpi.${name}.why`), value !== undefined && ` ${t("kpis.volume", { n: volume })}`, value !== undefined && verdict === "tooFew" && ` ${t("kpis.tooFew.why", { n: minVolume })}`),
   );
 }
 

@@ -2,7 +2,7 @@
 
 import { query } from "/dashboard/frame/api.js";
 import { h, link, outside } from "/dashboard/frame/dom.js";
-import { figure, when } from "/dashboard/frame/format.js";
+import { figure, percent, when } from "/dashboard/frame/format.js";
 import { language, t, word } from "/dashboard/frame/words.js";
 import { meter } from "/dashboard/parts/chart.js";
 import * as chips from "/dashboard/parts/chips.js";
@@ -29,6 +29,13 @@ export const runbookOf = (name) => `#/alerts/${encodeURIComponent(name)}`;
 /** What it says, in the reader's language. */
 export const message = ({ message, messagePt }) => (language() === "pt" ? messagePt : message);
 
+/** Why it still rings although its figure is back under the limit. */
+function whyStill({ calmSince, clearsAt, value, threshold }, rule) {
+  if (calmSince) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.calm"), " ", when(calmSince), t("alerts.calm.clears"), " ", when(clearsAt), t("alerts.calm.if"));
+  if (value <= threshold && rule) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.under", { share: percent(rule.resolveShare) }));
+  return null;
+}
+
 /** `rule` says what the figures are; `isAtHome` that its own page is where this stands. */
 export function firing(alert, rule, isAtHome = false) {
   const unit = rule?.unit ?? "count";
@@ -40,6 +47,7 @@ export function firing(alert, rule, isAtHome = false) {
     h("p", { class: "alert-head" }, severity(alert.severity), h("strong", {}, word("alert", alert.name)), alert.subject && h("code", {}, alert.subject), h("span", { class: "quiet" }, t("alerts.since"), " ", when(alert.since))),
     h("p", {}, message(alert)),
     unit !== "fact" && h("div", { class: "alert-figure" }, meter(alert.value, alert.threshold, values, { kind: SEVERITIES[alert.severity] }), h("span", { class: "quiet" }, values)),
+    whyStill(alert, rule),
     h("p", { class: "alert-links" }, !isAtHome && link(runbookOf(alert.name), t("alerts.whatToDo")), place && link(place, t("alerts.look")), /^https?:/.test(alert.runbook) && outside(alert.runbook)),
   );
 }

@@ -45,6 +45,8 @@ fn alert(firing: Firing) -> Alert {
         message: firing.text.en.into(),
         message_pt: firing.text.pt.into(),
         runbook: firing.runbook.into(),
+        calm_since: firing.calm.map(|calm| calm.since),
+        clears_at: firing.calm.map(|calm| calm.clears_at),
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use recado_core::{RouteName, Timestamp};
-use recado_observe::{Figure, Target};
+use recado_observe::{Figure, Target, Verdict};
 use recado_wire::kpis::{
-    AttemptRate, CoursePart, DeadLetterFlow, Kpi, KpiQuery, Kpis, NamedCount, RouteFlow, WINDOW_DEFAULT_MS,
+    AttemptRate, CoursePart, DeadLetterFlow, Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount, RouteFlow,
+    WINDOW_DEFAULT_MS,
 };
 use recado_wire::{Code, Problem};
 
@@ -92,7 +93,19 @@ fn figure(figure: Figure) -> Kpi {
         Target::AtLeast(least) => (Some(least), None),
         Target::AtMost(most) => (None, Some(most)),
     };
-    Kpi { value: figure.value, at_least, at_most, met: figure.met, volume: figure.volume }
+    Kpi {
+        value: figure.value,
+        at_least,
+        at_most,
+        met: (figure.verdict != Verdict::TooFew).then_some(figure.verdict == Verdict::Met),
+        verdict: match figure.verdict {
+            Verdict::Met => KpiVerdict::Met,
+            Verdict::Missed => KpiVerdict::Missed,
+            Verdict::TooFew => KpiVerdict::TooFew,
+        },
+        volume: figure.volume,
+        min_volume: figure.min_volume,
+    }
 }
 
 fn flow(flow: recado_observe::DeadLetterFlow) -> DeadLetterFlow {

@@ -5,6 +5,7 @@
 //! costs a customer.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
@@ -132,14 +133,22 @@ pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone, Debug)]
 pub struct Classifier {
     pub name: Cow<'static, str>,
-    pub rules: Vec<Rule>,
+    /// An operator's own rules, tried before `rules`.
+    pub own: Vec<Rule>,
+    /// A built-in set, shared by all classifiers that use it.
+    pub rules: Arc<Vec<Rule>>,
     /// Longest wait that an answer can impose. A rule's own `wait` is the operator's word and not bounded by it.
     pub hold_max: Duration,
 }
 
 impl Default for Classifier {
     fn default() -> Self {
-        Classifier { name: Cow::default(), rules: Vec::new(), hold_max: HOLD_MAX_DEFAULT }
+        Classifier {
+            name: Cow::default(),
+            own: Vec::new(),
+            rules: Arc::default(),
+            hold_max: HOLD_MAX_DEFAULT,
+        }
     }
 }
 
@@ -196,7 +205,7 @@ impl Classifier {
             FaultKind::Panic => (Class::Unknown, "recado/panic", Blame::Message, None),
             FaultKind::Shortage => (Class::Transient, "recado/shortage", Blame::Message, None),
             FaultKind::Answer | FaultKind::Network(_) => {
-                match self.rules.iter().find(|rule| rule.when.holds(&fault)) {
+                match self.all().find(|rule| rule.when.holds(&fault)) {
                     Some(rule) => (rule.class, &*rule.name, rule.blame, rule.wait),
                     None => (Class::Unknown, "recado/unknown", Blame::Provider, None),
                 }
@@ -218,13 +227,17 @@ impl Classifier {
 
     /// Returns the longest wait that this classifier can give a failure: `hold_max`, or a rule's longer `wait`.
     pub fn longest_wait(&self) -> Duration {
-        self.rules.iter().filter_map(|rule| rule.wait).chain([self.hold_max]).max().unwrap_or_default()
+        self.all().filter_map(|rule| rule.wait).chain([self.hold_max]).max().unwrap_or_default()
     }
 
     /// The same rules with an operator's own in front.
-    pub fn preceded_by(mut self, own: Vec<Rule>) -> Self {
-        self.rules.splice(0..0, own);
-        self
+    pub fn preceded_by(self, own: Vec<Rule>) -> Self {
+        Classifier { own, ..self }
+    }
+
+    /// Every rule in the order in which it is tried.
+    pub fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.own.iter().chain(&*self.rules)
     }
 }
 

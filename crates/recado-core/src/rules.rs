@@ -20,6 +20,8 @@ mod smtp;
 mod social;
 mod tiss;
 
+use std::sync::{Arc, OnceLock};
+
 use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
@@ -27,9 +29,13 @@ use crate::classify::{Blame, Class, Classifier, Condition, Rule};
 /// Names of the built-in rule sets, as `classifier = "…"` in the configuration takes them.
 pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
 
+/// Each rule set by its place in [`NAMES`], compiled when it is first asked for: a thousand routes share one.
+static SETS: [OnceLock<Arc<Vec<Rule>>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
+
 /// The rule set of that name.
 pub fn named(name: &str) -> Option<Classifier> {
-    let rules = match name {
+    let at = NAMES.iter().position(|known| *known == name)?;
+    let compile = || match NAMES[at] {
         "smtp" => smtp::rules(),
         "ses" => ses::rules(),
         "evolution" => evolution::rules(),
@@ -37,10 +43,10 @@ pub fn named(name: &str) -> Option<Classifier> {
         "social" => social::rules(),
         "openai" => openai::rules(),
         "http" => http::rules(),
-        "general" => general::rules(),
-        _ => return None,
+        _ => general::rules(),
     };
-    Some(Classifier { name: name.to_owned().into(), rules, ..Classifier::default() })
+    let rules = SETS[at].get_or_init(|| Arc::new(compile())).clone();
+    Some(Classifier { name: NAMES[at].into(), rules, ..Classifier::default() })
 }
 
 /// One rule as the tables write it: its name within the set, its condition, its class, its blame.

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{CompanyId, Status, Timestamp};
+use recado_core::{CompanyId, RouteName, Status, Timestamp};
 use recado_observe::gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
-use recado_store::{DeadLetterFilter, GroupBy, StoreError, TenantFilter, TenantView};
+use recado_store::{DeadLetterFilter, GroupBy, LeftOut, StoreError, TenantFilter, TenantView};
 use tokio::time::Instant;
 
 use crate::engine::Inner;
-use crate::holds::Holder;
+use crate::holds::{Hold, Holder, Limit};
 
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
@@ -98,9 +98,30 @@ impl Inner {
         depths
     }
 
+    /// By route, how long the oldest job has been due that nothing holds on purpose: no pause, and no hold that a
+    /// provider asked for. Zero where only such jobs wait.
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
-        let oldest = told(self.store.oldest_due(now).await)?;
-        Some(oldest.into_iter().map(|(route, due_at)| (route.as_str().into(), now.since(due_at))).collect())
+        let mut left_out: LeftOut =
+            self.tenants.paused().into_keys().map(|company| (None, company)).collect();
+        for route in self.routes.iter() {
+            // Where another provider is open to it, a company is not held.
+            if let [provider] = route.providers().collect::<Vec<_>>()[..]
+                && let Some(provider) = self.providers.get(provider)
+            {
+                let held = provider.held_companies(now).into_iter();
+                left_out.extend(held.map(|(company, ..)| (Some(route.name.clone()), company)));
+            }
+        }
+        let oldest = told(self.store.oldest_due(&left_out, now).await)?;
+        let on_purpose = |route: &RouteName| {
+            let hold = self.routes.get(route.as_str()).and_then(|route| self.route_hold(route));
+            matches!(hold, Some(Hold { by: Holder::Pause(..) | Holder::Limit(Limit::Quiet), .. }))
+        };
+        let age = |(route, due_at): (RouteName, Timestamp)| {
+            let age = if on_purpose(&route) { Duration::ZERO } else { now.since(due_at) };
+            (route.as_str().into(), age)
+        };
+        Some(oldest.into_iter().map(age).collect())
     }
 
     async fn dead_letters_now(&self, now: Timestamp) -> Result<DeadLetters, StoreError> {

@@ -65,6 +65,19 @@ pub struct Firing {
     pub since: Timestamp,
     pub text: Words,
     pub runbook: Box<str>,
+    /// Present while the figure is well below its threshold, or there is nothing to measure, and the alert waits to
+    /// see that this lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calm: Option<Calm>,
+}
+
+/// The wait for the end of an alert.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Calm {
+    pub since: Timestamp,
+    /// The alert is over then, if it stays so.
+    pub clears_at: Timestamp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -195,6 +208,7 @@ fn advance(
         since,
         text: Words::of(rule, subject, value),
         runbook: rule.runbook(runbooks).into(),
+        calm: None,
     };
     match state {
         Some(State::Firing { alert, calm_since }) => {
@@ -209,7 +223,8 @@ fn advance(
                 return (None, Some(resolved(measured, now)));
             }
             // Until it is over it says what it rings for, and not how calm it is.
-            let alert = firing(alert.value, alert.since);
+            let calm = Some(Calm { since, clears_at: since.plus(needed) });
+            let alert = Firing { calm, ..firing(alert.value, alert.since) };
             (Some(State::Firing { alert, calm_since: Some(since) }), None)
         }
         earlier => {

@@ -19,7 +19,8 @@ pub struct Gauges {
     /// Deliveries that were put off because the process was short of something, since it started.
     pub shortages: u64,
     pub queue: Vec<Depth>,
-    /// By route: time since the oldest unclaimed job fell due. Zero where none waits.
+    /// By route: time since the oldest unclaimed job fell due that no pause and no hold keeps back. Zero where none
+    /// waits.
     pub oldest_due: Option<Vec<(Box<str>, Duration)>>,
     pub dead_letters: Option<DeadLetters>,
     /// One for each company and route, or for each company; they are brought together here.

@@ -20,10 +20,27 @@ pub struct Figure {
     /// Absent when there was nothing to measure.
     pub value: Option<f64>,
     pub target: Target,
-    pub met: Option<bool>,
+    pub verdict: Verdict,
     /// How much it was measured on.
     pub volume: u64,
+    /// Less than this says nothing.
+    pub min_volume: u64,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    Met,
+    Missed,
+    /// It was measured on less than `min_volume`.
+    TooFew,
+}
+
+/// Below this a share or a mean is chance; the alerts about the same figures keep quiet there, too.
+const VOLUME_MIN: u64 = 20;
+
+/// An even jitter looks uneven below this.
+const JITTERED_MIN: u64 = 500;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,16 +50,21 @@ pub enum Target {
 }
 
 impl Figure {
-    fn new(value: Option<f64>, volume: u64, target: Target) -> Self {
-        let met = value.map(|value| match target {
+    fn new(value: Option<f64>, volume: u64, min_volume: u64, target: Target) -> Self {
+        let met = value.filter(|_| volume >= min_volume).map(|value| match target {
             Target::AtLeast(least) => value >= least,
             Target::AtMost(most) => value <= most,
         });
-        Figure { value, target, met, volume }
+        let verdict = match met {
+            Some(true) => Verdict::Met,
+            Some(false) => Verdict::Missed,
+            None => Verdict::TooFew,
+        };
+        Figure { value, target, verdict, volume, min_volume }
     }
 
     fn share(part: u64, whole: u64, target: Target) -> Self {
-        Figure::new(ratio(part, whole), whole, target)
+        Figure::new(ratio(part, whole), whole, VOLUME_MIN, target)
     }
 }
 
@@ -148,12 +170,18 @@ pub(crate) fn of(
         time_to_success_seconds: Figure::new(
             tally.recoveries.quantile(0.5),
             tally.recoveries.count(),
+            VOLUME_MIN,
             AtMost(3_600.0),
         ),
         permanent_share: Figure::share(tally.permanent(), tally.judged(), AtMost(0.1)),
         at_cap_share: Figure::share(tally.at_cap, tally.delays.count(), AtMost(0.05)),
-        jitter_deviation: Figure::new(tally.jitter_deviation(), jittered, AtMost(0.3)),
-        mean_backoff_seconds: Figure::new(tally.delays.mean(), tally.delays.count(), AtMost(1_800.0)),
+        jitter_deviation: Figure::new(tally.jitter_deviation(), jittered, JITTERED_MIN, AtMost(0.3)),
+        mean_backoff_seconds: Figure::new(
+            tally.delays.mean(),
+            tally.delays.count(),
+            VOLUME_MIN,
+            AtMost(1_800.0),
+        ),
         by_attempt: (1..)
             .zip(numbers.ended.iter().zip(&numbers.sent))
             .map(rate)

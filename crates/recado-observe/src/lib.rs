@@ -35,7 +35,7 @@ pub use alerts::{
 pub use exposition::CONTENT_TYPE;
 pub use fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Judged, Left, StoreWork, of_transition};
 pub use gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
-pub use kpis::{DeadLetterFlow, Figure, Kpis, Target};
+pub use kpis::{DeadLetterFlow, Figure, Kpis, Target, Verdict};
 pub use ledger::Ledger;
 
 /// The name under which everything beyond the bounded names is counted.

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable};
 use recado_core::{CompanyId, Progress, RouteName, Timestamp};
-use recado_store::{JobFilter, TenantFilter, TenantView, Turns};
+use recado_store::{JobFilter, LeftOut, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::endings::Endings;
@@ -428,11 +428,14 @@ impl Index {
     }
 
     /// How each tenant fares on each lane, by route and company.
-    pub fn oldest_due(&mut self, now: i64) -> BTreeMap<RouteName, Timestamp> {
-        let Index { lanes, slots, .. } = self;
+    pub fn oldest_due(&mut self, left_out: &LeftOut, now: i64) -> BTreeMap<RouteName, Timestamp> {
+        let Index { lanes, slots, company_keys, .. } = self;
         let oldest = lanes.iter_mut().filter_map(|lane| {
             lane.promote(now, slots);
-            Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots)?)))
+            let here = left_out.iter().filter(|(route, _)| route.as_ref().is_none_or(|it| *it == lane.route));
+            let here: HashSet<_> =
+                here.filter_map(|(_, company)| company_keys.get(company).copied()).collect();
+            Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
         });
         oldest.collect()
     }

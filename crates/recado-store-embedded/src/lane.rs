@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use recado_core::fair::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::TenantView;
@@ -115,10 +115,11 @@ impl Lane {
         self.delayed.peek(|entry| slots.waits(entry)).map(|(due, ..)| due)
     }
 
-    /// Since when the job has been due that nobody has taken for longest.
-    pub fn oldest_due(&mut self, slots: &Slots) -> Option<i64> {
+    /// Since when the job has been due that nobody has taken for longest; the companies in `left_out` do not count.
+    pub fn oldest_due(&mut self, slots: &Slots, left_out: &HashSet<CompanyKey>) -> Option<i64> {
         let Lane { ring, tenants, .. } = self;
-        let waiting = ring.values().filter_map(|key| tenants.get_mut(key)?.oldest_due(slots));
+        let counted = ring.values().filter(|key| !left_out.contains(*key));
+        let waiting = counted.filter_map(|key| tenants.get_mut(key)?.oldest_due(slots));
         waiting.min()
     }
 

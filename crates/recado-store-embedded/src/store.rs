@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Status, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
-    NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf,
-    Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Wakes, Watcher,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
+    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Wakes,
+    Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -387,8 +388,12 @@ impl Store for EmbeddedStore {
         })
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        Ok(self.index.lock().oldest_due(now.as_millis()))
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        Ok(self.index.lock().oldest_due(left_out, now.as_millis()))
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

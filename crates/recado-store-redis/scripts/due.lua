@@ -1,17 +1,28 @@
--- Since when the oldest job of each lane has been due. ARGV: now. Answers: route and time of each lane that has one.
+-- Since when the oldest job of each lane has been due. ARGV: now, then a route ('' for all) and a company for each that is
+-- left out. Answers: route and time of each lane that has one.
 --
 -- Of many tenants those are asked that have waited longest for a turn; who has not been served for a while is there.
 
 local TENANTS_MAX = 100
 
-local now, answers = tonumber(ARGV[1]), {}
+local now, answers, left_out, left_out_count = tonumber(ARGV[1]), {}, {}, 0
+for at = 2, #ARGV, 2 do
+  local route, company = ARGV[at], ARGV[at + 1]
+  left_out[route] = left_out[route] or {}
+  left_out[route][company] = true
+  left_out_count = left_out_count + 1
+end
+local everywhere = left_out[''] or {}
 for _, route in ipairs(call('HKEYS', K .. 'lanes')) do
   look(route, now)
   local since
-  for _, company in ipairs(call('ZRANGE', K .. 'ring:' .. route, 0, TENANTS_MAX - 1)) do
-    local found = oldest(route, company, tenant(route, company))
-    if found and (not since or found.due < since) then
-      since = found.due
+  local here = left_out[route] or {}
+  for _, company in ipairs(call('ZRANGE', K .. 'ring:' .. route, 0, TENANTS_MAX + left_out_count - 1)) do
+    if not everywhere[company] and not here[company] then
+      local found = oldest(route, company, tenant(route, company))
+      if found and (not since or found.due < since) then
+        since = found.due
+      end
     end
   end
   if since then

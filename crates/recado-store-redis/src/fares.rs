@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use recado_core::fair::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
-use recado_store::{Counts, StoreError, TenantFilter, TenantView};
+use recado_store::{Counts, LeftOut, StoreError, TenantFilter, TenantView};
 
 use crate::answer::{Answer, unexpected};
 use crate::link::Arg;
@@ -43,12 +43,19 @@ impl RedisStore {
     /// Since when the oldest job of each route has been due.
     pub(crate) async fn due_since(
         &self,
+        left_out: &LeftOut,
         now: Timestamp,
     ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        let mut args = vec![Arg::Int(now.as_millis())];
+        for (route, company) in left_out {
+            args.extend([
+                Arg::from(route.as_ref().map_or("", RouteName::as_str)),
+                Arg::from(company.as_str()),
+            ]);
+        }
         let mut since: BTreeMap<RouteName, Timestamp> = BTreeMap::new();
         for partition in self.partitions() {
-            let answers =
-                self.run(&self.scripts.due, partition, &[Arg::Int(now.as_millis())]).await?.list()?;
+            let answers = self.run(&self.scripts.due, partition, &args).await?.list()?;
             let mut answers = answers.into_iter();
             while let (Some(route), Some(at)) = (answers.next(), answers.next()) {
                 let (route, at) = (RouteName::trusted(route.text()?), at.time()?);

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
-    NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf,
-    Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
+    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
 };
 use tokio::task::JoinSet;
 
@@ -279,8 +279,12 @@ impl Store for RedisStore {
         self.count_jobs(now).await
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        self.due_since(now).await
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        self.due_since(left_out, now).await
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

@@ -11,8 +11,8 @@ use recado_core::{
 };
 
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport, TenantFilter, TenantView,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
+    PageRequest, StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::turns::Turns;
@@ -385,9 +385,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
-    /// Since when the oldest job has been due that nobody has taken, for each route that has one. Where very many
-    /// tenants wait, a store may ask only those that have waited longest for a turn.
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
+    /// Since when the oldest job has been due that nobody has taken, for each route that has one; the companies in
+    /// `left_out` do not count. Where very many tenants wait, a store may ask only those that have waited longest for
+    /// a turn.
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
 
     /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and
     /// those served lately.

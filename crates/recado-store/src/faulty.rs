@@ -14,8 +14,8 @@ use crate::contract::{
     Watcher,
 };
 use crate::inspect::{
-    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page, PageRequest,
-    StoreReport, TenantFilter, TenantView,
+    Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
+    PageRequest, StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
@@ -314,8 +314,12 @@ impl Store for FaultyStore {
         self.inner.counts(now).await
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        self.inner.oldest_due(now).await
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        self.inner.oldest_due(left_out, now).await
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

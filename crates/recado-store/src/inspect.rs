@@ -1,6 +1,6 @@
 //! The read side: what API, command line and dashboard may ask.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use recado_core::{CompanyId, DeadLetter, Job, Payload, RouteName, Status, Timestamp};
 
@@ -152,6 +152,9 @@ pub struct Counts {
     /// Waiting jobs, due or not, of each route that has any.
     pub waiting_by_route: BTreeMap<RouteName, u64>,
 }
+
+/// Companies whose jobs a question leaves out, each on one route or on all.
+pub type LeftOut = BTreeSet<(Option<RouteName>, CompanyId)>;
 
 #[derive(Debug, Clone, Default)]
 pub struct TenantFilter {

@@ -43,7 +43,7 @@ pub use contract::{
     Transfer, Watcher,
 };
 pub use inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
     PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
 pub use notes::{Note, NoteWrite, Noted, Shelf};

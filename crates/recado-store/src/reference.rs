@@ -26,7 +26,7 @@ use crate::contract::{
     Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, Page,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
     PageRequest, StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
@@ -613,10 +613,17 @@ impl Store for ReferenceStore {
         Ok(counts)
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
         let mut oldest = BTreeMap::new();
         for Record { job, phase, .. } in &self.state.lock().records {
-            if matches!(phase, Phase::Waiting) && job.due_at <= now {
+            let left_out = [None, Some(job.route.clone())]
+                .into_iter()
+                .any(|route| left_out.contains(&(route, job.company.clone())));
+            if matches!(phase, Phase::Waiting) && job.due_at <= now && !left_out {
                 let known = oldest.entry(job.route.clone()).or_insert(job.due_at);
                 *known = job.due_at.min(*known);
             }

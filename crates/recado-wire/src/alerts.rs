@@ -44,6 +44,15 @@ pub struct Alert {
     pub message_pt: String,
     /// Page that says what to do.
     pub runbook: String,
+    /// Since when the figure has been well below its threshold (at or below `resolveShare` of it), or there has been
+    /// nothing to measure. `value` stays what it last rang for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub calm_since: Option<Timestamp>,
+    /// When it is over, if it stays so; present with `calmSince`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    pub clears_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -124,10 +124,26 @@ pub struct Kpi {
     /// … or a ceiling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
+    /// The same as `verdict`; absent when that is `tooFew`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
+    pub verdict: KpiVerdict,
     /// Volume that it was measured on.
     pub volume: u64,
+    /// Less than this is `tooFew` to judge.
+    pub min_volume: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum KpiVerdict {
+    /// The target is met.
+    Met,
+    /// The target is missed.
+    Missed,
+    /// It was measured on less than `minVolume`.
+    TooFew,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

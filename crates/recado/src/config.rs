@@ -10,6 +10,7 @@
 //! to write instead; [`fault`] draws them. An unknown key is a fault.
 
 mod alerts;
+mod anti_patterns;
 mod audit;
 pub mod fault;
 mod hidden;
@@ -91,6 +92,10 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// Shared by the engine and the transport that delivers to endpoints.
     pub endpoints: Arc<Book>,
+    /// Anti-patterns that no section allows, in the order of the file.
+    pub warnings: Faults,
+    /// Anti-patterns that a section allows, each with its reason.
+    pub allowed: BTreeMap<String, Vec<(String, String)>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,9 +265,9 @@ impl Config {
     }
 
     /// Checks the other environment of a file too, as far as that is possible from here: variables that
-    /// are set only there are taken as given.
-    pub fn check_elsewhere(inputs: &Inputs, environment: Environment) -> Result<(), Faults> {
-        resolve_for(inputs, environment, false).map(drop)
+    /// are set only there are taken as given. Returns the warnings there.
+    pub fn check_elsewhere(inputs: &Inputs, environment: Environment) -> Result<Faults, Faults> {
+        resolve_for(inputs, environment, false).map(|config| config.warnings)
     }
 
     pub fn settings(&self, node: impl Into<Box<str>>) -> Settings {
@@ -366,7 +371,11 @@ fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: boo
     if variables_are_set {
         list.extend(unset);
     }
-    if list.is_empty() { Ok(config) } else { Err(Faults::new(source, list)) }
+    if !list.is_empty() {
+        return Err(Faults::new(source, list));
+    }
+    config.warnings = Faults::new(source, config.warnings.list);
+    Ok(config)
 }
 
 fn flags(flags: &Flags) -> Table {

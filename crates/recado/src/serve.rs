@@ -40,6 +40,9 @@ const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
 /// else of it holds from the start.
 pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> Result<(), String> {
     let logging = logging::start(config.log, Arc::new(SystemClock));
+    for warning in &config.warnings.list {
+        tracing::warn!(setting = warning.path, "Configuration: {}", warning.message);
+    }
     let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut hangup =
         signal(SignalKind::hangup()).map_err(|error| format!("cannot listen for signals: {error}"))?;

@@ -1,7 +1,7 @@
 //! `GET /metrics`, `GET /v1/alerts` and `GET /v1/kpis`.
 
 use recado_wire::alerts::AlertUnit;
-use recado_wire::kpis::KpiQuery;
+use recado_wire::kpis::{KpiQuery, KpiVerdict};
 use serde_json::json;
 
 use crate::given::{Server, Setup, on_each_store};
@@ -57,7 +57,8 @@ async fn t15_the_client_reads_alerts_and_indicators() {
         while client.kpis(&all).await.unwrap().success_after_retry.volume == 0 {}
         let kpis = client.kpis(&all).await.unwrap();
         assert_eq!(kpis.success_after_retry.value, Some(1.0));
-        assert_eq!(kpis.success_after_retry.met, Some(true));
+        assert_eq!(kpis.success_after_retry.verdict, KpiVerdict::TooFew, "one job proves nothing");
+        assert_eq!((kpis.success_after_retry.met, kpis.success_after_retry.min_volume), (None, 20));
         assert!(kpis.since >= client.nodes().await.unwrap().items[0].started_at);
         let told = kpis
             .course

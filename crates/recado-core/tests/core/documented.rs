@@ -22,7 +22,7 @@ fn page(name: &str) -> PathBuf {
 
 fn table(set: &Classifier) -> String {
     let mut table = HEAD.to_owned();
-    for rule in &set.rules {
+    for rule in set.rules.iter() {
         let blame = format!("{:?}", rule.blame).to_lowercase();
         let (name, when, class) = (&rule.name, shown(&rule.when), rule.class.as_str());
         let wait = rule.wait.map(|wait| format!(", waits {}", show_duration(wait))).unwrap_or_default();
@@ -100,7 +100,7 @@ fn e13_the_page_explains_which_words_say_temporary() {
 fn e13_rules_that_the_pages_mention_exist() {
     let known: Vec<_> = rules::NAMES
         .into_iter()
-        .flat_map(|set| rules::named(set).unwrap().rules)
+        .flat_map(|set| rules::named(set).unwrap().rules.to_vec())
         .map(|rule| rule.name)
         .collect();
     for name in ["classification.md", "classification.pt-BR.md"] {

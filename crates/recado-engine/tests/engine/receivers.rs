@@ -387,7 +387,7 @@ async fn holds_on_a_provider_and_on_a_company_are_listed_and_lifted() {
         let (given, flaky) = (Given::new(), Arc::new(Flaky::default()));
         let mut mail = route("mail", Carrier::Transport(flaky.clone()));
         if !is_providers {
-            mail.classifier.rules.iter_mut().for_each(|rule| {
+            Arc::make_mut(&mut mail.classifier.rules).iter_mut().for_each(|rule| {
                 (rule.class, rule.blame) = (recado_core::Class::RateLimit, recado_core::Blame::Credential);
             });
         }

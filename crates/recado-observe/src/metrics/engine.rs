@@ -159,7 +159,7 @@ fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
         let mut family = page.family(
             "recado_queue_oldest_due_age_seconds",
             Kind::Gauge,
-            "Time since the oldest unclaimed job fell due.",
+            "Time since the oldest unclaimed job fell due. Jobs that a pause or a hold keeps back do not count.",
         );
         for (route, age) in longest {
             family.sample(&[("route", route)], age.as_secs_f64());

@@ -2,7 +2,7 @@
 
 use recado_core::{Cause, Class};
 use recado_observe::history::{DAY, HOUR, WEEK};
-use recado_observe::{AttemptEnded, Backoff, Decided, Fact, Target};
+use recado_observe::{AttemptEnded, Backoff, Decided, Fact, Target, Verdict};
 
 use crate::{at, failed, job_buried, job_sent, ledger, seconds_of, sent, waits};
 
@@ -10,30 +10,33 @@ use crate::{at, failed, job_buried, job_sent, ledger, seconds_of, sent, waits};
 fn t15_the_indicators_of_a_route_stand_beside_their_targets() {
     let ledger = ledger();
     let note = |count, fact: Fact<'static>| (0..count).for_each(|_| ledger.note(&fact, at(0)));
-    note(80, job_sent("tiss-claims", 1, None));
-    note(9, job_sent("tiss-claims", 2, Some(seconds_of(40 * 60))));
-    note(1, job_buried("tiss-claims", 6, Cause::Exhausted));
-    note(1, job_buried("tiss-claims", 1, Cause::Permanent));
+    note(800, job_sent("tiss-claims", 1, None));
+    note(90, job_sent("tiss-claims", 2, Some(seconds_of(40 * 60))));
+    note(10, job_buried("tiss-claims", 6, Cause::Exhausted));
+    note(10, job_buried("tiss-claims", 1, Cause::Permanent));
     note(500, job_buried("email", 5, Cause::Exhausted));
     let kpis = ledger.kpis(Some("tiss-claims"), DAY, at(60)).unwrap();
     let figure = kpis.success_after_retry;
     assert_eq!(
-        (figure.value, figure.target, figure.met, figure.volume),
-        (Some(0.9), Target::AtLeast(0.85), Some(true), 10)
+        (figure.value, figure.target, figure.verdict, figure.volume),
+        (Some(0.9), Target::AtLeast(0.85), Verdict::Met, 100)
     );
     let figure = kpis.mean_attempts;
     assert_eq!(
-        (figure.value, figure.target, figure.met),
-        (Some(98.0 / 89.0), Target::AtMost(1.2), Some(true))
+        (figure.value, figure.target, figure.verdict),
+        (Some(98.0 / 89.0), Target::AtMost(1.2), Verdict::Met)
     );
     let figure = kpis.lost_share;
-    assert_eq!((figure.value, figure.target, figure.met), (Some(0.1), Target::AtMost(0.03), Some(false)));
+    assert_eq!(
+        (figure.value, figure.target, figure.verdict),
+        (Some(0.1), Target::AtMost(0.03), Verdict::Missed)
+    );
     let figure = kpis.time_to_success_seconds;
-    assert_eq!((figure.target, figure.met, figure.volume), (Target::AtMost(3_600.0), Some(true), 9));
+    assert_eq!((figure.target, figure.verdict, figure.volume), (Target::AtMost(3_600.0), Verdict::Met, 90));
     assert!((1_800.0..=2_700.0).contains(&figure.value.unwrap()), "between the borders around 40 minutes");
 
     let all = ledger.kpis(None, DAY, at(60)).unwrap();
-    assert_eq!(all.success_after_retry.volume, 510);
+    assert_eq!(all.success_after_retry.volume, 600);
     assert_eq!(ledger.kpis(Some("no-such-route"), DAY, at(60)), None);
 }
 
@@ -46,27 +49,42 @@ fn t16_the_technical_figures_stand_beside_their_limits() {
             ..failed("tiss-claims", "503", Class::Transient)
         })
     };
-    for one in 0..100 {
+    for one in 0..500 {
         let at_cap = one % 10 == 0;
-        let position = Some(f64::from(one) / 200.0); // the lower half only
+        let position = Some(f64::from(one % 100) / 200.0); // the lower half only
         ledger.note(&retry(Backoff { at_cap, position, ..waits(1_200) }), at(0));
     }
     let decided =
         Fact::Decided { route: "tiss-claims", class: Class::Permanent, decided: Decided::PermanentError };
-    (0..25).for_each(|_| ledger.note(&decided, at(0)));
+    (0..125).for_each(|_| ledger.note(&decided, at(0)));
     let kpis = ledger.kpis(Some("tiss-claims"), HOUR, at(0)).unwrap();
-    assert_eq!((kpis.permanent_share.value, kpis.permanent_share.met), (Some(0.2), Some(false)));
-    assert_eq!((kpis.at_cap_share.value, kpis.at_cap_share.met), (Some(0.1), Some(false)));
-    assert_eq!((kpis.mean_backoff_seconds.value, kpis.mean_backoff_seconds.met), (Some(1_200.0), Some(true)));
+    assert_eq!((kpis.permanent_share.value, kpis.permanent_share.verdict), (Some(0.2), Verdict::Missed));
+    assert_eq!((kpis.at_cap_share.value, kpis.at_cap_share.verdict), (Some(0.1), Verdict::Missed));
+    assert_eq!(
+        (kpis.mean_backoff_seconds.value, kpis.mean_backoff_seconds.verdict),
+        (Some(1_200.0), Verdict::Met)
+    );
     let deviation = kpis.jitter_deviation;
     assert!((deviation.value.unwrap() - 1.0).abs() < 1e-9, "one half of the range is never used");
-    assert_eq!((deviation.met, deviation.volume), (Some(false), 100));
+    assert_eq!((deviation.verdict, deviation.volume), (Verdict::Missed, 500));
+}
+
+#[test]
+fn a_figure_of_too_few_is_told_and_not_judged() {
+    let ledger = ledger();
+    let note = |count| (0..count).for_each(|_| ledger.note(&job_buried("email", 5, Cause::Exhausted), at(0)));
+    let lost = || ledger.kpis(Some("email"), DAY, at(0)).unwrap().lost_share;
+    note(19);
+    assert_eq!((lost().value, lost().volume, lost().min_volume), (Some(1.0), 19, 20));
+    assert_eq!(lost().verdict, Verdict::TooFew);
+    note(1);
+    assert_eq!(lost().verdict, Verdict::Missed);
 }
 
 #[test]
 fn what_nobody_tried_has_no_figure() {
     let kpis = ledger().kpis(None, DAY, at(0)).unwrap();
-    assert_eq!((kpis.success_after_retry.value, kpis.success_after_retry.met), (None, None));
+    assert_eq!((kpis.success_after_retry.value, kpis.success_after_retry.verdict), (None, Verdict::TooFew));
     assert_eq!((kpis.jitter_deviation.value, kpis.by_attempt.len()), (None, 0));
 }
 

@@ -7,7 +7,7 @@ use super::given::{
     Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, priority, retry_at, route,
 };
 use super::snapshot::counts;
-use crate::{Cancelled, DeadLetterFilter, DeadLetterGroup, GroupBy, Pick};
+use crate::{Cancelled, DeadLetterFilter, DeadLetterGroup, GroupBy, LeftOut, Pick};
 
 pub async fn counts_follow_each_job_from_place_to_place(home: &mut dyn Home) {
     let desk = Desk::at(home).await;
@@ -29,7 +29,7 @@ pub async fn the_oldest_job_that_is_due_is_told_for_each_route(home: &mut dyn Ho
     let desk = Desk::at(home).await;
     let at = |seconds| T0.plus(SECOND * seconds);
     let oldest = async |seconds| {
-        let told = desk.0.oldest_due(at(seconds)).await.unwrap();
+        let told = desk.0.oldest_due(&LeftOut::new(), at(seconds)).await.unwrap();
         told.into_iter().map(|(route, since)| (route.to_string(), since)).collect::<Vec<_>>()
     };
     let email = |since| vec![("email".to_owned(), since)];
@@ -42,6 +42,14 @@ pub async fn the_oldest_job_that_is_due_is_told_for_each_route(home: &mut dyn Ho
     desk.accept(vec![urgent, later("usual", 2), other, elsewhere]).await;
     assert_eq!(oldest(0).await, [], "none is due yet");
     assert_eq!(oldest(3).await, email(at(1)));
+    let without = async |route, name| {
+        let told = desk.0.oldest_due(&LeftOut::from([(route, company(name))]), at(4)).await.unwrap();
+        told.into_iter().map(|(route, since)| (route.to_string(), since)).collect::<Vec<_>>()
+    };
+    let whatsapp = || vec![("whatsapp".to_owned(), at(4))];
+    assert_eq!(without(None, "globex").await, [email(at(2)), whatsapp()].concat());
+    assert_eq!(without(None, "acme").await, email(at(1)), "on every route");
+    assert_eq!(without(Some(route("email")), "acme").await, [email(at(1)), whatsapp()].concat());
     let leases = desk.ready(10, at(3)).await;
     assert_eq!((leases.len(), oldest(3).await), (3, Vec::new()), "they are leased");
     let usual = leases.iter().find(|lease| lease.job.id == id("usual")).unwrap();

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView, Note,
-    NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Shelf,
-    Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Watcher,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
+    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
+    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Watcher,
 };
 
 #[derive(Debug)]
@@ -141,8 +141,12 @@ impl Store for Unrecorded {
         self.0.counts(now).await
     }
 
-    async fn oldest_due(&self, now: Timestamp) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
-        self.0.oldest_due(now).await
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
+        self.0.oldest_due(left_out, now).await
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {

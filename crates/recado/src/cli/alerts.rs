@@ -31,12 +31,12 @@ pub async fn run(args: AlertsArgs, screen: &mut Screen) -> Done {
         screen.table(&heads, list.rules.iter().map(rule).collect())?;
     } else {
         let heads = ["alert", "severity", "about", "since", "message"];
-        screen.table(&heads, list.items.iter().map(row).collect())?;
+        screen.table(&heads, list.items.iter().map(|alert| row(alert, &list.rules)).collect())?;
     }
     Ok(())
 }
 
-fn row(alert: &Alert) -> Vec<Field> {
+fn row(alert: &Alert, rules: &[AlertRule]) -> Vec<Field> {
     let about = match &alert.subject {
         Some(subject) => format!("{} {subject}", alert.about.as_str()),
         None => alert.about.as_str().to_owned(),
@@ -46,8 +46,23 @@ fn row(alert: &Alert) -> Vec<Field> {
         severity(alert.severity),
         Field::from(about),
         Field::time(alert.since),
-        Field::from(&alert.message),
+        Field::from(format!("{}{}", alert.message, why_still(alert, rules))),
     ]
+}
+
+/// The reason why an alert still rings although its figure is back under the limit.
+fn why_still(alert: &Alert, rules: &[AlertRule]) -> String {
+    let rule = rules.iter().find(|rule| rule.name == alert.name);
+    match (alert.calm_since, alert.clears_at, rule) {
+        (Some(since), Some(clears_at), _) => {
+            format!(" (back under the limit since {since}; clears at {clears_at} if it stays so)")
+        }
+        (_, _, Some(rule)) if alert.value <= alert.threshold => {
+            let share = (rule.resolve_share * 100.0).round();
+            format!(" (back under the limit; clears once it stays at or below {share} % of it)")
+        }
+        _ => String::new(),
+    }
 }
 
 fn severity(severity: AlertSeverity) -> Field {

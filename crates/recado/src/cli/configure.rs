@@ -89,8 +89,21 @@ fn init(args: &InitArgs, screen: &mut Screen) -> Done {
 fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
     let inputs = args.inputs(Flags::default())?;
     let config = Config::load(&inputs)?;
+    if !config.warnings.list.is_empty() {
+        screen.line(Warnings(&config.warnings))?;
+    }
     for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
-        let Err(faults) = Config::check_elsewhere(&inputs, other) else { continue };
+        let faults = match Config::check_elsewhere(&inputs, other) {
+            Err(faults) => faults,
+            Ok(warnings) => {
+                if warnings.list.len() > config.warnings.list.len() {
+                    screen.line(format_args!(
+                        "note: {other} has more warnings; see recado config check --env {other}"
+                    ))?;
+                }
+                continue;
+            }
+        };
         if args.env.is_none() {
             screen.line(Warnings(&faults))?;
         }
@@ -101,7 +114,12 @@ fn check(args: &ConfigArgs, screen: &mut Screen) -> Done {
         screen.line(format_args!("note: nothing reads the variable {name}; did you mean {meant}?"))?;
     }
     let file = config.file.as_deref().unwrap_or("No file, built-in defaults");
-    screen.line(format_args!("{file}: no faults ({})\n", config.environment))?;
+    let warnings = match config.warnings.list.len() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        count => format!(", {count} warnings"),
+    };
+    screen.line(format_args!("{file}: no faults{warnings} ({})\n", config.environment))?;
     let rows = config.routes.iter().map(|config| {
         let route = &config.route;
         let ready = match &route.carrier {

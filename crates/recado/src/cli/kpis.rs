@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_core::RouteName;
-use recado_wire::kpis::{Kpi, KpiQuery, Kpis, NamedCount};
+use recado_wire::kpis::{Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount};
 
 use super::{Done, ServerArgs, Stop, duration, millis};
 use crate::screen::{Field, Paint, Screen};
@@ -36,7 +36,7 @@ pub async fn run(args: KpisArgs, screen: &mut Screen) -> Done {
         screen.json(&kpis)?;
         return Ok(());
     }
-    screen.table(&["indicator", "value", "target", "met", "measured on"], rows(&kpis))?;
+    screen.table(&["indicator", "value", "target", "verdict", "measured on"], rows(&kpis))?;
     screen.line("")?;
     let rates = kpis.by_attempt.iter().map(|rate| {
         let share = percent(rate.sent as f64 / rate.ended.max(1) as f64);
@@ -75,13 +75,13 @@ fn rows(kpis: &Kpis) -> Vec<Vec<Field>> {
 fn row(name: &str, kpi: Kpi, show: fn(f64) -> String) -> Vec<Field> {
     let target = kpi.at_least.map(|least| format!("≥ {}", show(least)));
     let target = target.or_else(|| kpi.at_most.map(|most| format!("≤ {}", show(most))));
-    let met = match kpi.met {
-        None => Field::or_dash(None::<&str>),
-        Some(true) => Field::painted("yes", Paint::Good),
-        Some(false) => Field::painted("no", Paint::Bad),
+    let verdict = match kpi.verdict {
+        KpiVerdict::Met => Field::painted("met", Paint::Good),
+        KpiVerdict::Missed => Field::painted("missed", Paint::Bad),
+        KpiVerdict::TooFew => Field::from(format!("too few (under {})", kpi.min_volume)),
     };
     let value = Field::or_dash(kpi.value.map(show));
-    vec![Field::from(name), value, Field::or_dash(target), met, Field::from(kpi.volume)]
+    vec![Field::from(name), value, Field::or_dash(target), verdict, Field::from(kpi.volume)]
 }
 
 fn percent(share: f64) -> String {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use recado_engine::alerts::{AlertTerms, EVERY_DEFAULT};
 use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
+use super::anti_patterns::Allow;
 use super::fault::At;
-use super::raw::{CHANNEL_FORMATS, RawChannel};
+use super::raw::{CHANNEL_FORMATS, RawChannel, allow};
 use super::reader::{FaultList, Section, Setting};
 
 /// The channel that `[alerts] webhook` makes.
@@ -17,12 +18,14 @@ pub const OWN_CHANNEL: &str = "alerts";
 const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub struct RawAlerts {
+    pub here: At<()>,
     pub every: Option<At<Duration>>,
     /// Channels by name.
     pub notify: Vec<At<String>>,
     /// A channel of its own, for those who want nothing else of channels.
     pub channel: Option<RawChannel>,
     pub rules: Vec<RawRule>,
+    pub allow: Allow,
 }
 
 /// Settings of one rule.
@@ -59,10 +62,12 @@ pub fn read(section: &Section<'_>) -> RawAlerts {
     }
     let rules = AlertConfig::default().rules;
     RawAlerts {
+        here: section.here(()),
         every: section.get("every", |it| it.duration(Duration::from_secs(1)..=Duration::from_secs(10 * 60))),
         notify: section.get("notify", channels).unwrap_or_default(),
         channel: channel.webhook.is_some().then_some(channel),
         rules: rules.iter().filter_map(|known| section.get(known.name, |it| rule(known.name, it))).collect(),
+        allow: allow(section),
     }
 }
 

@@ -12,6 +12,7 @@ use recado_engine::Act;
 use recado_engine::notices::Shape;
 
 use super::alerts::RawAlerts;
+use super::anti_patterns::Allow;
 use super::fault::At;
 use super::reader::{FaultList, Section, Setting};
 use super::traces::RawTraces;
@@ -34,6 +35,7 @@ pub struct Raw {
     pub dlq_ttl: Option<At<Duration>>,
     pub dlq_max_size: Option<At<u64>>,
     pub dlq_notify: Option<At<String>>,
+    pub dlq_allow: Allow,
     pub audit: RawAudit,
     pub webhooks_allow: Option<At<Vec<At<String>>>>,
     pub webhooks_allow_http: Option<At<bool>>,
@@ -82,10 +84,12 @@ pub struct RawProvider {
     pub own: BTreeMap<&'static str, At<String>>,
     pub tags: Vec<(String, At<String>)>,
     pub configuration_sets: Vec<(String, At<String>)>,
+    pub allow: Allow,
 }
 
 #[derive(Default)]
 pub struct RawBreaker {
+    pub here: Option<At<()>>,
     /// There is to be none.
     pub off: bool,
     pub failures: Option<At<u64>>,
@@ -142,6 +146,7 @@ pub struct RawRoute {
     pub classify: Option<At<Vec<RawRule>>>,
     pub fallback: Option<RawFallback>,
     pub auto_replay: Option<RawAutoReplay>,
+    pub allow: Allow,
 }
 
 pub struct RawAutoReplay {
@@ -235,6 +240,7 @@ pub fn read(table: &Table, faults: &FaultList) -> Raw {
         dlq_ttl: dlq.get("ttl", |it| it.duration(secs(60, 10 * YEAR_SECS))),
         dlq_max_size: dlq.get("max_size", |it| it.count(1..=100_000_000)),
         dlq_notify: dlq.get("notify", |it| it.text("\"ops\"")),
+        dlq_allow: allow(&dlq),
         audit: RawAudit {
             dir: audit.get("dir", |it| it.text("\"./recado-data/audit\"")),
             keep: audit.get("keep", |it| it.duration(DAY..=36_525 * DAY)),
@@ -297,9 +303,15 @@ fn provider(setting: Setting<'_>) -> Option<RawProvider> {
             .collect(),
         tags: section.named("tags", |it| it.text("\"campaign\"")),
         configuration_sets: section.named("configuration_sets", |it| it.text("\"acme-mail\"")),
+        allow: allow(&section),
     };
     section.close();
     Some(raw)
+}
+
+/// The anti-patterns that a section allows, each with the reason for it.
+pub fn allow(section: &Section<'_>) -> Allow {
+    section.named("allow", |it| it.text("\"the reason\""))
 }
 
 /// Any time that a breaker may name.
@@ -308,11 +320,16 @@ const BREAKER_TIMES: RangeInclusive<Duration> =
 
 fn breaker(setting: Setting<'_>) -> Option<RawBreaker> {
     if !setting.is_table() {
-        return setting.switch().map(|on| RawBreaker { off: !on.value, ..RawBreaker::default() });
+        return setting.switch().map(|on| RawBreaker {
+            here: Some(on.here()),
+            off: !on.value,
+            ..RawBreaker::default()
+        });
     }
     let section = setting.section()?;
     let time = |key: &'static str| section.get(key, |it| it.duration(BREAKER_TIMES));
     let raw = RawBreaker {
+        here: Some(section.here(())),
         off: false,
         failures: section.get("failures", |it| it.count(1..=10_000)),
         within: time("within"),
@@ -403,6 +420,7 @@ fn route(setting: Setting<'_>) -> Option<RawRoute> {
         classify: section.get("classify", |it| it.list("[{ code = \"550\", as = \"transient\" }]", rule)),
         fallback: section.get("fallback", fallback),
         auto_replay: section.get("auto_replay", auto_replay),
+        allow: allow(&section),
     };
     section.close();
     Some(raw)

@@ -14,14 +14,16 @@ use recado_store::Retention;
 use recado_transport_webhook::{Guard, IpNet};
 
 use super::alerts::RawAlerts;
-use super::fault::At;
+use super::anti_patterns::Review;
+use super::fault::{At, Faults, Source};
 use super::providers::Given;
 use super::raw::Raw;
 use super::reader::FaultList;
 use super::routes::Resolved;
 use super::tree::Table;
 use super::{
-    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, audit, notices, routes, store, traces,
+    Config, EngineTimes, Level, Log, LogFormat, Secret, Server, alerts, anti_patterns, audit, notices,
+    routes, store, traces,
 };
 use crate::catalogue::{self, Environment};
 
@@ -55,6 +57,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             .and_then(|said| u32::try_from(said.value).ok())
             .unwrap_or(POISON_AFTER_DEFAULT),
     };
+    let of_dlq = anti_patterns::of_dead_letters(raw.dlq_ttl.as_ref());
     let dead_letter_ttl = or(raw.dlq_ttl, DEAD_LETTER_TTL_DEFAULT);
     let sandbox_enabled = or(raw.sandbox, environment == Environment::Development);
     let webhooks = Guard {
@@ -62,6 +65,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         allow_http: or(raw.webhooks_allow_http, false),
     };
     let endpoints = Arc::new(Book::new(Arc::new(SystemClock)));
+    let job_ttl = engine.job_ttl;
     let given = routes::Given {
         environment,
         sandbox_enabled,
@@ -69,14 +73,23 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         crashes_max: engine.poison_after,
         transports: Given { guard: webhooks.clone(), endpoints: endpoints.clone() },
         channels: raw.channels.iter().map(|(name, _)| name.clone()).collect(),
+        job_ttl,
+        review: Review::default(),
     };
     let Resolved { providers, protection, routes } =
         routes::resolve(raw.providers, raw.routes, &given, faults);
-    let RawAlerts { every, notify, channel, rules } = raw.alerts;
+    let RawAlerts { here, every, notify, channel, rules, allow } = raw.alerts;
+    let dead_letters_max = or(raw.dlq_max_size, SIZE_MAX_DEFAULT);
+    let is_told = raw.dlq_notify.is_some();
     let asked =
         notices::Asked { channels: raw.channels, of_alerts: channel, dlq: raw.dlq_notify, alerts: notify };
     let notices = notices::resolve(asked, &routes, &given.transports, faults);
     let store = store::resolve(raw.store, faults);
+    let alerts = alerts::resolve(every, rules, faults);
+    let of_alerts = anti_patterns::of_alerts(&alerts.config, &here, dead_letters_max, is_told);
+    given.review.add("dlq", &raw.dlq_allow, of_dlq, faults);
+    given.review.add("alerts", &allow, of_alerts, faults);
+    let (warnings, allowed) = given.review.into_parts();
     Config {
         environment,
         environment_by_default: false,
@@ -95,9 +108,9 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
             ended_max_count: or(raw.ended_max_count, ENDED_MAX_COUNT_DEFAULT),
         },
         dead_letter_ttl,
-        dead_letters_max: or(raw.dlq_max_size, SIZE_MAX_DEFAULT),
+        dead_letters_max,
         notices,
-        alerts: alerts::resolve(every, rules, faults),
+        alerts,
         webhooks,
         log: Log { level: or(raw.log_level, Level::Info), format: or(raw.log_format, LogFormat::Auto) },
         traces: traces::resolve(raw.traces, faults),
@@ -107,6 +120,8 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         protection,
         routes,
         endpoints,
+        warnings: Faults::new(Source::default(), warnings),
+        allowed,
     }
 }
 

@@ -15,7 +15,7 @@ use recado_transport::Sandbox;
 use super::fault::{At, closest, suggestion};
 use super::raw::{RawAutoReplay, RawFallback, RawPolicy, RawProvider, RawRoute};
 use super::reader::FaultList;
-use super::{Provider, RouteConfig, legs, protection, providers};
+use super::{Provider, RouteConfig, anti_patterns, legs, protection, providers};
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
 
 /// Parts that routes share with the rest of the configuration.
@@ -27,6 +27,8 @@ pub struct Given {
     pub transports: providers::Given,
     /// The names of channels that a fallback may notify.
     pub channels: Vec<String>,
+    pub job_ttl: Duration,
+    pub review: anti_patterns::Review,
 }
 
 /// Providers and routes, checked against each other.
@@ -70,6 +72,11 @@ pub fn resolve(
     for config in &mut routes {
         let terms = protection.get(&config.route.provider);
         config.route.concurrency = terms.map_or(CONCURRENCY_DEFAULT, |terms| terms.concurrency);
+    }
+    for (name, raw) in &raw_providers {
+        let has_breaker = protection.get(name.as_str()).is_some_and(|terms| terms.breaker.is_some());
+        let found = anti_patterns::of_provider(name, raw, has_breaker, &routes);
+        given.review.add(&format!("providers.{name}"), &raw.allow, found, faults);
     }
     Resolved { providers, protection, routes }
 }
@@ -166,7 +173,10 @@ fn route(
         name,
     };
     let auto_replay = raw.auto_replay.as_ref().and_then(|said| auto_replay(said, faults));
-    Some(RouteConfig { route, kind, classifier, own_rules, built_in, auto_replay })
+    let config = RouteConfig { route, kind, classifier, own_rules, built_in, auto_replay };
+    let found = anti_patterns::of_route(&config, raw, given.job_ttl);
+    given.review.add(&format!("routes.{}", config.route.name), &raw.allow, found, faults);
+    Some(config)
 }
 
 fn is_known(said: &At<String>, providers: &BTreeMap<String, Provider>, faults: &FaultList) -> bool {

@@ -3,7 +3,7 @@
 //! Both come from the same walk over the same [`Config`], so that the default file cannot say anything
 //! else than the program does. Secrets are written as `***`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -37,7 +37,13 @@ pub enum Style {
 
 /// Writes the configuration out.
 pub fn page(config: &Config, style: Style) -> String {
-    let mut page = Page { out: String::new(), style, section: String::new(), explained: BTreeSet::new() };
+    let mut page = Page {
+        out: String::new(),
+        style,
+        section: String::new(),
+        explained: BTreeSet::new(),
+        allowed: &config.allowed,
+    };
     page.preface(config);
     sections(&mut page, config);
     for (name, terms) in &config.protection {
@@ -49,7 +55,7 @@ pub fn page(config: &Config, style: Style) -> String {
     page.out
 }
 
-fn sections(page: &mut Page, config: &Config) {
+fn sections(page: &mut Page<'_>, config: &Config) {
     let word = |words: &[(&'static str, usize)], at: usize| {
         words.iter().find(|(_, it)| *it == at).map_or("", |(word, _)| *word)
     };
@@ -87,6 +93,7 @@ fn sections(page: &mut Page, config: &Config) {
     page.set("ttl", &duration(config.dead_letter_ttl));
     page.set("max_size", &config.dead_letters_max.to_string());
     page.set_or("notify", config.notices.default.as_deref().map(text), "\"ops\"");
+    page.allow("dlq", "unattended_dlq");
 
     page.section("audit");
     page.set("dir", &text(&config.audit.dir.display().to_string()));
@@ -105,6 +112,7 @@ fn sections(page: &mut Page, config: &Config) {
     for rule in &config.alerts.config.rules {
         page.set(rule.name, &written(rule));
     }
+    page.allow("alerts", "silent_failure");
 
     page.section("fairness");
     page.set("batch", &config.turn_jobs.to_string());
@@ -157,15 +165,16 @@ fn sections(page: &mut Page, config: &Config) {
     }
 }
 
-struct Page {
+struct Page<'c> {
     out: String,
     style: Style,
     section: String,
     /// Keys that have had their comment.
     explained: BTreeSet<String>,
+    allowed: &'c BTreeMap<String, Vec<(String, String)>>,
 }
 
-impl Page {
+impl Page<'_> {
     fn preface(&mut self, config: &Config) {
         let lines = match self.style {
             Style::Effective => {
@@ -232,6 +241,15 @@ impl Page {
         }
     }
 
+    /// The anti-patterns that a section allows; `example` is one that it may have.
+    fn allow(&mut self, section: &str, example: &str) {
+        let reasons = self.allowed.get(section).map(|allowed| {
+            let each: Vec<_> = allowed.iter().map(|(name, why)| format!("{name} = {}", text(why))).collect();
+            format!("{{ {} }}", each.join(", "))
+        });
+        self.set_or_once("allow", reasons, &format!("{{ {example} = \"why it is meant\" }}"));
+    }
+
     fn provider(&mut self, name: &str, provider: Option<&Provider>, terms: &ProviderTerms) {
         self.section(&format!("providers.{}", key(name)));
         if let Some(provider) = provider.filter(|provider| !provider.says_nothing()) {
@@ -254,6 +272,7 @@ impl Page {
         let bound = terms.receiver_concurrency.map(|bound| bound.to_string());
         self.set_or_once("endpoint_concurrency", bound, "16");
         self.set_or_once("adaptive", terms.adaptive.then(|| "true".to_owned()), "true");
+        self.allow(&format!("providers.{name}"), "shared_breaker");
     }
 
     fn route(&mut self, config: &RouteConfig) {
@@ -303,6 +322,7 @@ impl Page {
             let lines: String = config.own_rules.iter().map(|it| format!("  {},\n", rule(it))).collect();
             self.set("classify", &format!("[\n{lines}]"));
         }
+        self.allow(&format!("routes.{}", route.name), "no_backoff");
         if development != production {
             self.section(&format!("environments.development.routes.{}", key(route.name.as_str())));
             self.set("policy", &policy(&development));

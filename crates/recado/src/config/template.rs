@@ -69,7 +69,7 @@ pub fn comment(path: &str) -> &'static str {
     COMMENTS.iter().find(|(of, _)| *of == path).map_or("", |(_, words)| words)
 }
 
-const COMMENTS: [(&str, &str); 60] = [
+const COMMENTS: [(&str, &str); 64] = [
     ("server", "The HTTP API."),
     ("server.listen", "Any address but a loopback one needs a token."),
     ("server.token", "Clients send it as `Authorization: Bearer …`."),
@@ -121,6 +121,7 @@ const COMMENTS: [(&str, &str); 60] = [
         "Who hears of dead letters and of endpoints that were switched off: a channel, such as\n\
          [notify.ops] webhook = \"https://…\", or [notify.ops] from = \"…\" and to = [\"…\"] for e-mail.",
     ),
+    ("dlq.allow", "Silences the warning of an anti-pattern, with the reason."),
     ("audit", "The audit trail: chained and signed files, a month each."),
     ("audit.dir", "Where they are. Nodes that share a store should share this directory, too."),
     (
@@ -147,6 +148,7 @@ const COMMENTS: [(&str, &str); 60] = [
         "It fires above `threshold` (a share, a count or seconds), measured over `window` on at least `min_volume`, after\n\
          `pending`; it is over after `clear` at or below `resolve_share` of the threshold. `except` lists names to leave out.",
     ),
+    ("alerts.allow", "Silences the warning of an anti-pattern, with the reason."),
     ("webhooks", "Addresses that users supply."),
     ("webhooks.allow", "Ranges that may be reached although they are not public, such as \"10.0.0.0/8\"."),
     ("webhooks.allow_http", "Public addresses need https:// unless this is true."),
@@ -189,6 +191,12 @@ const COMMENTS: [(&str, &str); 60] = [
         "Webhooks: so many at most for one endpoint, or for one host of a company. Left out, a quarter.",
     ),
     ("providers.adaptive", "Concurrency rises while the provider answers well and falls when it throttles."),
+    ("providers.allow", "Silences the warning of an anti-pattern, with the reason."),
+    (
+        "routes.allow",
+        "Silences the warning of an anti-pattern, with the reason: endless_retry, no_backoff, permanent_retried,\n\
+         hiding_fallback, unattended_dlq or retry_after_ignored.",
+    ),
     (
         "routes.classifier",
         "The built-in rules that judge a failure; `classify` puts rules of your own before them.",

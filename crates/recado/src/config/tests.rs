@@ -1,6 +1,7 @@
 //! What is read from which files, and what is said about the wrong ones.
 
 mod alerts;
+mod anti_patterns;
 mod environment;
 mod faults;
 mod lanes;

@@ -27,6 +27,38 @@ error: a duration needs a unit; write \"5s\" or \"5ms\"
 }
 
 #[test]
+fn f14_config_check_and_a_start_warn_of_anti_patterns_until_a_reason_allows_them() {
+    let wrong = "[routes.a]\ntransport = \"worker\"\nclassify = [{ status = \"4xx\", as = \"transient\" }]\n\
+                 [routes.b]\ntransport = \"worker\"\npolicy = { base = \"1ms\", factor = 1, max_attempts = 10 }\n\
+                 [routes.c]\ntransport = \"worker\"\npolicy = { schedule = [\"0s\", \"1ms\", \"1ms\", \"1ms\"] }\n";
+    let names = [("a", "permanent_retried"), ("b", "no_backoff"), ("c", "no_backoff")];
+    let place = Place::with(wrong);
+    let said = place.run(&["config", "check", "--env", "production"]).done();
+    assert!(said.contains("recado.toml: no faults, 3 warnings (production)"), "{said}");
+    for (route, name) in names {
+        assert!(
+            said.contains(&format!("write allow = {{ {name} = \"why\" }} in [routes.{route}]\n")),
+            "{route}: {said}"
+        );
+    }
+    let server = place.serve();
+    let warned = |server: &super::given::Server| {
+        let of_settings = |line: &serde_json::Value| Some(line["setting"].as_str()?.to_owned());
+        server.log().iter().filter_map(of_settings).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(&server), ["routes.a.classify[0]", "routes.b.policy", "routes.c.policy"]);
+    server.stop();
+
+    let allowed = names.map(|(route, name)| format!("[routes.{route}.allow]\n{name} = \"for a test\"\n"));
+    place.write("recado.toml", &format!("{wrong}{}", allowed.concat()));
+    let said = place.run(&["config", "check", "--env", "production"]).done();
+    assert!(said.starts_with("recado.toml: no faults (production)"), "{said}");
+    let server = place.serve();
+    assert_eq!(warned(&server), Vec::<String>::new());
+    server.stop();
+}
+
+#[test]
 fn config_check_looks_at_the_other_environment_too() {
     let place = Place::with(
         "[environments.production.engine]\nlease = \"1 day\"\n[environments.production.server]\ntoken = \"${PROD_TOKEN}\"\n",

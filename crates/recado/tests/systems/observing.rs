@@ -287,7 +287,9 @@ fn t15_the_indicators_of_a_route_agree_with_what_was_sent() {
     near("meanAttempts", 200.0 / 160.0);
     near("lostShare", 15.0 / 55.0);
     near("permanentShare", 25.0 / 270.0);
-    assert_eq!(kpis["successAfterRetry"]["met"], false);
+    assert_eq!(kpis["successAfterRetry"]["verdict"], "missed");
+    let few = scene.get("/v1/kpis?route=webhook&windowMs=3600000");
+    assert_eq!(few["successAfterRetry"]["verdict"], "tooFew");
     assert_eq!(
         (&kpis["successAfterRetry"]["atLeast"], &kpis["lostShare"]["atMost"]),
         (&json!(0.85), &json!(0.03))

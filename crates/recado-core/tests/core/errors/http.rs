@@ -1,5 +1,6 @@
 //! The classification table and rules, and HTTP in general.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Class::RateLimit;
@@ -120,7 +121,7 @@ fn f8_a_wish_is_bounded_by_hold_max_and_the_operators_own_wait_is_not() {
     let mut own = super::super::given::set("http").clone();
     own.hold_max = Duration::from_secs(60);
     assert_eq!(own.classify(century.clone()).retry_after, Some(own.hold_max));
-    own.rules.iter_mut().for_each(|rule| rule.wait = Some(6 * hour));
+    Arc::make_mut(&mut own.rules).iter_mut().for_each(|rule| rule.wait = Some(6 * hour));
     let silent = Fault { retry_after: None, ..century };
     assert_eq!((own.classify(silent).retry_after, own.longest_wait()), (Some(6 * hour), 6 * hour));
 }

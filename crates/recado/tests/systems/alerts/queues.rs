@@ -1,7 +1,8 @@
 //! What lies there: dead letters, jobs that nobody takes, jobs that take long, providers that are left alone.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::super::given::{between_ms, eventually};
 use super::{HASTY, SHORT, Story, routes};
 
 const ONCE: &str = "policy = { schedule = [\"0s\"] }";
@@ -33,6 +34,28 @@ fn e10_g8_w5_dead_letters_ring_everywhere_above_100_and_above_50_of_a_company() 
 }
 
 #[test]
+fn an_alert_that_is_back_under_its_limit_says_why_it_still_rings() {
+    let rule = "dlq_size = { threshold = 3, pending = \"0s\", resolve_share = 0.5, clear = \"1h\" }";
+    let story = Story::with(rule, &routes(&["loud", "quiet"], ONCE));
+    story.send("loud", 2, BAD);
+    story.send("quiet", 2, BAD);
+    let item = story.fired("dlq_size", None);
+    assert_eq!((&item["calmSince"], &item["clearsAt"]), (&Value::Null, &Value::Null));
+    let discard = |company: &str| {
+        let act = json!({ "filter": { "companyId": company }, "reason": "no use" });
+        assert!(story.scene.ask("POST", "/v1/dlq/discard", &act).0 < 300);
+    };
+    let table = || story.scene.recado(&["alerts"]).done();
+    discard("loud");
+    eventually(|| table().contains("(back under the limit; clears once it stays at or below 50 % of it)"));
+    discard("quiet");
+    eventually(|| table().contains("(back under the limit since 2"));
+    let item = story.rings("dlq_size", None).expect("it waits for an hour");
+    assert_eq!(between_ms(&item["calmSince"], &item["clearsAt"]), 3_600_000, "{item}");
+    assert!(table().contains(&format!("clears at {} if it stays so)", item["clearsAt"].as_str().unwrap())));
+}
+
+#[test]
 fn g8_a_queue_of_dead_letters_over_its_size_rings_everywhere() {
     // The other rule says when three were seen, which are as many as may be.
     let rules = format!("dlq_overflow = {{ {SHORT} }}\ndlq_size = {{ threshold = 2, {HASTY} }}");
@@ -61,21 +84,34 @@ fn e10_slow_processing_rings_everywhere_and_is_over_when_it_is_forgotten() {
 }
 
 #[test]
-fn e10_a_job_that_nobody_takes_rings_everywhere_and_one_whose_time_has_not_come_does_not() {
+fn e10_a_job_that_nobody_takes_rings_everywhere_and_one_that_waits_on_purpose_does_not() {
     let rule = format!("queue_age = {{ threshold = 1, {HASTY} }}");
-    let story = Story::with(&rule, &routes(&["loud", "quiet"], ONCE));
-    let tell = |path: &str| {
-        let (status, told) = story.scene.ask("POST", path, &json!({ "reason": "a test" }));
+    let lanes = routes(&["quiet", "paused", "away", "throttled", "loud"], ONCE) + "concurrency = 1\n";
+    let story = Story::with(&rule, &lanes);
+    let tell = |method: &str, path: &str, change: &Value| {
+        let (status, told) = story.scene.ask(method, path, change);
         assert_eq!(status, 200, "{told}");
     };
-    tell("/v1/routes/loud/pause");
+    let reason = json!({ "reason": "a test" });
+    tell("POST", "/v1/routes/paused/pause", &reason);
+    tell("POST", "/v1/providers/away/pause", &reason);
+    tell("PUT", "/v1/tenants/still", &json!({ "paused": true }));
+    story.send("throttled", 1, &["429 retry-after=600"]);
+    story.counted("recado_attempts_total{route=\"throttled\",result=\"failed\"}", 1);
     let later = json!({ "route": "quiet", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
     story.scene.enqueue(later);
-    story.send("loud", 1, &["ok"]);
+    story.send("paused", 1, &["ok"]);
+    story.send("away", 1, &["ok"]);
+    story.send("throttled", 1, &["ok"]);
+    story.send_data("quiet", "still", 1, &json!({ "script": ["ok"] }));
+    story.send_data("loud", "loud", 2, &json!({ "script": ["ok"], "latencyMs": 4_000 }));
     let about = Some(("route", "loud"));
     story.fired("queue_age", about);
-    tell("/v1/routes/loud/resume");
     story.resolved("queue_age", about);
+    story.counted("recado_queue_jobs{route=\"paused\",status=\"queued\"}", 1);
+    story.counted("recado_queue_jobs{route=\"away\",status=\"queued\"}", 1);
+    story.counted("recado_queue_jobs{route=\"throttled\",status=\"queued\"}", 1);
+    story.counted("recado_queue_jobs{route=\"quiet\",status=\"queued\"}", 1);
     story.ends(&[("queue_age", about)]);
 }
 
