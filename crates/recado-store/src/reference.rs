@@ -26,8 +26,8 @@ use crate::contract::{
     Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
 };
 use crate::inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
-    PageRequest, StoreReport, TenantFilter, TenantView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
+    Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
 use crate::notes::{Note, NoteWrite, Noted, Shelf};
 use crate::wake::{Waker, Wakes};
