@@ -13,6 +13,9 @@ use crate::reason::Reason;
 use crate::time::Timestamp;
 use crate::transition::{Burial, Transition};
 
+/// Shortest wait that a `Retry-After` can bring about.
+pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+
 /// A route's terms for failures: its policy, its rules and the life of its dead letters.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -144,8 +147,8 @@ fn after_failure(
     (Transition::RetryAt { at, attempt }, audit)
 }
 
-/// Returns the longer of the policy's wait and the one that the provider asks for. A `Retry-After` of zero or a date in
-/// the past does not undercut the policy.
+/// Returns the wait that the provider asks for, or the policy's. A `Retry-After` of zero or a date in the past names
+/// no wait, so the policy decides; a shorter one than the policy's floor is lengthened to that.
 pub fn next_delay(
     policy: &Policy,
     retry: u32,
@@ -153,7 +156,10 @@ pub fn next_delay(
     retry_after: Option<Duration>,
     draw: Draw,
 ) -> Duration {
-    policy.delay(retry, previous, draw).max(retry_after.unwrap_or_default())
+    match retry_after.filter(|asked| !asked.is_zero()) {
+        Some(asked) => asked.max(RETRY_AFTER_MIN).max(policy.floor.unwrap_or_default()),
+        None => policy.delay(retry, previous, draw),
+    }
 }
 
 /// A job whose time ran out while it waited, and what held it back at the end if something did.

@@ -222,7 +222,7 @@ pub struct FailRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_length = 65536))]
     pub stack_trace: Option<String>,
-    /// The wait that the other side asks for. It lengthens the policy's wait and never shortens it.
+    /// The wait that the other side asks for, obeyed and never shortened; 0 leaves the policy in charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<crate::components::DurationMs>))]
     pub retry_after_ms: Option<u64>,

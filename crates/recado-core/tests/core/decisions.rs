@@ -1,7 +1,7 @@
 //! From one attempt's verdict to what becomes of the job.
 
 use proptest::prelude::*;
-use recado_core::decide::{self, Terms};
+use recado_core::decide::{self, RETRY_AFTER_MIN, Terms};
 use recado_core::outcome::NetworkKind;
 use recado_core::{
     Attempt, AttemptResult, Blame, Cause, Class, Draw, Fault, Jitter, Job, Outcome, Payload, Policy,
@@ -166,12 +166,16 @@ fn f8_a_retry_after_is_read_as_seconds_or_as_a_date_and_garbage_leaves_the_polic
 #[test]
 fn a_retry_after_of_zero_or_in_the_past_does_not_undercut_the_policy() {
     let policy = Policy::schedule(vec![secs(0), secs(60), secs(300)]);
-    for header in ["0", "Sun, 12 Jan 2020 10:35:00 GMT", "59"] {
+    let wait = |header: &str| {
         let asked = retry_after::parse(header, NOW);
         assert!(asked.is_some(), "{header}");
-        let (at, _) = retried(after(job(), told_to_wait(asked), &terms(policy.clone())).0);
-        assert_eq!(at, ENDED.plus(secs(60)), "{header}");
+        retried(after(job(), told_to_wait(asked), &terms(policy.clone())).0).0
+    };
+    for header in ["0", "Sun, 12 Jan 2020 10:35:00 GMT"] {
+        assert_eq!(wait(header), ENDED.plus(secs(60)), "{header}");
     }
+    assert_eq!(wait("59"), ENDED.plus(secs(59)), "a wait that is named is obeyed");
+    assert_eq!(wait("0.01"), ENDED.plus(RETRY_AFTER_MIN));
 }
 
 #[test]

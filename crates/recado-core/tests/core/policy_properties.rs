@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use recado_core::decide::next_delay;
+use recado_core::decide::{RETRY_AFTER_MIN, next_delay};
 use recado_core::policy::DELAY_MAX;
 use recado_core::{Backoff, CapApplies, Draw, Jitter, Policy};
 
@@ -171,8 +171,9 @@ proptest! {
     ) {
         let delay = next_delay(&policy, retry, None, Some(asked), draw);
         prop_assert!(delay >= asked, "{:?} asked, {:?} given", asked, delay);
-        let own = policy.delay(retry, None, draw);
-        prop_assert_eq!(delay, asked.max(own), "it lengthens the policy's wait and never shortens it");
+        let named = asked.max(RETRY_AFTER_MIN).max(policy.floor.unwrap_or_default());
+        let expected = if asked.is_zero() { policy.delay(retry, None, draw) } else { named };
+        prop_assert_eq!(delay, expected, "longer than asked only for the shortest wait or the policy's floor");
     }
 }
 
