@@ -51,6 +51,12 @@ function urgency(one) {
   return one.limits.breaker ? 1 : 2;
 }
 
+/** The breaker's state, unless there is none or the provider is never asked. */
+function standing(one) {
+  if (one.waitingFor?.reason === "route") return chips.chip("warn", t("providers.unreachable"));
+  return one.limits.breaker ? chips.breaker(one.state) : chips.chip("faint", t("providers.noBreaker"));
+}
+
 function provider(one, refresh) {
   const { limits } = one;
   const { breaker } = limits;
@@ -58,10 +64,10 @@ function provider(one, refresh) {
   return h(
     "section",
     { class: `card provider ${kind}`, data: { provider: one.name } },
-    h("h2", {}, one.name, " ", breaker ? chips.breaker(one.state) : chips.chip("faint", t("providers.noBreaker")), " ", one.paused && chips.chip("parked", t("paused"))),
+    h("h2", {}, one.name, " ", standing(one), " ", one.paused && chips.chip("parked", t("paused"))),
     breaker && breakerDiagram(one.state),
     one.paused && pausedBy(one.paused),
-    one.waitingFor?.reason === "limit" && h("p", { class: "waiting" }, waitsFor(one.waitingFor)),
+    ["limit", "route"].includes(one.waitingFor?.reason) && h("p", { class: "waiting" }, waitsFor(one.waitingFor)),
     facts([
       [t("providers.since"), one.since && [when(one.since), one.reason && [" · ", h("q", {}, one.reason)]]],
       [t("providers.probe"), one.heldOpen ? t("providers.heldOpen") : one.nextProbeAt && when(one.nextProbeAt)],

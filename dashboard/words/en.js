@@ -397,6 +397,7 @@ export default {
   "providers.empty": "No providers",
   "providers.empty.why": "Routes that are configured bring theirs: “recado config show” lists them.",
   "providers.noBreaker": "no breaker",
+  "providers.unreachable": "no address",
   "providers.parked": { one: "{n} parked job", other: "{n} parked jobs" },
   "providers.since": "In this state",
   "providers.probe": "Next probe",

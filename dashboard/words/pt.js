@@ -397,6 +397,7 @@ export default {
   "providers.empty": "Nenhum provedor",
   "providers.empty.why": "As rotas configuradas trazem os seus: “recado config show” os lista.",
   "providers.noBreaker": "sem breaker",
+  "providers.unreachable": "sem endereço",
   "providers.parked": { one: "{n} tarefa estacionada", other: "{n} tarefas estacionadas" },
   "providers.since": "Neste estado",
   "providers.probe": "Próxima prova",

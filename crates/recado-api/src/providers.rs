@@ -91,7 +91,7 @@ pub(crate) fn show_pause(Pause { since, reason, actor }: Pause) -> Paused {
     Paused { since, reason, actor }
 }
 
-/// Why somebody pauses or resumes, if the body says so.
+/// Reads the reason of a pause or a resume, if the body has one.
 pub(crate) async fn why(api: &ApiState, request: Request) -> Result<Option<String>, Refused> {
     let asked: PauseRequest = body::optional_json(api, request).await?.read_or_default()?;
     let reason = asked.reason.map(|reason| reason.trim().to_owned());

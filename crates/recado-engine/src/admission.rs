@@ -26,7 +26,7 @@ use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
 use crate::receivers::{ReceiverId, ReceiverWait};
 use crate::values::{Change, Effect, LimitStep, News, Spend, ValveStep};
 
-/// Whoever was refused because the store did not answer, or because somebody else was just faster, asks again then.
+/// Wait before a lane asks again that was refused because the store did not answer, or because another was faster.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// First wait before what is owed is written again; it doubles up to [`WRITE_RETRY_MAX`].
@@ -36,7 +36,7 @@ const WRITE_RETRY_MAX: Duration = Duration::from_secs(2);
 /// A company whose limit is reached and whose provider did not say for how long.
 const QUIET_DEFAULT: Duration = Duration::from_secs(1);
 
-/// What a provider granted. Whatever is not started goes back when this is dropped.
+/// Places that a provider granted. Those that are not started go back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Places {
     engine: Arc<Inner>,
@@ -48,7 +48,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// How many may be claimed.
+    /// Returns the number of jobs that may be claimed.
     pub fn count(&self) -> usize {
         self.granted
     }
@@ -312,7 +312,7 @@ impl Inner {
         (purses, of)
     }
 
-    /// What a delivery that was sent then tells about its provider.
+    /// Takes in what a delivery that was sent then tells about its provider.
     pub fn heard(
         self: &Arc<Self>,
         provider: &Arc<Provider>,

@@ -67,14 +67,16 @@ impl<T: DeserializeOwned + OfCompany> Copies<T> {
         let found = store.notes(self.shelf, now).await?;
         let there: HashSet<&str> = found.iter().map(|note| &*note.key).collect();
         let mut notes = self.notes.write();
-        let is_gone = |(key, copy): &(&Box<str>, &Copied<T>)| {
-            !there.contains(&***key) && before.get(*key) == Some(&copy.version)
-        };
-        let gone: Vec<_> = notes.by_key.iter().filter(is_gone).map(|(key, _)| key.clone()).collect();
+        let before_of = |key: &str| before.get(key).copied();
+        let gone = notes
+            .by_key
+            .iter()
+            .filter(|(key, copy)| !there.contains(&***key) && before_of(key) == Some(copy.version));
+        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
         gone.iter().for_each(|key| notes.remove(key));
         for note in found {
             let known = notes.by_key.get(&note.key).map(|copy| copy.version);
-            let touched_here = before.get(&note.key).copied() != known;
+            let touched_here = before_of(&note.key) != known;
             if touched_here || known == Some(note.version) {
                 continue;
             }

@@ -27,7 +27,7 @@ pub const SHELF: Shelf = Shelf::new("endpoints");
 /// Failures in a row after which an endpoint is switched off.
 pub const FAILURES_MAX: u32 = 10;
 
-/// How long the secret before the newest one still signs.
+/// Time for which the secret before the newest one still signs.
 pub const ROTATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Endpoints that one company may have.
@@ -44,7 +44,7 @@ pub struct Endpoint {
     pub url: Box<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Box<str>>,
-    /// What it subscribes to; all events when empty.
+    /// Events that it subscribes to; all when empty.
     #[serde(default)]
     pub events: Vec<EventKind>,
     /// Newest first.
@@ -59,7 +59,7 @@ pub struct Endpoint {
     pub disabled_reason: Option<Box<str>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// When it was last switched on by hand; absent since it was made.
+    /// Time at which it was last switched on by hand; absent since it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enabled_at: Option<Timestamp>,
 }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Signing {
     }
 }
 
-/// What is asked of a new endpoint, checked.
+/// A new endpoint as a caller asks for it, checked.
 #[derive(Debug)]
 pub struct NewEndpoint {
     pub company_id: CompanyId,
@@ -95,7 +95,7 @@ pub struct NewEndpoint {
     pub secret: Secret,
 }
 
-/// What is to change; `None` stays.
+/// A change of an endpoint; `None` stays.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     pub url: Option<Box<str>>,
@@ -213,7 +213,7 @@ impl Endpoint {
     }
 }
 
-/// How a delivery to an endpoint went.
+/// The result of a delivery to an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Went {
     Well,
@@ -241,7 +241,7 @@ pub struct Book {
     /// The operator's own, for notices: no company's job can name them.
     fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
-    /// Where other nodes write theirs, if there are any.
+    /// The store that other nodes write to, if there are any.
     shared: OnceLock<Arc<dyn Store>>,
 }
 
@@ -251,7 +251,7 @@ impl Book {
         Book { endpoints: Copies::of(SHELF), fixed, clock, shared }
     }
 
-    /// Where to ask before a delivery is told that there is no such endpoint, or that it is switched off.
+    /// Names the store to ask before a delivery is told that there is no such endpoint, or that it is switched off.
     pub(crate) fn shares(&self, store: &Arc<dyn Store>) {
         if store.is_shared() {
             let _ = self.shared.set(store.clone());
@@ -288,7 +288,7 @@ impl Book {
         self.endpoints.is_empty()
     }
 
-    /// Who of a company wants to hear of this.
+    /// Returns the endpoints of a company that subscribe to this event.
     pub(crate) fn subscribers(&self, company: &CompanyId, kind: EventKind) -> Vec<Arc<Endpoint>> {
         let mut list = self.list(Some(company.as_str()), None, PER_COMPANY_MAX);
         list.retain(|one| one.subscribes_to(kind));

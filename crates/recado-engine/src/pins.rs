@@ -105,7 +105,7 @@ impl Inner {
         now.plus(wait.mul_f64(draw.between(1.0, 2.0)))
     }
 
-    /// What holds a job back that is pinned to a provider, beside what holds its route back.
+    /// Returns what holds back a job that is pinned to a provider, beside what holds its route back.
     pub fn hold_by_pin(&self, job: &Job, now: Timestamp) -> Option<Hold> {
         let route = self.routes.get(job.route.as_str())?;
         let pin = job.pin()?;

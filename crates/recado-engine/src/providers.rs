@@ -1,4 +1,4 @@
-//! What stands between a lane and a provider: breaker, rate, slots, pause, quiet times.
+//! Guards between a lane and a provider: breaker, rate, slots, pause, quiet times.
 //!
 //! A claimer asks before it claims, so a job that may not go out is not even leased: it waits in its lane,
 //! spends no attempt and holds up no other provider. This file answers from what this process knows;
@@ -24,7 +24,7 @@ use crate::values::{LIMITS, PROVIDERS, Spend, Valve};
 
 pub use crate::values::Pause;
 
-/// How a provider is protected, and others from it.
+/// The terms that protect a provider, and others from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProviderTerms {
     pub breaker: Option<BreakerTerms>,
@@ -69,7 +69,7 @@ impl ProviderTerms {
     }
 }
 
-/// How many of a provider's slots one company may have.
+/// The number of a provider's slots that one company may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompanySlots {
     All,
@@ -79,7 +79,7 @@ pub enum CompanySlots {
     AsManyAsFree,
 }
 
-/// Why something may not go out right now.
+/// The reason why something may not go out right now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     Breaker {
@@ -105,7 +105,7 @@ pub(crate) struct Refusal {
     pub until: Option<Timestamp>,
 }
 
-/// What this process can say to whoever wants to send.
+/// The answer of this process to a lane that wants to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// Up to this many may. They are reserved.
@@ -115,7 +115,7 @@ pub(crate) enum Answer {
     Refused(Refusal),
 }
 
-/// Whose slots a delivery takes.
+/// The owner of the slots that a delivery takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slots {
     Ours,
@@ -141,7 +141,7 @@ pub struct Provider {
     pub(crate) freed: Notify,
 }
 
-/// What is this process's own.
+/// State that is this process's own.
 #[derive(Debug, Default)]
 struct Here {
     companies: HashMap<CompanyId, Company>,
@@ -150,7 +150,7 @@ struct Here {
     started: usize,
     /// Granted, and not taken from the rate yet.
     reserved: u32,
-    /// What `adaptive` allows at the moment.
+    /// Deliveries that `adaptive` allows at the moment.
     pace: f64,
     retries: RetryBudget,
 }
@@ -250,7 +250,7 @@ impl Provider {
         }
     }
 
-    /// What was reserved has been taken from the rate, or is not wanted any more.
+    /// Gives back a reservation that was taken from the rate, or is not wanted any more.
     pub(crate) fn unreserve(&self, count: usize) {
         let mut here = self.here.lock();
         here.reserved = here.reserved.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
@@ -309,7 +309,7 @@ impl Provider {
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// What a company may have of this provider, shared with all nodes.
+    /// Returns the limit of a company at this provider, shared with all nodes.
     pub(crate) fn company_limit(&self, company: &CompanyId, now: Timestamp) -> Arc<Agreed<Limit>> {
         let mut here = self.here.lock();
         self.company(&mut here, company, now).limit.clone()
@@ -352,7 +352,7 @@ impl Provider {
         true
     }
 
-    /// Whether a retry may go out now; while the provider is well they all may.
+    /// Returns true when a retry may go out now; while the provider is well they all may.
     pub(crate) fn admits_retry(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return true };
         let in_trouble = self.valve.read(|valve| valve.breaker.failures_in_window(terms, now) > 0);
@@ -374,7 +374,7 @@ impl Provider {
         }
     }
 
-    /// How fast `adaptive` goes follows what deliveries tell.
+    /// Adapts the pace of `adaptive` to what deliveries tell.
     pub(crate) fn pace(&self, told: Told<'_>) {
         let mut here = self.here.lock();
         match told {
@@ -389,11 +389,11 @@ impl Provider {
     }
 }
 
-/// How many jobs of each company may be claimed now, for those that are bounded; 0 holds one back.
+/// Number of jobs of each bounded company that may be claimed now; 0 holds one back.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     pub of: HashMap<CompanyId, u32>,
-    /// When the first that is bounded may have more, as far as time alone decides.
+    /// Time at which the first that is bounded may have more, as far as time alone decides.
     pub free_at: Option<Timestamp>,
     /// Limits that the clock was set back under.
     pub ahead: Vec<(Arc<Agreed<Limit>>, Spend)>,
@@ -436,11 +436,11 @@ fn quiet(limit: &Limit, hold_max: Duration, now: Timestamp) -> Option<(Held, Tim
     limit.quiet(now)?.at_most(hold_max, now).map(|quiet| (Held::Quiet(quiet.reason), quiet.until))
 }
 
-/// What a delivery tells about its provider.
+/// The news of a delivery about its provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told<'a> {
     Well,
-    /// How, and which job it was about.
+    /// The failure, and the job that it was about.
     Failed(&'a Job, &'a Failure),
     /// It was never asked.
     Nothing,
@@ -472,7 +472,7 @@ pub struct ProviderView {
     pub running: usize,
     /// Deliveries that it may have at the same time right now.
     pub bound: usize,
-    /// Why its lanes may not claim, if they may not, and until when.
+    /// The reason why its lanes may not claim, if they may not, and its end.
     pub held: Option<(Held, Option<Timestamp>)>,
 }
 

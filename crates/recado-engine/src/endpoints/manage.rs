@@ -1,4 +1,4 @@
-//! What a product does with its endpoints: add, change, switch on, try out, remove.
+//! Acts on endpoints: add, change, switch on, try out, remove.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters at most of an endpoint's description.
 pub const DESCRIPTION_LEN_MAX: usize = 256;
 
-/// What a caller says of an endpoint. To change one, what is absent stays.
+/// An endpoint as a caller writes it. To change one, what is absent stays.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     pub company_id: Option<String>,
@@ -190,13 +190,13 @@ fn random() -> Result<[u8; 32], Refused> {
     Ok(bytes)
 }
 
-/// Whether an answer counts as a yes.
+/// Returns true when an answer counts as a yes.
 pub fn is_yes(tested: &Tested) -> bool {
     tested.as_ref().is_ok_and(|result| (200..300).contains(&result.status))
 }
 
 impl Endpoint {
-    /// When the secret before the newest one stops signing, if there is one.
+    /// Returns the time at which the secret before the newest one stops signing, if there is one.
     pub fn rotating_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.secrets.iter().filter_map(|signing| signing.until).filter(|until| *until > now).max()
     }

@@ -36,7 +36,7 @@ pub struct LiftArgs {
     /// The hold's id, as `recado holds list` shows it.
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     id: String,
-    /// Why, for the audit trail.
+    /// Reason, for the audit trail.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print JSON.

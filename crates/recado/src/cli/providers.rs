@@ -4,6 +4,7 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use recado_core::breaker::BreakerState;
+use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
 
 use super::timeline::waits_for;
@@ -132,10 +133,13 @@ async fn turn(args: TurnArgs, action: BreakerAction, screen: &mut Screen) -> Don
     show(screen, &provider, args.json)
 }
 
-/// A pause weighs more than the breaker's state.
+/// Returns the breaker's state, unless a pause or the lack of an address weighs more.
 fn state(provider: &Provider) -> Field {
     match provider.state {
         _ if provider.paused.is_some() => Field::painted("paused", Paint::Warn),
+        _ if matches!(provider.waiting_for, Some(WaitingFor::Route { .. })) => {
+            Field::painted("no address", Paint::Warn)
+        }
         // Without a breaker there is nothing that could be closed.
         _ if provider.limits.breaker.is_none() => Field::or_dash(None::<&str>),
         BreakerState::Closed => Field::painted(provider.state.as_str(), Paint::Good),

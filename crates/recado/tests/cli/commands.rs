@@ -129,6 +129,7 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     let paused = server.run(&place, &["providers", "pause", "sandbox", "--reason", "invoice open"]).done();
     assert!(paused.contains("invoice open") && paused.contains("tester"), "{paused}");
     server.enqueue(json!({"jobId": "held", "route": "sandbox", "companyId": "acme", "data": {}}));
+    assert_eq!(server.get("/v1/jobs/held")["nextAttemptAt"], json!(null), "a person decides when");
     let job = server.run(&place, &["jobs", "show", "held"]).done();
     assert!(job.contains("waits for a person: paused: invoice open (by tester)"), "{job}");
     assert!(job.contains("parked") && job.contains("deferrals"), "{job}");
@@ -144,6 +145,23 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     assert!(!server.run(&place, &["providers", "show", "sandbox"]).done().contains("invoice open"));
     assert!(server.run(&place, &["providers", "show", "nobody"]).failed_with(1).contains("(not_found)"));
     place.run(&["providers", "open", "sandbox"]).failed_with(2);
+}
+
+#[test]
+fn a_provider_without_an_address_says_so_instead_of_looking_well() {
+    let place = Place::new();
+    let server = place.serve();
+    let shown = server.run(&place, &["providers", "show", "instagram", "--json"]).json();
+    assert_eq!(shown["waitingFor"]["reason"], "route", "{shown}");
+    let table = server.run(&place, &["providers"]).done();
+    let line = table.lines().find(|line| line.starts_with("instagram")).unwrap_or_default();
+    assert!(line.contains("no address") && !line.contains("CLOSED"), "{table}");
+}
+
+#[test]
+fn a_hold_without_an_id_is_a_mistake_of_usage() {
+    let refused = Place::new().run(&["holds", "lift", ""]).failed_with(2);
+    assert!(refused.contains("<ID>"), "{refused}");
 }
 
 #[test]
