@@ -119,9 +119,9 @@ impl Engine {
         }
         let files = desk.files.take().ok_or(TrailError::CutOff)?;
         let ErasureOrder { subject, reason, actor, .. } = order;
-        self.inner.events.forget(|event| is_about(event, &subject));
-        let (now, who, why) = (self.now(), actor.clone(), reason.clone());
         let subjects = [Some(subject.clone()), in_notices(&subject)];
+        self.inner.events.forget(|event| subjects.iter().flatten().any(|subject| is_about(event, subject)));
+        let (now, who, why) = (self.now(), actor.clone(), reason.clone());
         let (files, outcome) = off_thread(move || {
             let mut files = files;
             let erase = |subject| files.trail.erase(&subject, &who, &why, now);
