@@ -22,6 +22,18 @@ pub enum HeldScope {
     Receiver(CompanyId, Receiver),
 }
 
+impl HeldScope {
+    /// Its kind, the company and the receiver, each empty where there is none.
+    fn parts(&self) -> [&str; 3] {
+        match self {
+            HeldScope::Provider => ["provider", "", ""],
+            HeldScope::Company(company) => ["company", company.as_str(), ""],
+            HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
+            HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
+        }
+    }
+}
+
 /// A hold that an answer from outside imposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideHold {
@@ -38,12 +50,7 @@ pub struct OutsideHold {
 
 impl OutsideHold {
     fn new(provider: &Provider, scope: HeldScope, quiet: Quiet) -> Self {
-        let parts = match &scope {
-            HeldScope::Provider => ["provider", "", ""],
-            HeldScope::Company(company) => ["company", company.as_str(), ""],
-            HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
-            HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
-        };
+        let parts = scope.parts();
         let digest = recado_core::payload::digest_of(&[&provider.name, parts[0], parts[1], parts[2]]);
         let Quiet { since, until, reason } = quiet;
         let provider = provider.name.clone();
@@ -123,7 +130,7 @@ impl Engine {
         make_on_record(&*self.inner.store, &[(&*limit, Some(step))], &|_| vec![audit.clone()], now).await?;
         provider.changed.notify_waiters();
         self.inner.said.notify_waiters();
-        tracing::warn!(holdId = id, provider = %hold.provider, scope = ?hold.scope, reason, actor, "Hold lifted by hand");
+        tracing::warn!(holdId = id, provider = %hold.provider, scope = hold.scope.parts().join(" ").trim_end(), reason, actor, "Hold lifted by hand");
         Ok(Some(hold))
     }
 }

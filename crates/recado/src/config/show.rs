@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_core::classify::{Blame, Class, HOLD_MAX_DEFAULT};
+use recado_core::classify::{Class, HOLD_MAX_DEFAULT};
 use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
@@ -426,12 +426,7 @@ fn rule(rule: &OwnRule) -> String {
         Class::RateLimit => "rate_limit",
         Class::Unknown => "unknown",
     };
-    let blame = match rule.blame {
-        Blame::Message => "message",
-        Blame::Credential => "credential",
-        Blame::Provider => "provider",
-    };
-    parts.push(format!("as = \"{class}\", blame = \"{blame}\""));
+    parts.push(format!("as = \"{class}\", blame = \"{}\"", rule.blame.as_str()));
     parts.extend(rule.wait.map(|wait| format!("wait = {}", duration(wait))));
     format!("{{ {} }}", parts.join(", "))
 }
