@@ -95,7 +95,7 @@ pub struct Config {
     /// Anti-patterns that no section allows, in the order of the file.
     pub warnings: Faults,
     /// Anti-patterns that a section allows, each with its reason.
-    pub allowed: BTreeMap<String, Vec<(String, String)>>,
+    pub allowed: anti_patterns::Allowed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

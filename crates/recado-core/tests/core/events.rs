@@ -49,7 +49,7 @@ fn t20_an_exhausted_retry_tells_how_many_there_were_and_the_last_error() {
 fn a_failed_job_that_may_have_arrived_says_so_to_whoever_would_replay_it() {
     let lost = Fault::network(NetworkKind::Dropped, "gone");
     let once = after(job(), judged("http", lost), &attempts(1)).0;
-    let data = &heard(&once).last().unwrap().data;
+    let data = heard(&once).pop().unwrap().data;
     assert_eq!(data.may_have_arrived, Some(1));
     assert!(data.advice.as_deref().unwrap().contains("a replay may deliver it again"));
     assert!(data.advice_pt.as_deref().unwrap().contains("reprocessar pode entregar de novo"));

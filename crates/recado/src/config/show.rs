@@ -3,7 +3,7 @@
 //! Both come from the same walk over the same [`Config`], so that the default file cannot say anything
 //! else than the program does. Secrets are written as `***`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use recado_engine::{Act, Carrier, Fallback};
 use recado_store_redis::link::{TIMEOUT, Target};
 
 use super::alerts::{OWN_CHANNEL, written};
+use super::anti_patterns::Allowed;
 use super::template::comment;
 use super::{Config, LogFormat, OwnRule, Provider, RouteConfig};
 use crate::catalogue::{Environment, ROUTES};
@@ -171,7 +172,7 @@ struct Page<'c> {
     section: String,
     /// Keys that have had their comment.
     explained: BTreeSet<String>,
-    allowed: &'c BTreeMap<String, Vec<(String, String)>>,
+    allowed: &'c Allowed,
 }
 
 impl Page<'_> {
