@@ -5,7 +5,7 @@ import { h, link, put } from "/dashboard/frame/dom.js";
 import { exactTime, when } from "/dashboard/frame/format.js";
 import { part } from "/dashboard/frame/json_text.js";
 import { card, empty, heading, region, say } from "/dashboard/frame/page.js";
-import { t } from "/dashboard/frame/words.js";
+import { language, t } from "/dashboard/frame/words.js";
 import * as chips from "/dashboard/parts/chips.js";
 import { dialog } from "/dashboard/parts/dialog.js";
 import { disclosure } from "/dashboard/parts/disclosure.js";
@@ -73,6 +73,7 @@ function draw(id, { entry, data, corrected, job, audit, detail }, alike, refresh
       isDead ? chips.cause(entry.cause) : chips.chip("active", t("dlq.replaying")),
       h("div", { class: "callout-text" }, h("p", { class: "reason" }, entry.lastFailureCode && h("code", {}, entry.lastFailureCode), " ", entry.lastFailureReason), h("p", { class: "quiet" }, t(`cause.${entry.cause}.why`))),
     ),
+    entry.advice && h("div", { class: "notice" }, language() === "pt" ? entry.advicePt : entry.advice),
     !isDead && h("div", { class: "notice" }, t("dead.replaying"), " ", job && whatNow(job), " ", link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob"))),
     card(null, facts([
       [t("company"), chips.company(entry.companyId)],

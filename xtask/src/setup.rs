@@ -1,6 +1,7 @@
 //! Installs what the tests need and the machine lacks; names what it cannot install.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
@@ -133,9 +134,52 @@ fn backports() -> Result<Option<String>, String> {
     Ok(Some(format!("-oDir::Etc::SourceList={}", list.display())))
 }
 
+/// How long another package manager is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(600);
+
+/// Between two tries while another package manager is at work.
+const LOCK_LOOK_EVERY: Duration = Duration::from_secs(5);
+
 fn run_apt(args: &[&str]) -> Outcome {
-    crate::run(
-        &format!("apt-get {}", args.join(" ")),
-        Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"),
-    )
+    let what = format!("apt-get {}", args.join(" "));
+    println!("\n── {what}");
+    let began = Instant::now();
+    loop {
+        let mut command = Command::new("apt-get");
+        // It waits for dpkg's lock itself, and not for that of its lists.
+        command.arg(format!("-oDPkg::Lock::Timeout={}", LOCK_WAIT.as_secs())).args(args);
+        let command =
+            command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C").stdout(Stdio::inherit());
+        let ended = command.output().map_err(|error| format!("{what}: cannot run apt-get: {error}"))?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        let words = String::from_utf8_lossy(&ended.stderr);
+        if !is_locked(&words) || began.elapsed() >= LOCK_WAIT {
+            return Err(format!("{what}: {}\n{}", ended.status, words.trim_end()));
+        }
+        println!("another package manager is at work; trying again in {} s", LOCK_LOOK_EVERY.as_secs());
+        std::thread::sleep(LOCK_LOOK_EVERY);
+    }
+}
+
+/// Tells the failure of `apt-get` that passes when another package manager has ended.
+fn is_locked(words: &str) -> bool {
+    ["Could not get lock", "Unable to lock", "Unable to acquire the dpkg frontend lock"]
+        .iter()
+        .any(|said| words.contains(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_locked;
+
+    #[test]
+    fn a_lock_of_another_package_manager_is_waited_for_and_no_other_failure() {
+        let lists = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)\n\
+                     E: Unable to lock directory /var/lib/apt/lists/";
+        let dpkg = "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?";
+        assert!(is_locked(lists) && is_locked(dpkg));
+        assert!(!is_locked("E: Unable to locate package redis-servr"));
+    }
 }

@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_audit::{Identity, Order, Query, Subject};
+use recado_core::words::counted;
 use recado_engine::trail::{Erasing, ErasureOrder, Found, Place};
 use recado_wire::audit::{
     Archived, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
@@ -129,10 +130,12 @@ pub(crate) async fn erase(
             follow_ups_erased: erased.follow_ups,
         })),
         Erasing::JobsWait(count) => refused(format!(
-            "{count} jobs of this person still wait to be sent; ask again with `withJobs` (`--with-jobs`) to cancel them, or let them end"
+            "this person has {} waiting to be sent; ask again with `withJobs` (`--with-jobs`) to cancel what waits, or let it end",
+            counted(count, "job", "jobs")
         )),
         Erasing::JobsUnderWay(count) => {
-            refused(format!("{count} jobs of this person are being delivered; ask again in a moment"))
+            let jobs = counted(count, "job", "jobs");
+            refused(format!("this person has {jobs} on the way; ask again in a moment"))
         }
         Erasing::Elsewhere { node } => refused(format!(
             "node {node} writes the audit trail; ask that one, `recado nodes` says where it listens"

@@ -48,6 +48,16 @@ pub enum Blame {
     Provider,
 }
 
+impl Blame {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Blame::Message => "message",
+            Blame::Credential => "credential",
+            Blame::Provider => "provider",
+        }
+    }
+}
+
 /// One line of a classifier: every condition that is given must hold.
 #[derive(Clone, Debug)]
 pub struct Rule {

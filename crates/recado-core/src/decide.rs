@@ -1,5 +1,6 @@
 //! From a verdict to what happens next.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::audit::{AuditEvent, AuditKind};
@@ -12,6 +13,7 @@ use crate::policy::{Draw, Policy};
 use crate::reason::Reason;
 use crate::time::Timestamp;
 use crate::transition::{Burial, Transition};
+use crate::words::counted;
 
 /// Shortest wait that a `Retry-After` can bring about.
 pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ pub fn after_attempt(
             (Transition::Deliver { attempt, answer }, audit)
         }
         Verdict::Partly { accepted, refused } => {
-            let failure = of_all(&accepted, &refused);
+            let failure = of_all(&lease.job, &accepted, &refused);
             attempt.recipients = each(accepted, refused);
             after_failure(&lease.job, failure, attempt, terms, now, draw)
         }
@@ -54,18 +56,32 @@ pub fn after_attempt(
     }
 }
 
+fn all_failed(policy: &Policy) -> String {
+    match policy.max_attempts {
+        1 => "The only attempt failed".to_owned(),
+        many => format!("All {many} attempts failed"),
+    }
+}
+
 /// Combines the refusals of single recipients into one failure: transient as long as one of them is worth
 /// another try.
-fn of_all(accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
+fn of_all(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
     let (recipient, telling) = refused
         .iter()
         .find(|(_, failure)| failure.class.is_retryable())
         .or_else(|| refused.first())
         .expect("somebody refused, or it would have been delivered");
     let longest_wait = refused.iter().filter_map(|(_, failure)| failure.retry_after).max();
-    let all = accepted.len() + refused.len();
-    let words =
-        format!("{} of {all} recipients did not get it; {recipient}: {}", refused.len(), telling.reason);
+    // Those of earlier attempts are recipients, too.
+    let named = accepted.iter().chain(refused.iter().map(|(recipient, _)| recipient)).map(|one| &**one);
+    let all: BTreeSet<&str> = job.recipients().chain(named).collect();
+    let has_it = |one: &&&str| job.has_reached(one) || accepted.iter().any(|accepted| **accepted == ***one);
+    let words = format!(
+        "{} of {} did not get it; {recipient}: {}",
+        all.len() - all.iter().filter(has_it).count(),
+        counted(all.len() as u64, "recipient", "recipients"),
+        telling.reason
+    );
     Failure {
         reason: Reason::or(&words, format_args!("")),
         retry_after: longest_wait,
@@ -115,7 +131,7 @@ fn after_failure(
         return (bury(cause, failure, Some(attempt), terms, now), audit);
     }
     if spent >= policy.max_attempts && terms.start_over_after.is_none() {
-        let audit = audit(AuditKind::Buried).reason(format!("All {} attempts failed", policy.max_attempts));
+        let audit = audit(AuditKind::Buried).reason(all_failed(policy));
         return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
     }
 
@@ -140,7 +156,7 @@ fn after_failure(
     let audit = audit(AuditKind::RetryScheduled).retry_count(spent).backoff(delay, at).reason(
         match spent < policy.max_attempts {
             true => format!("Retry {spent} of {}", policy.max_attempts - 1),
-            false => format!("All {} attempts failed; the route's fallback tries again", policy.max_attempts),
+            false => format!("{}; the route's fallback tries again", all_failed(policy)),
         },
     );
     attempt.next_retry_delay_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
@@ -326,16 +342,15 @@ pub fn after_crash(
     attempt.provider = job.pin().and_then(|pin| pin.provider).or_else(|| lost.provider.clone());
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
-        let reason = Reason::or(
-            "",
-            format_args!("poison: whoever delivered it vanished {crashes} times in a row; {words}"),
-        );
+        let in_a_row = if crashes == 1 { "once".to_owned() } else { format!("{crashes} times in a row") };
+        let reason =
+            Reason::or("", format_args!("poison: whoever delivered it vanished {in_a_row}; {words}"));
         let failure = ours(Class::Permanent, "POISON", reason, "recado/poison");
         let audit = AuditEvent::about(job, AuditKind::Buried, now)
             .failure(&failure)
             .attempt(lost.attempt)
             .retry_count(retries_made(job))
-            .reason(format!("Its worker vanished {crashes} times in a row"));
+            .reason(format!("Its worker vanished {in_a_row}"));
         return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
     }
     let pause = match crashes {

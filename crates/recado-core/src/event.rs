@@ -15,6 +15,7 @@ use crate::name::CompanyId;
 use crate::payload::digest_of;
 use crate::time::Timestamp;
 use crate::transition::{Burial, Transition};
+use crate::words::{replay_advice, uncertain_attempts};
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal),* $(,)?) => {
@@ -107,6 +108,14 @@ pub struct EventData {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// How many attempts handed it over without an answer, where any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub may_have_arrived: Option<u32>,
+    /// What to do before a replay, and the same in Portuguese.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice_pt: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +225,12 @@ pub fn of_transition(job: &Job, transition: &Transition, now: Timestamp) -> Vec<
 
 fn of_burial(job: &Job, burial: &Burial, now: Timestamp) -> Vec<Event> {
     let failure = &burial.failure;
+    let uncertain = uncertain_attempts(&job.attempts) + uncertain_attempts(burial.attempt.as_slice());
+    let (advice, advice_pt) = replay_advice(uncertain).unzip();
     let data = EventData {
+        may_have_arrived: Some(uncertain).filter(|count| *count > 0),
+        advice: advice.map(Into::into),
+        advice_pt: advice_pt.map(Into::into),
         status: word(Status::Failed),
         attempt: burial.attempt.as_ref().map(|attempt| attempt.number),
         retry_count: Some(match burial.attempt {

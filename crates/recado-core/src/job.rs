@@ -254,6 +254,11 @@ impl Attempt {
 }
 
 impl Job {
+    /// The recipients that its attempts name, some of them more than once.
+    pub fn recipients(&self) -> impl Iterator<Item = &str> {
+        self.attempts.iter().flat_map(Attempt::recipient_results).map(|one| &*one.recipient)
+    }
+
     /// Returns true if an earlier attempt already reached this recipient; no later one may send to it again.
     pub fn has_reached(&self, recipient: &str) -> bool {
         let mut results = self.attempts.iter().flat_map(Attempt::recipient_results);

@@ -32,6 +32,7 @@ pub mod rules;
 pub mod time;
 pub mod trace;
 pub mod transition;
+pub mod words;
 
 pub use audit::{AuditEvent, AuditKind};
 pub use checksum::{Checksum, Damage};

@@ -15,6 +15,7 @@
 mod run;
 
 use std::collections::HashSet;
+use recado_core::words::counted;
 use std::time::Duration;
 
 use recado_core::{
@@ -254,8 +255,9 @@ impl Bulk {
         let (Bulk { act, total, done, skipped, failed, .. }, left) = (self, self.left());
         let because = self.stopped_because.as_deref().map(|why| format!("; {why}")).unwrap_or_default();
         let words = format!(
-            "Bulk {} of {total} dead letters ended: {done} done, {skipped} skipped, {failed} failed, {left} left{because}",
-            act.as_str()
+            "Bulk {} of {} ended: {done} done, {skipped} skipped, {failed} failed, {left} left{because}",
+            act.as_str(),
+            counted(*total, "dead letter", "dead letters")
         );
         self.audit(AuditKind::BulkEnded, words, now)
     }
@@ -383,7 +385,11 @@ impl Engine {
             held_until: now,
         };
         let words = bulk.words.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
-        let words = format!("Bulk {} of {total} dead letters begins{words}", bulk.act.as_str());
+        let words = format!(
+            "Bulk {} of {} begins{words}",
+            bulk.act.as_str(),
+            counted(total, "dead letter", "dead letters")
+        );
         let audit = vec![bulk.audit(AuditKind::BulkStarted, words, now)];
         let forgotten = all.iter().filter(|bulk| bulk.ended_at.is_some()).skip(ENDED_KEPT_MAX - 1);
         let mut writes = vec![NoteWrite { audit, ..write(&bulk, Some(0)) }];

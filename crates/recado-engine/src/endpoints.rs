@@ -30,6 +30,9 @@ pub const FAILURES_MAX: u32 = 10;
 /// Time for which the secret before the newest one still signs.
 pub const ROTATION: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Secrets of an endpoint that are valid at a time at most: the newest, and the one before it while it is rotated out.
+const SECRETS_MAX: usize = 2;
+
 /// Endpoints that one company may have.
 pub const PER_COMPANY_MAX: usize = 100;
 
@@ -118,6 +121,7 @@ impl Endpoint {
 
     pub fn target(&self, now: Timestamp) -> Option<Target> {
         let current = self.secrets.iter().filter(|signing| signing.until.is_none_or(|until| until > now));
+        let current = current.take(SECRETS_MAX);
         let secrets: Vec<_> = current.filter_map(|signing| signing.secret.parse().ok()).collect();
         let url = self.url.parse().ok().filter(|_| !secrets.is_empty())?;
         Some(Target { url, secrets, enabled: self.enabled })
@@ -129,6 +133,8 @@ impl Endpoint {
                 signing.until = signing.until.or(Some(now.plus(ROTATION)));
             }
             self.secrets.retain(|signing| signing.until.is_none_or(|until| until > now));
+            // The newest and the one before it sign, and no third.
+            self.secrets.truncate(SECRETS_MAX - 1);
             self.secrets.insert(0, Signing { secret: secret.reveal().into(), until: None });
         }
         if let Some(url) = change.url {

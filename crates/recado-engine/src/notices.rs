@@ -134,10 +134,10 @@ fn subject(event: &Event) -> String {
 
 /// The subject, why, and where to read on.
 fn message(event: &Event) -> String {
-    let EventData { reason, last_error, runbook, .. } = &event.data;
+    let EventData { reason, last_error, advice, runbook, .. } = &event.data;
     let why = reason.as_deref().or(last_error.as_deref());
     let subject = subject(event);
-    let lines = [Some(&*subject), why, runbook.as_deref()];
+    let lines = [Some(&*subject), why, advice.as_deref(), runbook.as_deref()];
     lines.into_iter().flatten().map(escaped).collect::<Vec<_>>().join("\n")
 }
 

@@ -23,6 +23,18 @@ pub enum HeldScope {
     Receiver(CompanyId, Receiver),
 }
 
+impl HeldScope {
+    /// Its kind, the company and the receiver, each empty where there is none.
+    fn parts(&self) -> [&str; 3] {
+        match self {
+            HeldScope::Provider => ["provider", "", ""],
+            HeldScope::Company(company) => ["company", company.as_str(), ""],
+            HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
+            HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
+        }
+    }
+}
+
 /// A hold that an answer from outside imposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideHold {
@@ -52,18 +64,6 @@ impl OutsideHold {
         // The widest scope first.
         let rank = ["provider", "company", "endpoint", "host"].iter().position(|one| *one == kind);
         format!("{}\n{}\n{company}\n{receiver}", self.provider, rank.unwrap_or_default())
-    }
-}
-
-impl HeldScope {
-    /// Returns the kind of scope, the company and the receiver, as far as it has them.
-    fn parts(&self) -> [&str; 3] {
-        match self {
-            HeldScope::Provider => ["provider", "", ""],
-            HeldScope::Company(company) => ["company", company.as_str(), ""],
-            HeldScope::Receiver(company, Receiver::Endpoint(id)) => ["endpoint", company.as_str(), id],
-            HeldScope::Receiver(company, Receiver::Host(host)) => ["host", company.as_str(), host],
-        }
     }
 }
 
@@ -164,7 +164,7 @@ impl Engine {
         make_on_record(&*self.inner.store, &[(&*limit, Some(step))], &|_| vec![audit.clone()], now).await?;
         provider.changed.notify_waiters();
         self.inner.said.notify_waiters();
-        tracing::warn!(holdId = id, provider = %hold.provider, scope = ?hold.scope, reason, actor, "Hold lifted by hand");
+        tracing::warn!(holdId = id, provider = %hold.provider, scope = hold.scope.parts().join(" ").trim_end(), reason, actor, "Hold lifted by hand");
         Ok(Some(hold))
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Deliberately absent: lists without payloads that name no person, counts and metrics. A worker's lease is a delivery and no read.
 
+use recado_core::words::counted;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ impl Engine {
         actor: &str,
     ) -> Result<(), EngineError> {
         let from = page.before.map(|before| format!(" below place {before}")).unwrap_or_default();
-        let words = format!("{} dead letters shown{from}{}", page.limit, chosen_by(filter));
+        let words =
+            counted(page.limit as u64, "dead letter", "dead letters") + " shown" + &from + &chosen_by(filter);
         self.record_read(self.about_letters(filter, AuditKind::PayloadRead, words, actor)).await
     }
 

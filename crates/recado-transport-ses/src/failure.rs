@@ -13,6 +13,7 @@ use aws_sdk_sesv2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sesv2::operation::send_email::SendEmailError;
 use hyper_util::client::legacy;
 use recado_core::reason::clip;
+use recado_core::words::plain_tls;
 use recado_core::{Fault, NetworkKind, Timestamp};
 use recado_transport::http::FAULT_TEXT_MAX_BYTES;
 use recado_transport::shortage;
@@ -134,7 +135,7 @@ fn body(error: &SdkError<SendEmailError>) -> Option<String> {
 
 fn with_cause(words: &str, error: &SdkError<SendEmailError>) -> String {
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    clip(&format!("{words}: {}", before(&cause, PROCESS_OUTPUT)), FAULT_TEXT_MAX_BYTES).to_owned()
+    clip(&format!("{words}: {}", plain_tls(before(&cause, PROCESS_OUTPUT))), FAULT_TEXT_MAX_BYTES).to_owned()
 }
 
 fn before<'a>(text: &'a str, mark: &str) -> &'a str {

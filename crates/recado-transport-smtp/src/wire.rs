@@ -1,5 +1,6 @@
 //! Bytes to and from a server, and what it means when they stop.
 
+use recado_core::words::plain_tls;
 use std::fmt;
 use std::io;
 
@@ -98,7 +99,7 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Lost::Closed => f.write_str("the server closed the connection"),
-            Lost::Broken(error) => error.fmt(f),
+            Lost::Broken(error) => f.write_str(&plain_tls(&error.to_string())),
             Lost::Late => f.write_str("no answer in time"),
             Lost::Garbage(not_a_reply) => not_a_reply.fmt(f),
             Lost::Unasked => f.write_str("the server said more than it was asked"),

@@ -1,5 +1,6 @@
 //! The dead letter queue: look, count, replay, discard.
 
+use recado_core::words::{replay_advice, uncertain_attempts};
 use recado_core::{Cause, Class, CompanyId, DeadLetterState, JobId, Payload, RouteName, Status, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,15 @@ pub struct DeadLetter {
     pub cause: Cause,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
     pub state: DeadLetterState,
+    /// How many attempts handed it over without an answer, so that it may have arrived; absent when none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_have_arrived: Option<u32>,
+    /// What to do before a replay; present with `mayHaveArrived`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// The same in Portuguese.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice_pt: Option<String>,
     /// The part that changed in the store after the job was accepted: `data`, `originalData` or `identity`. Absent of
     /// entries that are whole. Damaged data is shown as it is, as a string if it is no JSON any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +80,12 @@ pub struct DeadLetter {
 
 impl From<recado_core::DeadLetter> for DeadLetter {
     fn from(entry: recado_core::DeadLetter) -> Self {
+        let uncertain = uncertain_attempts(&entry.attempts);
+        let (advice, advice_pt) = replay_advice(uncertain).unzip();
         DeadLetter {
+            may_have_arrived: Some(uncertain).filter(|count| *count > 0),
+            advice,
+            advice_pt,
             damage: entry.damage().map(|damage| damage.as_str().into()),
             outbox_id: entry.job_id.clone(),
             job_id: entry.job_id,

@@ -126,6 +126,9 @@ pub fn event() -> Object {
         .property("rule", text())
         .property("blame", blame())
         .property("cause", cause())
+        .property("mayHaveArrived", number())
+        .property("advice", text())
+        .property("advicePt", text())
         .property("nextRetryTime", time())
         .property("nextRetryDelayMs", number())
         .property("backoffMinutes", number())
@@ -188,6 +191,9 @@ mod tests {
             rule: text(),
             blame: Some(Blame::Provider),
             cause: Some(Cause::Exhausted),
+            may_have_arrived: Some(1),
+            advice: text(),
+            advice_pt: text(),
             next_retry_time: Some(now),
             next_retry_delay_ms: Some(1),
             backoff_minutes: Some(1),

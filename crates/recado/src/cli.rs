@@ -330,8 +330,8 @@ impl ConfigArgs {
         Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
     }
 
-    fn load(&self) -> Result<Config, Stop> {
-        Ok(Config::load(&self.inputs(Flags::default())?)?)
+    fn load_as_written(&self) -> Result<Config, Stop> {
+        Ok(Config::load_as_written(&self.inputs(Flags::default())?)?)
     }
 }
 

@@ -95,7 +95,7 @@ pub struct Config {
     /// Anti-patterns that no section allows, in the order of the file.
     pub warnings: Faults,
     /// Anti-patterns that a section allows, each with its reason.
-    pub allowed: BTreeMap<String, Vec<(String, String)>>,
+    pub allowed: anti_patterns::Allowed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,15 +259,26 @@ impl Config {
     /// Resolves everything, or tells all that is wrong.
     pub fn load(inputs: &Inputs) -> Result<Config, Faults> {
         let (environment, by_default) = environment(inputs)?;
-        let mut config = resolve_for(inputs, environment, true)?;
+        let mut config = resolve_for(inputs, environment, Needed::All)?;
         config.environment_by_default = by_default;
         Ok(config)
+    }
+
+    /// Resolves what is written, for commands that show it: variables that are not set are no fault.
+    pub fn load_as_written(inputs: &Inputs) -> Result<Config, Faults> {
+        resolve_for(inputs, environment(inputs)?.0, Needed::Written)
+    }
+
+    /// Resolves the audit trail and the store and reads nothing else, for commands that deliver nothing: an auditor's
+    /// machine has no provider's secret.
+    pub fn load_stores(inputs: &Inputs) -> Result<Config, Faults> {
+        resolve_for(inputs, environment(inputs)?.0, Needed::Sections(&["audit", "store"]))
     }
 
     /// Checks the other environment of a file too, as far as that is possible from here: variables that
     /// are set only there are taken as given. Returns the warnings there.
     pub fn check_elsewhere(inputs: &Inputs, environment: Environment) -> Result<Faults, Faults> {
-        resolve_for(inputs, environment, false).map(|config| config.warnings)
+        resolve_for(inputs, environment, Needed::Written).map(|config| config.warnings)
     }
 
     pub fn settings(&self, node: impl Into<Box<str>>) -> Settings {
@@ -338,7 +349,17 @@ fn environment(inputs: &Inputs) -> Result<(Environment, bool), Faults> {
     }
 }
 
-fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: bool) -> Result<Config, Faults> {
+/// The part of a configuration that has to be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    All,
+    /// All but the values of variables.
+    Written,
+    /// These sections with their variables; the others are not read.
+    Sections(&'static [&'static str]),
+}
+
+fn resolve_for(inputs: &Inputs, environment: Environment, needed: Needed) -> Result<Config, Faults> {
     let mut source = inputs.file.clone().unwrap_or_default();
     let mut settings = match inputs.file.as_ref().map(tree::parse) {
         None => Table::default(),
@@ -359,6 +380,9 @@ fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: boo
     let known = resolve::known_names(&settings);
     settings.overlay(variables::settings(&inputs.variables, &known));
     settings.overlay(flags(&inputs.flags));
+    if let Needed::Sections(names) = needed {
+        settings.0.retain(|name, _| names.contains(&name.as_str()));
+    }
 
     let unset = settings.expand(&|name| inputs.variables.get(name).cloned());
     let faults = FaultList::default();
@@ -368,7 +392,7 @@ fn resolve_for(inputs: &Inputs, environment: Environment, variables_are_set: boo
     let mut list = faults.into_inner();
     // A value that is not known yet has no further faults.
     list.retain(|fault| !unset.iter().any(|unset| unset.place == fault.place));
-    if variables_are_set {
+    if needed != Needed::Written {
         list.extend(unset);
     }
     if !list.is_empty() {

@@ -8,6 +8,7 @@ mod marks;
 mod queue;
 mod trail;
 
+use recado_core::words::counted;
 use std::sync::Arc;
 
 use recado_core::payload::digest_of;
@@ -33,7 +34,11 @@ pub enum MoveError {
     Source(StoreError),
     #[error("cannot write to the target: {0}; ask again to go on where it stopped")]
     Target(StoreError),
-    #[error("the target holds {jobs} jobs and {records} audit records already; move into an empty store")]
+    #[error(
+        "the target holds {} and {} already; move into an empty store",
+        counted(*jobs, "job", "jobs"),
+        counted(*records, "audit record", "audit records")
+    )]
     TargetTaken { jobs: u64, records: u64 },
     #[error("the target took everything over from {from} before; serve it, or move into an empty store")]
     TargetWhole { from: String },

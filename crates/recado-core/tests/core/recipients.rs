@@ -42,6 +42,21 @@ fn as_long_as_one_recipient_is_worth_it_the_job_is_tried_again() {
 }
 
 #[test]
+fn a_reason_counts_all_recipients_of_the_job_and_not_those_of_one_attempt() {
+    let first = partly(
+        &["a@x", "b@x"],
+        vec![refused("c@x", smtp("450", "busy")), refused("d@x", smtp("450", "busy"))],
+    );
+    let job = stepped(job(), &tried(job(), first));
+    let second = tried(job.clone(), partly(&["c@x"], vec![refused("d@x", smtp("450", "busy"))]));
+    let reason = second.attempt().unwrap().error_reason.as_ref().unwrap().as_str();
+    assert_eq!(reason, "1 of 4 recipients did not get it; d@x: busy");
+    let one = tried(crate::given::job(), partly(&[], vec![refused("d@x", smtp("450", "busy"))]));
+    let reason = one.attempt().unwrap().error_reason.as_ref().unwrap().as_str();
+    assert_eq!(reason, "1 of 1 recipient did not get it; d@x: busy");
+}
+
+#[test]
 fn when_nobody_is_left_that_is_worth_it_the_rest_goes_before_a_person() {
     let burial = buried(tried(job(), partly(&["a@x"], vec![refused("c@x", smtp("550", "5.1.1 no"))])));
     assert_eq!((burial.cause, burial.failure.class), (Cause::Permanent, Class::Permanent));

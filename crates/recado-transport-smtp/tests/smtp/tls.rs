@@ -75,7 +75,9 @@ async fn a_certificate_from_a_stranger_is_refused() {
     let server = Server::with_tls(&[]).await;
     let mut trusting = config(&server, Security::ImplicitTls);
     trusting.trusted_roots_pem = Some(Server::with_tls(&[]).await.certificate_pem);
-    is(&refused(&server, trusting).await, NetworkKind::Tls, false);
+    let fault = refused(&server, trusting).await;
+    is(&fault, NetworkKind::Tls, false);
+    assert!(fault.text.contains("certificate") && !fault.text.contains("Other("), "{}", fault.text);
 
     let server = Server::with_start_tls(&[]).await;
     let mut opportunistic = config(&server, Security::Opportunistic);

@@ -8,6 +8,7 @@ use std::io;
 use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
 use std::iter::successors;
 
+use recado_core::words::plain_tls;
 use recado_core::{Fault, NetworkKind};
 
 use crate::shortage;
@@ -30,7 +31,8 @@ pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
     let handed_over = !error.is_connect() && !was_never_sent(error);
     let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error) };
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    Fault { uncertain: handed_over, ..Fault::network(kind, &format!("{}: {cause}", in_words(kind))) }
+    let words = format!("{}: {}", in_words(kind), plain_tls(&cause));
+    Fault { uncertain: handed_over, ..Fault::network(kind, &words) }
 }
 
 /// hyper gives a request back untouched when the connection went away before the first byte of it.

@@ -60,7 +60,7 @@ pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
         ConfigCommand::Check(args) => check(&args, screen),
         ConfigCommand::Show(args) if args.default => Ok(screen.text(&template::default_file())?),
         ConfigCommand::Show(args) => {
-            let config = args.config.load()?;
+            let config = args.config.load_as_written()?;
             Ok(screen.text(&page(&config, Style::Effective))?)
         }
     }

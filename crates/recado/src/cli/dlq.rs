@@ -5,6 +5,7 @@ mod bulk;
 
 use clap::{Args, Subcommand, ValueEnum};
 use recado_core::reason::clip;
+use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
 
@@ -231,6 +232,7 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
         ("kept until", Field::from(entry.moved_to_dlq_at.plus(std::time::Duration::from_millis(entry.ttl)))),
         ("fingerprint", Field::from(&entry.fingerprint)),
     ];
+    facts.extend(entry.advice.as_ref().map(|words| ("beware", Field::painted(words, Paint::Warn))));
     facts.extend(entry.user_id.as_ref().map(|user| ("user", Field::from(user))));
     facts.extend(entry.correlation_id.as_ref().map(|id| ("correlation", Field::from(id))));
     facts.extend(entry.damage.as_ref().map(|what| ("damaged", Field::painted(what, Paint::Bad))));
@@ -243,7 +245,8 @@ fn show(screen: &mut Screen, entry: &DeadLetter) -> std::io::Result<()> {
     }
     screen.line("")?;
     timeline::attempts(screen, &entry.attempts)?;
-    screen.line(format_args!("╰─ failed for good after {} attempts", entry.failed_attempts))
+    let attempts = counted(entry.failed_attempts.into(), "attempt", "attempts");
+    screen.line(format_args!("╰─ failed for good after {attempts}"))
 }
 
 async fn stats(args: StatsArgs, screen: &mut Screen) -> Done {

@@ -6,6 +6,7 @@ mod redis;
 use std::time::Duration;
 
 use clap::Args;
+use recado_core::words::counted;
 use recado_engine::{Clock, SystemClock};
 use serde::Serialize;
 
@@ -83,10 +84,10 @@ pub async fn run(args: DoctorArgs, screen: &mut Screen) -> Done {
             let fix = "mend the lines below; `recado config check` looks again";
             findings.push(Finding::bad(
                 "configuration",
-                format!("{} faults", faults.list.len()),
+                counted(faults.list.len() as u64, "fault", "faults"),
                 format!("{fix}\n\n{faults}"),
             ));
-            None
+            Config::load_as_written(&inputs).ok()
         }
     };
     if let Some(config) = &config {

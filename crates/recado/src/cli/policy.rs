@@ -38,7 +38,7 @@ pub struct ShowArgs {
 
 pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
     let PolicyCommand::Show(args) = command;
-    let config = args.config.load()?;
+    let config = args.config.load_as_written()?;
     let Some(route) = config.route(&args.route) else {
         let routes = config.routes();
         let advice = suggestion(&args.route, routes.names(), "routes");

@@ -126,7 +126,7 @@ pub fn attempts<W: Write>(screen: &mut Screen<W>, attempts: &[Attempt]) -> io::R
             let rule =
                 attempt.rule.as_deref().map(|rule| format!("  rule {}", clean(rule))).unwrap_or_default();
             let blame = match attempt.blame {
-                Some(blame) => format!("  blames the {}", format!("{blame:?}").to_lowercase()),
+                Some(blame) => format!("  blames the {}", blame.as_str()),
                 None => String::new(),
             };
             screen.line(format_args!("│    {}{rule}{blame}", class.as_str()))?;

@@ -15,7 +15,7 @@ use recado_observe::AlertConfig;
 use recado_observe::alerts::Measure;
 
 use super::RouteConfig;
-use super::fault::{At, Fault, suggestion};
+use super::fault::{At, suggestion};
 use super::raw::{RawAutoReplay, RawProvider, RawRoute};
 use super::reader::FaultList;
 use crate::catalogue::Kind;
@@ -83,8 +83,11 @@ impl AntiPattern {
     }
 }
 
-/// What a section's `allow` says: each anti-pattern with the reason for it.
+/// A section's `allow`: each anti-pattern with the reason for it.
 pub type Allow = Vec<(String, At<String>)>;
+
+/// Anti-patterns by the section that allows them, each with its reason.
+pub type Allowed = BTreeMap<String, Vec<(String, String)>>;
 
 /// One anti-pattern at its place, in words that say what to write instead.
 pub struct Found {
@@ -97,7 +100,7 @@ pub struct Found {
 #[derive(Default)]
 pub struct Review {
     pub warnings: FaultList,
-    pub allowed: RefCell<BTreeMap<String, Vec<(String, String)>>>,
+    pub allowed: RefCell<Allowed>,
 }
 
 impl Review {
@@ -128,14 +131,9 @@ impl Review {
             self.allowed.borrow_mut().insert(section.to_owned(), reasons);
         }
     }
-
-    /// The warnings, for a page that shows them at their lines.
-    pub fn into_parts(self) -> (Vec<Fault>, BTreeMap<String, Vec<(String, String)>>) {
-        (self.warnings.into_inner(), self.allowed.into_inner())
-    }
 }
 
-/// What is said about one route that an operator wrote.
+/// Finds the anti-patterns of one route that an operator wrote.
 pub fn of_route(config: &RouteConfig, raw: &RawRoute, job_ttl: Duration) -> Vec<Found> {
     let RouteConfig { route, kind, .. } = config;
     let mut found = Vec::new();
@@ -279,7 +277,7 @@ fn of_auto_replay(
     }
 }
 
-/// What is said about one provider, given the routes that use it.
+/// Finds those of one provider, given the routes that use it.
 pub fn of_provider(name: &str, raw: &RawProvider, has_breaker: bool, routes: &[RouteConfig]) -> Vec<Found> {
     let users = || routes.iter().filter(|config| config.provider_names().any(|used| used == name));
     let mut services: Vec<_> = users().filter_map(|config| Some(config.built_in?.provider)).collect();
@@ -303,7 +301,7 @@ pub fn of_provider(name: &str, raw: &RawProvider, has_breaker: bool, routes: &[R
     vec![Found { pattern: AntiPattern::SharedBreaker, place, message }]
 }
 
-/// What is said about the dead letter queue.
+/// Finds those of the dead letter queue.
 pub fn of_dead_letters(ttl: Option<&At<Duration>>) -> Vec<Found> {
     let short = ttl.filter(|ttl| ttl.value < DEAD_LETTER_TTL_MIN);
     let found = short.map(|ttl| {
@@ -314,7 +312,7 @@ pub fn of_dead_letters(ttl: Option<&At<Duration>>) -> Vec<Found> {
     found.into_iter().collect()
 }
 
-/// What is said about alerts, where no channel hears of each dead letter.
+/// Finds those of the alerts; `is_told` says that a channel hears of each dead letter.
 pub fn of_alerts(alerts: &AlertConfig, here: &At<()>, dead_letters_max: u64, is_told: bool) -> Vec<Found> {
     let never_fires = |name: &str| {
         alerts.rule(name).is_none_or(|rule| {

@@ -89,7 +89,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     let of_alerts = anti_patterns::of_alerts(&alerts.config, &here, dead_letters_max, is_told);
     given.review.add("dlq", &raw.dlq_allow, of_dlq, faults);
     given.review.add("alerts", &allow, of_alerts, faults);
-    let (warnings, allowed) = given.review.into_parts();
+    let Review { warnings, allowed } = given.review;
     Config {
         environment,
         environment_by_default: false,
@@ -120,8 +120,8 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         protection,
         routes,
         endpoints,
-        warnings: Faults::new(Source::default(), warnings),
-        allowed,
+        warnings: Faults::new(Source::default(), warnings.into_inner()),
+        allowed: allowed.into_inner(),
     }
 }
 

@@ -3,12 +3,12 @@
 //! Both come from the same walk over the same [`Config`], so that the default file cannot say anything
 //! else than the program does. Secrets are written as `***`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_core::classify::{Blame, Class, HOLD_MAX_DEFAULT};
+use recado_core::classify::{Class, HOLD_MAX_DEFAULT};
 use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
@@ -19,6 +19,7 @@ use recado_engine::{Act, Carrier, Fallback};
 use recado_store_redis::link::{TIMEOUT, Target};
 
 use super::alerts::{OWN_CHANNEL, written};
+use super::anti_patterns::Allowed;
 use super::template::comment;
 use super::{Config, LogFormat, OwnRule, Provider, RouteConfig};
 use crate::catalogue::{Environment, ROUTES};
@@ -171,7 +172,7 @@ struct Page<'c> {
     section: String,
     /// Keys that have had their comment.
     explained: BTreeSet<String>,
-    allowed: &'c BTreeMap<String, Vec<(String, String)>>,
+    allowed: &'c Allowed,
 }
 
 impl Page<'_> {
@@ -427,12 +428,7 @@ fn rule(rule: &OwnRule) -> String {
         Class::RateLimit => "rate_limit",
         Class::Unknown => "unknown",
     };
-    let blame = match rule.blame {
-        Blame::Message => "message",
-        Blame::Credential => "credential",
-        Blame::Provider => "provider",
-    };
-    parts.push(format!("as = \"{class}\", blame = \"{blame}\""));
+    parts.push(format!("as = \"{class}\", blame = \"{}\"", rule.blame.as_str()));
     parts.extend(rule.wait.map(|wait| format!("wait = {}", duration(wait))));
     format!("{{ {} }}", parts.join(", "))
 }

@@ -281,7 +281,7 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
     let asked = server.run(&place, &erase).failed_with(2);
     assert!(asked.contains("add --yes"), "{asked}");
     let waits = server.run(&place, &with(&["--yes"])).failed_with(1);
-    assert!(waits.contains("1 jobs of this person still wait"), "{waits}");
+    assert!(waits.contains("this person has 1 job waiting to be sent"), "{waits}");
     assert_eq!(server.get("/v1/dlq/dead-1")["userId"], "u-81", "nothing was touched");
 
     let done = server.run(&place, &with(&["--yes", "--with-jobs", "--json"])).json();

@@ -89,6 +89,27 @@ fn config_check_shows_no_secret_of_a_file_that_it_cannot_read() {
 }
 
 #[test]
+fn commands_that_deliver_nothing_ask_for_no_secret_of_a_delivery() {
+    let secrets = "[server]\ntoken = \"${SRV_TOKEN}\"\n[providers.smtp]\nurl = \"smtp://me:${SMTP_PASSWORD}@mail.example.com\"\n\
+                   ca_file = \"/nowhere/ca.pem\"\n[notify.ops]\nwebhook = \"https://ops.example.com\"\nsecret = \"${OPS_SECRET}\"\n";
+    let place = Place::new();
+    place.serve().stop();
+    place.write("recado.toml", secrets);
+    let said = place.run(&["audit", "verify"]).done();
+    assert!(!said.contains("SMTP_PASSWORD"), "{said}");
+    place.write("recado.toml", &secrets.replace("ca_file = \"/nowhere/ca.pem\"\n", ""));
+    let shown = place.run(&["config", "show"]).done();
+    assert!(shown.contains("@mail.example.com"), "{shown}");
+    place.run(&["policy", "show", "email"]).done();
+    let looked = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).out;
+    assert!(looked.contains("SMTP_PASSWORD is not set") && looked.contains("recado-data"), "{looked}");
+    place.run(&["config", "check"]).failed_with(1);
+    // What they do need is still asked for.
+    place.write("recado.toml", "[audit]\ndir = \"${TRAIL_DIR}\"\n");
+    assert!(place.run(&["audit", "verify"]).failed_with(1).contains("TRAIL_DIR is not set"));
+}
+
+#[test]
 fn config_init_writes_a_file_that_works_and_never_replaces_one() {
     let place = Place::new();
     place.run(&["config", "init"]).done();

@@ -257,3 +257,32 @@ fn top_without_a_terminal_is_one_snapshot() {
         (&json!(1), &json!(1))
     );
 }
+
+#[test]
+fn a_dead_letter_after_attempts_without_an_answer_says_that_it_may_have_arrived() {
+    let place =
+        Place::with("[routes.sandbox]\npolicy = { base = \"1ms\", cap = \"2ms\", max_attempts = 3 }\n");
+    let server = place.serve();
+    let bury = |id: &str, script: &[&str]| {
+        let data = json!({ "script": script });
+        server.enqueue(json!({ "jobId": id, "route": "sandbox", "companyId": "acme", "data": data }));
+        server.job_once(id, "failed");
+        (server.get(&format!("/v1/dlq/{id}")), server.run(&place, &["dlq", "show", id]).done())
+    };
+    let (entry, shown) = bury("open", &["drop", "drop", "550 no such user"]);
+    assert_eq!(entry["mayHaveArrived"], 2);
+    let advice = entry["advice"].as_str().unwrap();
+    assert!(
+        advice.contains("may have arrived 2 times") && advice.contains("a replay may deliver it again"),
+        "{entry}"
+    );
+    assert!(entry["advicePt"].as_str().unwrap().contains("Pode ter chegado 2 vezes"), "{entry}");
+    assert!(shown.contains("may have arrived 2 times") && shown.contains("after 3 attempts"), "{shown}");
+
+    let (entry, shown) = bury("plain", &["550 no such user"]);
+    assert!(entry.get("mayHaveArrived").is_none() && entry.get("advice").is_none(), "{entry}");
+    assert!(
+        !shown.contains("may have arrived") && shown.contains("failed for good after 1 attempt\n"),
+        "{shown}"
+    );
+}

@@ -47,6 +47,18 @@ fn after_a_rotation_both_secrets_sign() {
     scene.sent("rotated");
     verified(&customer.ledger()[0], &old);
     verified(&customer.ledger()[0], receiver::SECRET);
+
+    // A second rotation within the day ends the oldest at once: two are valid, and never three.
+    let newest = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+    let (status, changed) =
+        scene.ask("PATCH", &format!("/v1/endpoints/{endpoint}"), &json!({ "secret": newest }));
+    assert_eq!(status, 200, "{changed}");
+    scene.send("webhook", "acme", "again", &hook(&endpoint, 2));
+    scene.sent("again");
+    let request = &customer.ledger()[1];
+    verified(request, newest);
+    verified(request, receiver::SECRET);
+    assert!(!is_signed_with(request, &old), "the secret before the last but one still signs");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `recado audit show` and `recado audit export`.
 
+use recado_core::words::counted;
 use std::io;
 use std::path::PathBuf;
 
@@ -198,7 +199,7 @@ pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
     }
     if let Some((file, path)) = out {
         file.finish()?;
-        screen.line(format_args!("{} holds {lines} lines", path.display()))?;
+        screen.line(format_args!("{} holds {}", path.display(), counted(lines as u64, "line", "lines")))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! A directory that all files were removed from looks like a new one. So where nothing is found the store is asked, which
 //! knows how far it was archived; unless a server has it to itself, or only a copy of the trail is here.
 
+use recado_core::words::counted;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,7 +11,7 @@ use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
 use recado_engine::trail::archived_in;
 
 use crate::cli::{ConfigArgs, Done, Stop};
-use crate::config::Config;
+use crate::config::{Config, Flags};
 use crate::screen::{Field, Paint, Screen};
 use crate::serve;
 
@@ -36,7 +37,7 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     let (dir, config) = match &args.dir {
         Some(dir) => (dir.clone(), None),
         None => {
-            let config = args.config.load()?;
+            let config = Config::load_stores(&args.config.inputs(Flags::default())?)?;
             (config.audit.dir.clone(), Some(config))
         }
     };
@@ -131,12 +132,21 @@ fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()>
         ("months", Field::from(report.segments)),
     ];
     if report.dropped > 0 {
-        facts.push(("dropped", Field::from(format!("{} months, their summaries fit", report.dropped))));
+        facts.push((
+            "dropped",
+            Field::from(format!(
+                "{}, and the summary of each fits",
+                counted(report.dropped as u64, "month", "months")
+            )),
+        ));
     }
     if report.erased > 0 {
         facts.push((
             "erased",
-            Field::from(format!("{} records, each by an erasure on record", report.erased)),
+            Field::from(format!(
+                "{}, each by an erasure on record",
+                counted(report.erased, "record", "records")
+            )),
         ));
     }
     if let Some(checkpoint) = &report.checkpoint {

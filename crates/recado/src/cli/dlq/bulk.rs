@@ -3,6 +3,7 @@
 //! Ids that are written out are taken at their word. What a filter chooses is counted first, said, and asked
 //! about; then the server does it, and this process only watches.
 
+use recado_core::words::counted;
 use std::io;
 use std::time::Duration;
 
@@ -281,9 +282,9 @@ fn show_count(count: &BulkCount, as_json: bool, screen: &mut Screen) -> Done {
         return Ok(());
     }
     screen.line(format_args!(
-        "would {} {} dead letters; nothing was touched",
+        "would {} {}; nothing was touched",
         word(count.act),
-        count.total
+        counted(count.total, "dead letter", "dead letters")
     ))?;
     if !count.sample.is_empty() {
         screen.line("")?;

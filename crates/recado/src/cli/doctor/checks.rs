@@ -1,5 +1,6 @@
 //! The single looks. Each answers with what it found and, when that is not good, with what to do.
 
+use recado_core::words::counted;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -258,8 +259,9 @@ pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &
             let counts = ready.counts.map(|counts| {
                 let waiting = counts.delayed + counts.ready;
                 format!(
-                    ": {waiting} waiting, {} under way, {} dead letters",
-                    counts.leased, counts.dead_letters
+                    ": {waiting} waiting, {} under way, {}",
+                    counts.leased,
+                    counted(counts.dead_letters, "dead letter", "dead letters")
                 )
             });
             Finding::good("ready", format!("it takes jobs{}", counts.unwrap_or_default()))
