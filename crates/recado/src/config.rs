@@ -57,6 +57,7 @@ use variables::Variables;
 
 pub use audit::Audit;
 pub use rules::OwnRule;
+pub use store::batch_body_max_bytes;
 
 /// Looked for in the working directory when nobody names a file.
 pub const FILE_NAME: &str = "recado.toml";
