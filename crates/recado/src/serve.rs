@@ -173,7 +173,7 @@ impl Server {
         let why = self.engine.broken().await;
         self.closing.cancel();
         self.engine.tell_that_it_broke(&why).await;
-        format!("the store has failed: {why}\nStart again: it recovers what it had acknowledged.")
+        format!("the store has failed: {why}")
     }
 
     /// Lets requests and deliveries that run end first, and what is left of the traces go.
