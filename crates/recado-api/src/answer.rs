@@ -132,7 +132,7 @@ impl From<StoreError> for Refused {
         let (code, retry_after_s) = match &error {
             StoreError::Full(_) => (Code::StoreFull, RETRY_AFTER_FULL_S),
             StoreError::Unavailable(_) => (Code::StoreUnavailable, RETRY_AFTER_SOON_S),
-            StoreError::Broken(_) => (Code::StoreBroken, RETRY_AFTER_FULL_S),
+            StoreError::Broken(_) | StoreError::Fenced => (Code::StoreBroken, RETRY_AFTER_FULL_S),
         };
         Refused { retry_after_s: Some(retry_after_s), ..Refused::new(code, error.to_string()) }
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use recado_wire::dlq::DeadLetter;
 
 /// Column names: the required fields of an entry, then the ones Recado adds.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "jobId",
     "outboxId",
     "companyId",
@@ -25,6 +25,7 @@ const COLUMNS: [&str; 18] = [
     "cause",
     "fingerprint",
     "correctedData",
+    "damage",
 ];
 
 pub fn head() -> String {
@@ -56,6 +57,7 @@ pub fn row(entry: &DeadLetter, to: &mut String) {
         cause,
         &entry.fingerprint,
         entry.corrected_data.as_ref().map_or("", |data| data.as_str()),
+        entry.damage.as_deref().unwrap_or_default(),
     ];
     for (at, text) in cells.into_iter().enumerate() {
         if at > 0 {

@@ -209,7 +209,7 @@ pub(crate) async fn replay(
     responses(
         (status = 200, body = Discarded),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It is being replayed.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being replayed, or died again just now.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -222,8 +222,13 @@ pub(crate) async fn discard(
     let asked: DiscardRequest = body::json(&api, request).await?.read()?;
     match api.engine().discard(&id, asked.reason.trim(), Some(&actor)).await? {
         recado_store::Discarded::Done => Ok(answer::ok(&Discarded { job_id: id, status: Status::Discarded })),
-        recado_store::Discarded::Replaying | recado_store::Discarded::DiedAgain => {
+        recado_store::Discarded::Replaying => {
             let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");
+            Err(Refused::new(Code::Conflict, detail))
+        }
+        recado_store::Discarded::DiedAgain => {
+            let detail =
+                format!("dead letter `{id}` was replayed and died again just now; look at it, and ask again");
             Err(Refused::new(Code::Conflict, detail))
         }
         recado_store::Discarded::Unknown => Err(no_such_entry(&api, &id).await),

@@ -62,8 +62,9 @@ async fn look(api: &ApiState) -> Readiness {
             None
         }
     };
-    // A count over all of it would wait for the part that is away.
-    let counts = if unanswered.is_some() { None } else { Some(engine.store().counts(engine.now()).await) };
+    // A count would wait again for what did not answer just now, all of the store or a part of it.
+    let answers = store.is_some() && unanswered.is_none();
+    let counts = if answers { Some(engine.store().counts(engine.now()).await) } else { None };
     let counts = match counts {
         None => None,
         Some(Ok(counts)) => Some(JobCounts {

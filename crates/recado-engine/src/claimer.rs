@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
@@ -164,7 +165,7 @@ pub(crate) fn turns(
 }
 
 async fn claim(
-    engine: &Inner,
+    engine: &Arc<Inner>,
     route: &Route,
     leg: &Leg,
     max: usize,
@@ -222,8 +223,11 @@ fn start(engine: &Arc<Inner>, leg: &Leg, lease: HeldLease, way: Way) {
     let (engine, leg, deliveries) = (engine.clone(), leg.clone(), engine.deliveries.clone());
     deliveries.spawn(async move {
         tokio::select! {
+            biased;
             () = deliver(&engine, &leg, way, lease) => {}
-            () = engine.stopped.cancelled() => {}
+            () = engine.stopped.cancelled() => {
+                engine.abandoned.fetch_add(1, Ordering::Relaxed);
+            }
         }
         drop(running);
     });

@@ -203,12 +203,14 @@ pub(crate) async fn settle_with(
     settle_until_taken(engine, lease, transition, audit, aftermath, now).await;
 }
 
-/// Moves jobs to the dead letter queue whose stored content is damaged, and takes their leases out of the list.
+/// Takes leases of jobs out of the list whose stored content is damaged, and moves these to the dead letter queue
+/// beside the claim, which does not wait for it.
 ///
 /// Where the ids or the company are damaged no endpoint is notified: it could be another company's.
-pub(crate) async fn bury_damaged(engine: &Inner, leases: &mut Vec<Lease>) {
-    for lease in leases.extract_if(.., |lease| lease.job.damage().is_some()).collect::<Vec<_>>() {
+pub(crate) fn bury_damaged(engine: &Arc<Inner>, leases: &mut Vec<Lease>) {
+    for lease in leases.extract_if(.., |lease| lease.job.damage().is_some()) {
         let Some(damage) = lease.job.damage() else { continue };
+        let lease = engine.beats.hold(lease);
         tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
         let (now, terms) = (engine.clock.now(), engine.terms_of(&lease.job.route));
         let (transition, audit) = decide::damaged(&lease.job, damage, &terms, now);
@@ -217,7 +219,13 @@ pub(crate) async fn bury_damaged(engine: &Inner, leases: &mut Vec<Lease>) {
             Damage::Identity => Aftermath::default(),
             _ => Aftermath::of(engine, &lease.job, &transition, WaitBy::Policy, now),
         };
-        settle_until_taken(engine, &lease, transition, Some(audit), aftermath, now).await;
+        let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
+        deliveries.spawn(async move {
+            tokio::select! {
+                () = settle_until_taken(&engine, &lease, transition, Some(audit), aftermath, now) => {}
+                () = engine.stopped.cancelled() => {}
+            }
+        });
     }
 }
 

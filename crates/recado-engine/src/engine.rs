@@ -82,6 +82,18 @@ pub enum EngineError {
     Trail(TrailError),
 }
 
+/// A stop that left something behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "{outcomes} outcomes could not be written down, and {deliveries} deliveries had not ended within the grace; \
+         their jobs are taken over when their leases end, and those that were sent are sent again"
+    )]
+    Unfinished { outcomes: u64, deliveries: u64 },
+}
+
 impl From<TrailError> for EngineError {
     fn from(error: TrailError) -> Self {
         match error {
@@ -134,6 +146,8 @@ pub(crate) struct Inner {
     pub deliveries: TaskTracker,
     /// Outcomes that the store did not take yet.
     pub unwritten: AtomicU64,
+    /// Deliveries that a stop did not wait for.
+    pub abandoned: AtomicU64,
     duties: TaskTracker,
     heartbeat: TaskTracker,
     /// Claim nothing new.
@@ -331,6 +345,7 @@ impl Engine {
             tracer,
             deliveries: TaskTracker::new(),
             unwritten: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
             duties: TaskTracker::new(),
             heartbeat: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -373,7 +388,7 @@ impl Engine {
     }
 
     /// Stops within the grace; see [`Engine::stop_by`].
-    pub async fn stop(&self) -> Result<(), EngineError> {
+    pub async fn stop(&self) -> Result<(), StopError> {
         self.stop_by(Instant::now() + self.inner.settings.stop_grace).await
     }
 
@@ -381,8 +396,8 @@ impl Engine {
     /// [`LAST_STEP_MAX`] of the deadline, or twice that with a store that does not answer.
     ///
     /// What has not ended by then keeps its lease and comes back as an orphan at the next start: it may
-    /// have been sent, so it is not thrown away and not called delivered.
-    pub async fn stop_by(&self, deadline: Instant) -> Result<(), EngineError> {
+    /// have been sent, so it is not thrown away and not called delivered, and the stop is an error.
+    pub async fn stop_by(&self, deadline: Instant) -> Result<(), StopError> {
         let inner = &self.inner;
         inner.stopping.cancel();
         let work_ends = async {
@@ -412,14 +427,11 @@ impl Engine {
         }
         match tokio::time::timeout_at(last_step(deadline), inner.store.close()).await {
             Ok(closed) => closed?,
-            Err(_) => return Err(unavailable("it was not closed in time".to_owned())),
+            Err(_) => return Err(StoreError::Unavailable("it was not closed in time".to_owned()).into()),
         }
-        match inner.unwritten.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            outcomes => Err(unavailable(format!(
-                "{outcomes} outcomes could not be written down; their jobs are taken over when their leases end, and \
-                 those that were sent are sent again"
-            ))),
+        match (inner.unwritten.load(Ordering::Relaxed), inner.abandoned.load(Ordering::Relaxed)) {
+            (0, 0) => Ok(()),
+            (outcomes, deliveries) => Err(StopError::Unfinished { outcomes, deliveries }),
         }
     }
 
@@ -471,10 +483,6 @@ impl Engine {
 /// The deadline of a step of a stop that begins now.
 fn last_step(deadline: Instant) -> Instant {
     deadline.max(Instant::now() + LAST_STEP_MAX)
-}
-
-fn unavailable(why: String) -> EngineError {
-    EngineError::Store(StoreError::Unavailable(why))
 }
 
 /// One of each provider that a route names, however many do.

@@ -58,11 +58,11 @@ impl Inner {
     }
 
     /// Leases jobs. Those whose stored content is damaged are moved to the dead letter queue and not given out.
-    pub async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+    pub async fn claim(self: &Arc<Self>, claim: Claim) -> Result<Claimed, StoreError> {
         let began = Instant::now();
         let mut claimed = self.store.claim(claim).await?;
         self.worked(StoreWork::Claim, began);
-        bury_damaged(self, &mut claimed.leases).await;
+        bury_damaged(self, &mut claimed.leases);
         Ok(claimed)
     }
 

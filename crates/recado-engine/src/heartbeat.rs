@@ -185,7 +185,7 @@ impl Inner {
     }
 
     /// Claims jobs for this process, which holds their leases until each is dropped.
-    pub async fn claim_here(&self, claim: Claim) -> Result<ClaimedHere, StoreError> {
+    pub async fn claim_here(self: &Arc<Self>, claim: Claim) -> Result<ClaimedHere, StoreError> {
         let _under_way = self.beats.claim_under_way(claim.lease_until);
         let Claimed { leases, next_at } = self.claim(claim).await?;
         Ok(ClaimedHere { leases: leases.into_iter().map(|lease| self.beats.hold(lease)).collect(), next_at })

@@ -100,7 +100,7 @@ pub mod workers;
 
 pub use accept::{Accepted, Refusal, Submission};
 pub use clock::{Chance, Clock, SteadyClock, SystemClock};
-pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings};
+pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings, StopError};
 pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder, Limit, Paused};
 pub use outside_holds::{HeldScope, OutsideHold};

@@ -69,7 +69,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
                 route,
                 userId = job.user_id.as_deref(),
                 correlationId = job.correlation_id.as_deref(),
-                attempt = lease.attempt,
+                attempt = burial.attempt.as_ref().map_or(job.progress.attempts_started, |last| last.number),
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
                 errorReason = engine.discreet(job, &burial.failure.reason),

@@ -171,22 +171,40 @@ impl Engine {
         reason: &str,
         actor: Option<&str>,
     ) -> Result<Discarded, EngineError> {
+        match self.store().dead_letter(id).await? {
+            Some(entry) => self.discard_entry(&entry, reason, actor).await,
+            None => Ok(Discarded::Unknown),
+        }
+    }
+
+    /// Gives a dead letter up that was read before. One that was replayed since then and died again is another one, and
+    /// stays.
+    pub async fn discard_entry(
+        &self,
+        entry: &DeadLetter,
+        reason: &str,
+        actor: Option<&str>,
+    ) -> Result<Discarded, EngineError> {
+        let id = &entry.job_id;
         let Some((job, audit)) = self.act(id, AuditKind::Discarded, actor).await? else {
             return Ok(Discarded::Unknown);
         };
+        // Read after the job: a replay that began before this is told by the job's count, one that ended by the time.
+        match self.store().dead_letter(id).await? {
+            Some(latest) if latest.moved_at == entry.moved_at => {}
+            Some(_) => return Ok(Discarded::DiedAgain),
+            None => return Ok(Discarded::Unknown),
+        }
         let audit = audit.reason(reason.to_owned());
         let mut aftermath = self.aftermath(&job, EventKind::JobDiscarded, &audit);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
         let following = routes_of(&follow_ups);
-        let moved_at = self.store().dead_letter(id).await?.map(|entry| entry.moved_at);
-        let discarded =
-            self.store().discard(Discard { id: id.clone(), replays: None, audit, follow_ups }).await?;
+        let replays = Some(job.progress.replays);
+        let discarded = self.store().discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
             self.inner.accepted(following.iter());
-            if let Some(moved_at) = moved_at {
-                self.inner.left_queue(Left::Discarded, moved_at);
-            }
+            self.inner.left_queue(Left::Discarded, entry.moved_at);
             aftermath.tell(&self.inner);
         }
         Ok(discarded)

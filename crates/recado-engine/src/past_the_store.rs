@@ -45,7 +45,8 @@ pub(crate) async fn tell_that_the_store_broke(engine: &Inner, why: &str) {
         severity: Some("critical".into()),
         since: Some(now),
         reason: Some(format!("The store has failed and the process ends: {why}").into()),
-        reason_pt: Some(format!("O armazenamento falhou e o processo vai encerrar: {why}").into()),
+        // Stores give their reasons in English alone.
+        reason_pt: Some("O armazenamento falhou e o processo vai encerrar. O log diz o motivo.".into()),
         ..EventData::default()
     };
     let about = ["store_broken", &engine.settings.node, &now.to_string()];

@@ -159,6 +159,10 @@ impl Apply<'_> {
             Pick::Orphaned => {
                 while claimed.leases.len() < claim.max {
                     let Some(seq) = self.index.orphan(now) else { break };
+                    // A new lease that ends by then, too, is found again.
+                    if claimed.leases.iter().any(|lease| seq_of(lease.token) == seq) {
+                        break;
+                    }
                     let Some(held) = self.index.leases.get(&seq) else { break };
                     let (slot, lost) = (held.slot, lost(held));
                     claimed.leases.push(self.lease(slot, claim, Some(lost))?);

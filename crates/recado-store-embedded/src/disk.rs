@@ -79,7 +79,11 @@ impl StorePlace {
     /// would not be there after a restart.
     pub fn find_missing(&self) -> Option<String> {
         let (path, _) = self.0.iter().find(|(path, known)| identity(path).ok() != Some(*known))?;
-        Some(format!("{} was moved, removed or replaced while the store was open", path.display()))
+        Some(format!(
+            "{} was moved, removed or replaced while the store was open; what was acknowledged is where the data \
+             directory is now: start there (--data-dir), or put it back and start again",
+            path.display()
+        ))
     }
 }
 

@@ -16,7 +16,7 @@ use recado_core::RouteName;
 use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::disk::StorePlace;
-use crate::writer::Reply;
+use crate::writer::{RECOVERS, Reply};
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
@@ -107,7 +107,10 @@ impl Disk {
             let is_forced = group.iter().any(|commit| commit.forced);
             // What the kernel still has of these pages after a failure is anybody's guess: no second try, ever.
             let mut broken = match is_forced {
-                true => self.force().err().map(|error| format!("the disk did not take the log: {error}")),
+                true => self
+                    .force()
+                    .err()
+                    .map(|error| format!("the disk did not take the log: {error}; {RECOVERS}")),
                 false => None,
             };
             if broken.is_none() && (is_forced || looked_at.elapsed() >= LOOK_EVERY) {

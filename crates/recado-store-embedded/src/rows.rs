@@ -208,10 +208,6 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
     Ok((row.get(0)?, entry))
 }
 
-pub fn from_json<'j, T: serde::Deserialize<'j>>(json: &'j str) -> rusqlite::Result<T> {
-    serde_json::from_str(json).map_err(unreadable)
-}
-
 pub fn json<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Status, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
-    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Wakes,
-    Watcher,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
+    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
+    Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -126,6 +126,7 @@ impl EmbeddedStore {
             failed_why: failed_why.clone(),
             folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
             log_cuts: Vec::new(),
+            fences: BTreeMap::new(),
             lock,
         };
         let (requests, inbox) = mpsc::channel(QUEUE_REQUESTS_MAX);
@@ -291,6 +292,14 @@ impl Store for EmbeddedStore {
 
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.ask(|answer| Request::Adopt(transfers, answer)).await
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.ask(|answer| Request::RaiseFence(fence, answer)).await
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

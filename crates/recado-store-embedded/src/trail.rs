@@ -259,7 +259,7 @@ impl Apply<'_> {
     }
 
     fn may_go(&self, number: u64, record: &str, trim: AuditTrim) -> Result<bool> {
-        let About { timestamp, job_id } = rows::from_json(record)?;
+        let Some(About { timestamp, job_id }) = readable(record) else { return Ok(true) };
         let is_old = timestamp < trim.before;
         Ok(is_old || timestamp < trim.forgotten_before && !self.is_on_a_trail(number, job_id.as_deref())?)
     }
@@ -286,12 +286,19 @@ struct About<'a> {
     job_id: Option<Cow<'a, str>>,
 }
 
+/// Reads a record. A damaged one is logged and left out, so that all others are read.
+fn readable<'j, T: Deserialize<'j>>(record: &'j str) -> Option<T> {
+    serde_json::from_str(record)
+        .inspect_err(|error| tracing::error!(%error, "a stored audit record is damaged; it is left out"))
+        .ok()
+}
+
 /// The records under these numbers, oldest first.
 pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
     let mut events = Vec::new();
     for number in numbers(records) {
         let bundle = Bundle::holding(file, number)?;
-        events.extend(bundle.and_then(|bundle| bundle.record(number).map(rows::from_json)).transpose()?);
+        events.extend(bundle.and_then(|bundle| bundle.record(number).and_then(readable)));
     }
     Ok(events)
 }
@@ -315,10 +322,8 @@ pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<Audi
         if span.newest_first {
             records.reverse();
         }
-        records.truncate(limit - found.len());
-        for (number, line) in records {
-            found.push(AuditRecord { number, event: rows::from_json(line)? });
-        }
+        let read = |(number, line)| Some(AuditRecord { number, event: readable(line)? });
+        found.extend(records.into_iter().filter_map(read).take(limit - found.len()));
     }
     Ok(found)
 }

@@ -10,7 +10,7 @@
 //! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use recado_core::{AuditEvent, JobId, LeaseToken, NewJob, Timestamp};
+use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Timestamp};
 use recado_store::{
-    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, NoteWrite, Noted,
-    Pruned, Redrive, Redriven, Retention, Settled, StoreError, Transfer,
+    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence,
+    FencedWrite, NoteWrite, Noted, Pruned, Redrive, Redriven, Retention, Settled, StoreError, Transfer,
 };
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -58,6 +58,9 @@ pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
 
+/// What to do about a store that stopped.
+pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
+
 pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 #[derive(Debug)]
@@ -72,6 +75,8 @@ pub enum Request {
     Prune(Retention, Timestamp, Answer<Pruned>),
     Forget(Vec<JobId>, Answer<Forgotten>),
     Adopt(Vec<Transfer>, Answer<Vec<Adopted>>),
+    RaiseFence(Fence, Answer<()>),
+    WriteFenced(Fence, FencedWrite, Answer<Vec<Lease>>),
     Record(Vec<AuditEvent>, Answer<()>),
     TrimAudit(AuditTrim, Answer<u64>),
     WriteNotes(Vec<NoteWrite>, Timestamp, Answer<Vec<Noted>>),
@@ -96,6 +101,8 @@ pub struct Writer {
     pub folder: Folder,
     /// Those who wait for the log to be cut, once the transaction has ended.
     pub log_cuts: Vec<Answer<bool>>,
+    /// The number that was raised last under each name. In memory alone: all writers are in this process.
+    pub fences: BTreeMap<&'static str, u64>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
 }
@@ -185,7 +192,7 @@ impl Writer {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
                     "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
                 ),
-                _ => StoreError::Broken(error.to_string()),
+                _ => StoreError::Broken(format!("{error}; {RECOVERS}")),
             });
         }
         let outcome = self.apply(group, deadline, commit);
@@ -193,7 +200,7 @@ impl Writer {
         let _ = self.file.execute_batch("ROLLBACK");
         commit.rung.clear();
         if error.sqlite_error_code() != Some(ErrorCode::DiskFull) {
-            return Err(StoreError::Broken(error.to_string()));
+            return Err(StoreError::Broken(format!("{error}; {RECOVERS}")));
         }
         self.room.lock().ran_out();
         match load(&self.file) {
@@ -201,7 +208,7 @@ impl Writer {
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
             }
-            Err(error) => Err(StoreError::Broken(format!("cannot read the store back: {error}"))),
+            Err(error) => Err(StoreError::Broken(format!("cannot read the store back: {error}; {RECOVERS}"))),
         }
     }
 
@@ -236,10 +243,7 @@ impl Writer {
             }
             let outcome = match request {
                 Request::Enqueue(jobs, answer) => {
-                    // Who asks again about a job that is in gets to hear so, room or not.
-                    if let Some(why) = refusing(&self.room, &self.file)
-                        && !apply.all_known(jobs.iter().map(|job| &job.id))
-                    {
+                    if let Some(why) = refusing(&self.room, &apply, jobs.iter().map(|job| &job.id)) {
                         let _ = answer.send(Err(StoreError::Full(why)));
                         continue;
                     }
@@ -258,13 +262,33 @@ impl Writer {
                 }
                 Request::Forget(ids, answer) => later(apply.forget(&ids), answer, replies),
                 Request::Adopt(transfers, answer) => {
-                    if let Some(why) = refusing(&self.room, &self.file)
-                        && !apply.all_known(transfers.iter().map(|transfer| &transfer.job.id))
-                    {
+                    if let Some(why) = refusing(&self.room, &apply, ids_of(&transfers)) {
                         let _ = answer.send(Err(StoreError::Full(why)));
                         continue;
                     }
                     later(apply.adopt(&transfers), answer, replies)
+                }
+                Request::RaiseFence(fence, answer) => {
+                    let raised = self.fences.entry(fence.name).or_default();
+                    *raised = fence.number.max(*raised);
+                    let is_newest = *raised == fence.number;
+                    let _ = answer.send(if is_newest { Ok(()) } else { Err(StoreError::Fenced) });
+                    continue;
+                }
+                Request::WriteFenced(fence, _, answer)
+                    if self.fences.get(fence.name) != Some(&fence.number) =>
+                {
+                    let _ = answer.send(Err(StoreError::Fenced));
+                    continue;
+                }
+                Request::WriteFenced(_, write, answer) => {
+                    if let FencedWrite::Adopt(transfers) = &write
+                        && let Some(why) = refusing(&self.room, &apply, ids_of(transfers))
+                    {
+                        let _ = answer.send(Err(StoreError::Full(why)));
+                        continue;
+                    }
+                    later(write_fenced(&mut apply, write), answer, replies)
                 }
                 Request::Record(events, answer) => later(apply.record(&events), answer, replies),
                 Request::TrimAudit(trim, answer) => later(apply.trim_audit(trim), answer, replies),
@@ -320,8 +344,30 @@ impl Writer {
 }
 
 /// Why new jobs are refused, if they are.
-fn refusing(room: &Mutex<RoomGuard>, file: &Connection) -> Option<String> {
-    looked(room, file).refusing().map(str::to_owned)
+///
+/// Who asks again about a job that is in gets to hear so, room or not.
+fn refusing<'a>(
+    room: &Mutex<RoomGuard>,
+    apply: &Apply<'_>,
+    ids: impl Iterator<Item = &'a JobId>,
+) -> Option<String> {
+    let why = looked(room, apply.file).refusing().map(str::to_owned);
+    why.filter(|_| !apply.all_known(ids))
+}
+
+fn ids_of(transfers: &[Transfer]) -> impl Iterator<Item = &JobId> {
+    transfers.iter().map(|transfer| &transfer.job.id)
+}
+
+/// Carries out a write whose fence stands.
+fn write_fenced(apply: &mut Apply<'_>, write: FencedWrite) -> rusqlite::Result<Vec<Lease>> {
+    match write {
+        FencedWrite::Claim(claim) => return Ok(apply.claim(&claim)?.leases),
+        FencedWrite::Adopt(transfers) => drop(apply.adopt(&transfers)?),
+        FencedWrite::Record(events) => apply.record(&events)?,
+        FencedWrite::WriteNotes(writes, now) => drop(apply.write_notes(writes, now)?),
+    }
+    Ok(Vec::new())
 }
 
 /// The guard, who knows what the store holds.
@@ -374,6 +420,8 @@ fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
         Request::Enqueue(_, answer) => refuse(answer, replies),
         Request::Forget(_, answer) => refuse(answer, replies),
         Request::Adopt(_, answer) => refuse(answer, replies),
+        Request::RaiseFence(_, answer) => refuse(answer, replies),
+        Request::WriteFenced(_, _, answer) => refuse(answer, replies),
         Request::Claim(_, answer) => refuse(answer, replies),
         Request::Extend(_, _, answer) => refuse(answer, replies),
         Request::Settle(_, answer) => refuse(answer, replies),
@@ -437,6 +485,7 @@ mod tests {
             watcher: Arc::default(),
             folder: Folder::start(open()).unwrap(),
             log_cuts: Vec::new(),
+            fences: BTreeMap::new(),
             lock: crate::disk::lock(dir).unwrap(),
         }
     }

@@ -1,15 +1,10 @@
--- Where jobs are kept. Put before every script of a partition.
+-- Where jobs are kept. Put after root.lua, before every script of a partition.
 --
--- KEYS[1] is what all keys of the partition begin with, hash tag included, so they share one slot (KEYS[2] only
--- makes a Cluster refuse while it moves that slot). A job is two values, a head and its data, under a number that
--- grows. The head's first fields are read here; all else in it is for Rust. A new job that is due lies in a stream,
+-- A job is two values, a head and its data, under a number that grows. The head's first fields are read here; all else in it is for Rust. A new job that is due lies in a stream,
 -- which packs many into one allocation; once it has a story of its own, or is large or for later, it has keys of its
 -- own.
 --
 -- What a script does to many jobs it writes with one command where it can: a call costs more than most of what it does.
-
-local call = redis.call
-local K = KEYS[1] .. ':'
 
 -- Jobs in a block: what is kept per block instead of per job costs next to nothing.
 local BLOCK_JOBS = 64
@@ -153,12 +148,6 @@ local function settle_blocks()
   end
 end
 
--- Records at most in one entry of the audit trail. A record's number has eight bits for its place in there.
-local ENTRY_RECORDS_MAX = 250
-
--- Entries of one millisecond that numbers tell apart. There are more only while the server's clock, set back, catches up.
-local ENTRIES_MAX = 8192
-
 -- Records of this call that are not written yet, each after the number of its job, or ''; and those numbers by block.
 local records, recorded = {}, {}
 
@@ -167,14 +156,7 @@ local function save_records()
   if #records == 0 then
     return
   end
-  local place = call('XADD', K .. 'audit', '*', unpack(records))
-  local ms, nth = string.match(place, '^(%d+)-(%d+)$')
-  if tonumber(nth) >= ENTRIES_MAX then
-    call('XDEL', K .. 'audit', place)
-    ms, nth = string.format('%.0f', ms + 1), 0
-    call('XADD', K .. 'audit', ms, unpack(records))
-  end
-  place = struct.pack('>I6I2', ms, nth)
+  local place = struct.pack('>I6I2', append_entry(records))
   for block, seqs in pairs(recorded) do
     local trail, values, known = K .. 'trail:' .. block, {}, {}
     for _, seq in ipairs(seqs) do

@@ -1,6 +1,4 @@
--- Versions of notes. All notes share one slot, so that versions grow over all shelves.
-
-local call, K = redis.call, KEYS[1] .. ':'
+-- Versions of notes. Put after root.lua. All notes share one slot, so that versions grow over all shelves.
 
 -- Gives out the next version, and makes it the shelf's. It is the server's time in microseconds, or one more than the
 -- last if that is later: a server that lost data gives out other versions than those that were lost with it, so an

@@ -1,6 +1,7 @@
 -- Writes notes, each only at the version that it expects. The version of a shelf is that of its last change.
 -- ARGV: now, then for each: shelf, key, '1' and the value or '0' and '' to remove it, expected version or '', end
--- or '', how many audit records it has, and those. They are written if the note is, as jobs.lua writes them. Answers for each: '1' and its version, or '0' and the version that stands against it.
+-- or '', how many audit records it has, and those, which are written if the note is. Answers for each: '1' and its
+-- version, or '0' and the version that stands against it.
 
 local now = tonumber(ARGV[1])
 local answers = {}
@@ -14,22 +15,14 @@ local function version_of(shelf, key)
   return 0
 end
 
--- Records at most in one entry of the audit trail, and entries of one millisecond, as in jobs.lua.
-local ENTRY_RECORDS_MAX, ENTRIES_MAX = 250, 8192
-
+-- Records of this call that are not written yet, each after ''.
 local records = {}
 
 local function save_records()
-  if #records == 0 then
-    return
+  if #records > 0 then
+    append_entry(records)
+    records = {}
   end
-  local place = call('XADD', K .. 'audit', '*', unpack(records))
-  local ms, nth = string.match(place, '^(%d+)-(%d+)$')
-  if tonumber(nth) >= ENTRIES_MAX then
-    call('XDEL', K .. 'audit', place)
-    call('XADD', K .. 'audit', string.format('%.0f', ms + 1), unpack(records))
-  end
-  records = {}
 end
 
 local function record(first, last)

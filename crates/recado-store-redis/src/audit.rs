@@ -121,7 +121,7 @@ impl RedisStore {
         while found.len() < limit {
             let (entries, more) = self.entries(span.part, reach, count).await?;
             for entry in &entries {
-                take_records(entry, reach, limit, &mut found)?;
+                take_records(entry, reach, limit, &mut found);
             }
             match entries.last() {
                 Some(last) if more => reach.go_on_beyond(last),
@@ -215,7 +215,7 @@ impl RedisStore {
     async fn is_over(&self, entry: &Entry, reach: Reach, trim: &AuditTrim) -> Result<bool, StoreError> {
         let mut of_jobs = Vec::new();
         for (number, event) in entry.records() {
-            let event = audit_event(event)?;
+            let Some(event) = audit_event(event) else { continue };
             let is_old = event.timestamp < trim.forgotten_before;
             match event.job_id.as_deref().and_then(|id| JobId::new(id).ok()) {
                 _ if number >= reach.before => return Ok(false),
@@ -287,25 +287,19 @@ impl RedisStore {
     }
 }
 
-fn take_records(
-    entry: &Entry,
-    reach: Reach,
-    limit: usize,
-    found: &mut Vec<AuditRecord>,
-) -> Result<(), StoreError> {
+fn take_records(entry: &Entry, reach: Reach, limit: usize, found: &mut Vec<AuditRecord>) {
     let is_wanted = |(number, event): &(u64, &[u8])| reach.has(*number) && !event.starts_with(ARCHIVED);
     let mut records: Vec<_> = entry.records().filter(is_wanted).collect();
     if reach.newest_first {
         records.reverse();
     }
-    for (number, event) in records.into_iter().take(limit - found.len()) {
-        found.push(AuditRecord { number, event: audit_event(event)? });
-    }
-    Ok(())
+    let read = |(number, event)| Some(AuditRecord { number, event: audit_event(event)? });
+    found.extend(records.into_iter().filter_map(read).take(limit - found.len()));
 }
 
-pub fn audit_event(json: &[u8]) -> Result<AuditEvent, StoreError> {
-    serde_json::from_slice(json).map_err(|_| {
-        StoreError::Broken("an audit record cannot be read; was it written by something else?".to_owned())
-    })
+/// Reads a record. One that is damaged is told of in the log and left out, so that all others are read.
+pub fn audit_event(json: &[u8]) -> Option<AuditEvent> {
+    serde_json::from_slice(json)
+        .inspect_err(|error| tracing::error!(%error, "A stored audit record is damaged; it is left out"))
+        .ok()
 }

@@ -28,6 +28,14 @@ impl Asked for NewJob {
         self.data.as_str().len()
     }
 
+    fn partition(&self, store: &RedisStore) -> u16 {
+        store.partition_of(&self.company)
+    }
+
+    fn homes<'a>(&'a self, store: &'a RedisStore) -> impl Iterator<Item = u16> + 'a {
+        std::iter::once(store.home_of(&IdKey::of(&self.id)))
+    }
+
     fn line(store: &RedisStore) -> &Line<Self> {
         &store.enqueues
     }

@@ -41,7 +41,11 @@ pub(crate) async fn keep(store: Weak<Shared>) {
         for root in store.roots.iter().chain([&store.notes_root]) {
             // A server that does not answer is asked again.
             if let Err(OpenError::Unfit(why)) = check(&store.link, root, partitions).await {
-                let _ = store.format.changed.set(why);
+                let _ = store.format.changed.set(format!(
+                    "Redis was emptied or given other data while this node was running, and what is there now is another \
+                     store: {why}. Give all nodes the same settings, and start them again; what was there before is in \
+                     backups of Redis alone"
+                ));
                 return;
             }
         }
@@ -57,10 +61,24 @@ pub async fn check(link: &Link, root: &Root, partitions: u16) -> Result<(), Open
     read.arg(&key);
     let mut both = redis::pipe();
     both.add_command(note).add_command(read);
-    let answers = link.pipeline(&both, &key).await.map_err(cannot_ask)?;
-    let found =
-        answers.into_iter().nth(1).map(Answer).ok_or_else(|| cannot_ask(crate::answer::unexpected()))?;
-    permit(&found.text().map_err(cannot_ask)?, partitions)
+    let answers = link.pipeline(&both, &key).await.map_err(OpenError::unavailable)?;
+    let found = answers
+        .into_iter()
+        .nth(1)
+        .map(Answer)
+        .ok_or_else(|| OpenError::unavailable(crate::answer::unexpected()))?;
+    permit(&found.text().map_err(OpenError::unavailable)?, partitions)
+}
+
+/// Reads how many partitions a store has, and writes nothing.
+pub async fn found_partitions(link: &Link, root: &Root) -> Result<Option<u16>, OpenError> {
+    let key = root.key("format");
+    let found = link.command(redis::cmd("GET").arg(&key), &key).await.map(Answer);
+    let Some(found) = found.map_err(OpenError::unavailable)?.there() else { return Ok(None) };
+    let found = found.text().map_err(OpenError::unavailable)?;
+    let partitions = found.split_once(' ').and_then(|(_, partitions)| partitions.parse().ok());
+    let partitions = partitions.unwrap_or(1);
+    permit(&found, partitions).map(|()| Some(partitions))
 }
 
 fn permit(found: &str, partitions: u16) -> Result<(), OpenError> {
@@ -78,17 +96,12 @@ fn permit(found: &str, partitions: u16) -> Result<(), OpenError> {
         (Ok(FORMAT_VERSION), Ok(parts)) if parts == partitions => Ok(()),
         (Ok(FORMAT_VERSION), Ok(parts)) => Err(OpenError::Unfit(format!(
             "the store has {parts} partitions and not {partitions}; set partitions = {parts}, or move its jobs into a \
-             new store with another prefix"
+             new store with another prefix (`recado store migrate` with --from-prefix and --prefix)"
         ))),
         _ => Err(OpenError::Unfit(
             "what lies under the prefix is not a store of Recado's; give it a prefix of its own".to_owned(),
         )),
     }
-}
-
-fn cannot_ask(error: StoreError) -> OpenError {
-    let (StoreError::Unavailable(why) | StoreError::Full(why) | StoreError::Broken(why)) = error;
-    OpenError::Unavailable(why)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::claim::Holder;
 use crate::link::Arg;
 use crate::merge::{Merge, runs, seqs};
 use crate::parts::BEYOND_ALL;
-use crate::record::{Record, decode_or_report};
+use crate::record::{Record, decode_or_mark};
 use crate::store::RedisStore;
 use crate::token::{Token, read_fence};
 
@@ -55,9 +55,10 @@ impl Found {
         Ok(Some(Found { partition, seq, head, data, held }))
     }
 
-    fn view(self, now: Timestamp) -> Result<JobView, StoreError> {
+    fn view(self, now: Timestamp) -> Option<JobView> {
+        let record = decode_or_mark(&self.head, self.partition, self.seq)?;
         let held_by = self.held.map(|held| (held.worker, held.expires_at));
-        Ok(Record::decode(&self.head)?.view(self.data, held_by, now))
+        Some(record.view(self.data, held_by, now))
     }
 }
 
@@ -75,7 +76,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn view(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
-        self.find(id).await?.map(|found| found.view(now)).transpose()
+        Ok(self.find(id).await?.and_then(|found| found.view(now)))
     }
 
     pub(crate) async fn current_lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
@@ -107,8 +108,7 @@ impl RedisStore {
         let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
         for (partition, run) in runs(&wanted) {
             for ((order, ..), found) in run.iter().zip(self.pick(partition, &seqs(run)).await?) {
-                let Some(found) = found else { continue };
-                let view = found.view(now)?;
+                let Some(view) = found.and_then(|found| found.view(now)) else { continue };
                 bytes += view.data_bytes();
                 items.push(view);
                 if bytes >= PAGE_MAX_BYTES {
@@ -139,7 +139,7 @@ impl RedisStore {
                 let [seq, head, is_held] = row.parts()?;
                 let seq = seq.count()?;
                 scanned += 1;
-                let Some(record) = decode_or_report(&head.bytes()?, partition, seq) else { continue };
+                let Some(record) = decode_or_mark(&head.bytes()?, partition, seq) else { continue };
                 if filter.is_about(&record.job) && of_status(filter, &record, is_held.yes()?, now) {
                     merge.found(self.order_of(partition, seq), partition, seq);
                     wanted += 1;
@@ -154,8 +154,11 @@ impl RedisStore {
 
     pub(crate) async fn trail_of(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let (_, events) = self.ask_about(id, &self.scripts.trail).await?;
-        let events = events.list()?;
-        events.into_iter().map(|event| audit_event(&event.bytes()?)).collect()
+        let mut trail = Vec::new();
+        for event in events.list()? {
+            trail.extend(audit_event(&event.bytes()?));
+        }
+        Ok(trail)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::hash::Hasher;
 
 use recado_core::{CompanyId, JobId};
-use recado_store::StoreError;
+use recado_store::{Fence, StoreError};
 use siphasher::sip::SipHasher13;
 
 use crate::answer::Answer;
@@ -85,12 +85,22 @@ impl Root {
         [&*self.root, b":", name.as_bytes()].concat()
     }
 
-    /// Runs a script on these keys.
+    /// Runs a script on these keys, for a writer with this fence.
     ///
     /// Two are named, one that is never there and one that always is: while a Cluster moves the slot, it refuses
-    /// whoever names keys of which it has only some. So no script ever sees half of a partition.
-    pub async fn run(&self, link: &Link, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
-        link.run(script, &[&self.root, &self.format], args).await.map(Answer)
+    /// whoever names keys of which it has only some. So no script ever sees half of a partition. The fence is named as
+    /// a third, see `root.lua`.
+    pub async fn run(
+        &self,
+        link: &Link,
+        script: &Script,
+        args: &[Arg<'_>],
+        fence: Option<Fence>,
+    ) -> Result<Answer, StoreError> {
+        let fence = fence.map(|Fence { name, number }| self.key(&format!("fence:{name}:{number}")));
+        let keys = [Some(&*self.root), Some(&*self.format), fence.as_deref()];
+        let keys: Vec<&[u8]> = keys.into_iter().flatten().collect();
+        link.run(script, &keys, args).await.map(Answer)
     }
 }
 

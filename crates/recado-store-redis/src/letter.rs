@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use recado_core::{Attempt, Cause, Class, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp};
+use recado_core::{
+    Attempt, Cause, Class, Damage, DeadLetter, DeadLetterState, Job, Payload, Reason, Timestamp,
+};
 use recado_store::StoreError;
 use serde::{Deserialize, Serialize};
 
@@ -69,32 +71,69 @@ pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
     Ok(written.0)
 }
 
-/// The letter of this job.
-pub fn decode(
-    letter: &[u8],
-    record: Record,
-    data: Payload,
-    corrected: Option<Payload>,
-) -> Result<DeadLetter, StoreError> {
-    let mut read = read(Reader(letter), record, data)
-        .ok_or_else(|| StoreError::Unavailable("a dead letter cannot be read; it is damaged".to_owned()))?;
+/// The letter of this job. One that cannot be read is marked as damaged, with what its job tells.
+pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Payload>) -> DeadLetter {
+    let told = Told::read(Reader(letter));
+    let is_damaged = told.is_none();
+    let mut entry = dead_letter(told.unwrap_or_else(|| Told::by(&record.job)), record, data);
     if let Some(data) = corrected {
-        read.correct(data);
+        entry.correct(data);
     }
-    Ok(read)
+    if is_damaged {
+        tracing::error!(jobId = %entry.job_id, "A stored dead letter is damaged; it is shown as such");
+        entry.checksum = Some(entry.matching_checksum().inverted(Damage::Identity));
+    }
+    entry
 }
 
-fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLetter> {
-    let expires_at = letter.time()?;
-    let code = code_of(letter.text()?).map(Into::into);
-    letter.text()?;
-    letter.text()?;
-    let fingerprint = letter.text()?.into();
-    let reason = Reason::new(letter.text()?).ok()?;
-    let rest: Rest = serde_json::from_slice(letter.0).ok()?;
+/// What a letter tells beside its job.
+struct Told {
+    expires_at: Timestamp,
+    code: Option<Box<str>>,
+    fingerprint: Box<str>,
+    reason: Reason,
+    rest: Rest,
+}
+
+impl Told {
+    fn read(mut letter: Reader<'_>) -> Option<Self> {
+        let expires_at = letter.time()?;
+        let code = code_of(letter.text()?).map(Into::into);
+        letter.text()?;
+        letter.text()?;
+        let fingerprint = letter.text()?.into();
+        let reason = Reason::new(letter.text()?).ok()?;
+        let rest = serde_json::from_slice(letter.0).ok()?;
+        Some(Told { expires_at, code, fingerprint, reason, rest })
+    }
+
+    /// As far as the job tells, where the letter does not.
+    fn by(job: &Job) -> Self {
+        let last_failure_at = job.attempts.last().map_or(job.due_at, |attempt| attempt.ended_at);
+        Told {
+            expires_at: last_failure_at,
+            code: None,
+            fingerprint: "".into(),
+            reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
+            rest: Rest {
+                failed_attempts: job.progress.attempts_spent,
+                last_failure_at,
+                moved_at: last_failure_at,
+                ttl_ms: 0,
+                class: Class::Unknown,
+                stack_trace: None,
+                attempts: job.attempts.clone(),
+                cause: Cause::Permanent,
+            },
+        }
+    }
+}
+
+fn dead_letter(told: Told, record: Record, data: Payload) -> DeadLetter {
+    let Told { expires_at, code, fingerprint, reason, rest } = told;
     let Job { id, company, route, enqueued_at, user_id, correlation_id, checksum, .. } = record.job;
     let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
-    Some(DeadLetter {
+    DeadLetter {
         job_id: id,
         company,
         route,
@@ -117,5 +156,5 @@ fn read(mut letter: Reader<'_>, record: Record, data: Payload) -> Option<DeadLet
         cause: rest.cause,
         state,
         checksum,
-    })
+    }
 }

@@ -12,7 +12,7 @@ use crate::letter;
 use crate::link::Arg;
 use crate::merge::{Merge, runs, seqs};
 use crate::parts::BEYOND_ALL;
-use crate::record::{Record, no_data};
+use crate::record::{decode_or_mark, no_data};
 use crate::store::RedisStore;
 
 /// Dead letters that are read at once.
@@ -31,28 +31,30 @@ impl RedisStore {
     async fn letters(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<DeadLetter>>, StoreError> {
         let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
         let answers = self.run(&self.scripts.letter, partition, &args).await?.list()?;
-        let read = |answer: Answer| -> Result<Option<DeadLetter>, StoreError> {
+        let read = |(answer, &seq): (Answer, &u64)| -> Result<Option<DeadLetter>, StoreError> {
             let Some(answer) = answer.there() else { return Ok(None) };
             let [letter, head, data, corrected] = answer.parts()?;
             let corrected = corrected.there().map(Answer::payload).transpose()?;
-            let record = Record::decode(&head.bytes()?)?;
-            letter::decode(&letter.bytes()?, record, data.payload()?, corrected).map(Some)
+            let Some(record) = decode_or_mark(&head.bytes()?, partition, seq) else { return Ok(None) };
+            Ok(Some(letter::decode(&letter.bytes()?, record, data.payload()?, corrected)))
         };
-        answers.into_iter().map(read).collect()
+        answers.into_iter().zip(seqs).map(read).collect()
     }
 
-    /// Dead letters below an order number without their data, newest first, each with its order and job's number.
+    /// Dead letters below an order number without their data, newest first, each with its order and job's number. One
+    /// whose job is not known any more is absent.
     async fn letters_below(
         &self,
         partition: u16,
         before: u64,
-    ) -> Result<Vec<(u64, u64, DeadLetter)>, StoreError> {
+    ) -> Result<Vec<(u64, u64, Option<DeadLetter>)>, StoreError> {
         let args = [Arg::Int(before.cast_signed()), Arg::Int(LETTERS)];
         let answers = self.run(&self.scripts.dead, partition, &args).await?.list()?;
         let read = |answer: Answer| {
             let [order, seq, letter, head] = answer.parts()?;
-            let letter = letter::decode(&letter.bytes()?, Record::decode(&head.bytes()?)?, no_data(), None)?;
-            Ok((order.count()?, seq.count()?, letter))
+            let (order, seq, letter) = (order.count()?, seq.count()?, letter.bytes()?);
+            let record = decode_or_mark(&head.bytes()?, partition, seq);
+            Ok((order, seq, record.map(|record| letter::decode(&letter, record, no_data(), None))))
         };
         answers.into_iter().map(read).collect()
     }
@@ -115,7 +117,7 @@ impl RedisStore {
             scanned += letters.len();
             below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
             for (order, seq, letter) in letters {
-                if matches_letter(&letter, filter) {
+                if letter.is_some_and(|letter| matches_letter(&letter, filter)) {
                     merge.found(self.order_of(partition, order), partition, seq);
                     wanted += 1;
                 }
@@ -153,7 +155,8 @@ impl RedisStore {
             while let Some(before) = below {
                 let letters = self.letters_below(partition, before).await?;
                 below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
-                for (.., letter) in letters.iter().filter(|(.., letter)| matches_letter(letter, filter)) {
+                let letters = letters.iter().filter_map(|(.., letter)| letter.as_ref());
+                for letter in letters.filter(|letter| matches_letter(letter, filter)) {
                     count(group_of(by, letter), 1, letter.last_failure_reason.as_str());
                 }
             }

@@ -11,7 +11,7 @@ use crate::keys::IdKey;
 use crate::letter;
 use crate::link::Arg;
 use crate::parts::BEYOND_ALL;
-use crate::record::{Ending, Phase, Record, json, no_data};
+use crate::record::{Ending, Phase, Record, damaged, decode_or_mark, json, no_data};
 use crate::store::RedisStore;
 
 /// Jobs at most in one call: nobody else is served while a script runs.
@@ -65,7 +65,7 @@ impl RedisStore {
             let first = self.number_at(partition, from);
             let args = [Arg::Int(first.cast_signed()), Arg::Int(most as i64 + 1)];
             for row in self.run(&self.scripts.walk, partition, &args).await?.list()? {
-                let (seq, transfer) = transfer(row)?;
+                let (seq, transfer) = transfer(partition, row)?;
                 found.push((self.order_of(partition, seq), transfer));
             }
         }
@@ -83,7 +83,7 @@ impl RedisStore {
         let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
         let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
         // It may have been forgotten in between, and the next one be given.
-        let given = row.map(transfer).transpose()?.map(|(_, given)| given);
+        let given = row.map(|row| transfer(found.partition, row)).transpose()?.map(|(_, given)| given);
         Ok(given.filter(|given| given.job.id == *id))
     }
 }
@@ -130,18 +130,19 @@ fn ending(status: Status) -> Ending {
     }
 }
 
-fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
+fn transfer(partition: u16, row: Answer) -> Result<(u64, Transfer), StoreError> {
     let [seq, head, data, letter, original, events] = row.parts()?;
-    let record = Record::decode(&head.bytes()?)?;
+    let seq = seq.count()?;
+    let record = decode_or_mark(&head.bytes()?, partition, seq).ok_or_else(damaged)?;
     let mut dead_letter: Option<DeadLetter> = None;
     let data = data.payload()?;
     if let (Some(letter), Some(original)) = (letter.there(), original.there()) {
         let (original, corrected) = (original.payload()?, Some(data.clone()));
-        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original, corrected)?);
+        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original, corrected));
     }
     let mut audit = Vec::new();
     for event in events.list()? {
-        audit.push(audit_event(&event.bytes()?)?);
+        audit.extend(audit_event(&event.bytes()?));
     }
     let standing = match (record.phase, record.ended_at) {
         (Phase::Ended(_), Some(at)) => {
@@ -153,5 +154,5 @@ fn transfer(row: Answer) -> Result<(u64, Transfer), StoreError> {
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
     let given = Transfer { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
-    Ok((seq.count()?, given))
+    Ok((seq, given))
 }

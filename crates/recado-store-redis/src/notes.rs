@@ -4,7 +4,7 @@
 use recado_core::{Payload, Timestamp};
 use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
 
-use crate::answer::{Answer, unexpected};
+use crate::answer::Answer;
 use crate::bytes::Reader;
 use crate::link::Arg;
 use crate::record::json;
@@ -25,7 +25,7 @@ impl RedisStore {
             for write in some {
                 push(write, &mut args)?;
             }
-            for answer in self.notes_root.run(&self.link, &self.scripts.notes, &args).await?.list()? {
+            for answer in self.run_on_notes(&self.scripts.notes, &args).await?.list()? {
                 let [done, version] = answer.parts()?;
                 let (done, version) = (done.yes()?, version.count()?);
                 answers.push(if done { Noted::Done { version } } else { Noted::Conflict { version } });
@@ -44,7 +44,7 @@ impl RedisStore {
         let mut command = redis::cmd("HGET");
         command.arg(&name).arg(key);
         let found = Answer(self.link.command(&command, &name).await?).there();
-        let note = found.map(|value| note(key, &value.bytes()?)).transpose()?;
+        let note = found.map(Answer::bytes).transpose()?.and_then(|value| read(shelf, key, &value));
         Ok(note.filter(|note| note.is_there(now)))
     }
 
@@ -62,10 +62,8 @@ impl RedisStore {
         };
         let mut notes = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
-            let note = note(&Answer(key).text()?, &Answer(value).bytes()?)?;
-            if note.is_there(now) {
-                notes.push(note);
-            }
+            let note = read(shelf, &String::from_utf8_lossy(&Answer(key).bytes()?), &Answer(value).bytes()?);
+            notes.extend(note.filter(|note| note.is_there(now)));
         }
         notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(notes)
@@ -85,7 +83,7 @@ impl RedisStore {
 
     pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
         let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
-        self.notes_root.run(&self.link, &self.scripts.notes_prune, &args).await?.count()
+        self.run_on_notes(&self.scripts.notes_prune, &args).await?.count()
     }
 
     fn shelf(&self, shelf: Shelf) -> Vec<u8> {
@@ -108,14 +106,22 @@ fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreEr
     Ok(())
 }
 
+/// Reads a note. One that is damaged is as good as none, and the log says so.
+fn read(shelf: Shelf, key: &str, bytes: &[u8]) -> Option<Note> {
+    let note = note(key, bytes);
+    if note.is_none() {
+        tracing::error!(shelf = shelf.as_str(), key, "A stored note is damaged; it is left out");
+    }
+    note
+}
+
 /// A note as `notes.lua` writes it: version, end or zero, value.
-fn note(key: &str, bytes: &[u8]) -> Result<Note, StoreError> {
+fn note(key: &str, bytes: &[u8]) -> Option<Note> {
     let mut value = Reader(bytes);
-    let version =
-        value.fixed(7).ok_or_else(unexpected)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let expires_at = value.time().ok_or_else(unexpected)?;
-    let text = std::str::from_utf8(value.0).map_err(|_| unexpected())?;
-    Ok(Note {
+    let version = value.fixed(7)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let expires_at = value.time()?;
+    let text = std::str::from_utf8(value.0).ok()?;
+    Some(Note {
         key: key.into(),
         value: Payload::trusted(text),
         version,

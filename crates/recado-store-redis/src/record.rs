@@ -4,8 +4,8 @@
 //! about eighty bytes; what has not happened to it yet takes no room.
 
 use recado_core::{
-    Attempt, BodyHash, Checksum, CompanyId, Job, NewJob, Payload, Priority, Progress, RouteName, Status,
-    Timestamp, TraceParent,
+    Attempt, BodyHash, Checksum, CompanyId, Damage, Job, NewJob, Payload, Priority, Progress, RouteName,
+    Status, Timestamp, TraceParent,
 };
 use recado_store::{JobView, StoreError};
 
@@ -170,11 +170,47 @@ impl Record {
     }
 
     pub fn decode(head: &[u8]) -> Result<Record, StoreError> {
-        read(Reader(head)).ok_or_else(|| {
-            // One damaged job is no reason to stop: all others are served.
-            StoreError::Unavailable("a job's record cannot be read; it is damaged".to_owned())
-        })
+        read(Reader(head)).ok_or_else(damaged)
     }
+}
+
+/// One damaged job is no reason to stop: all others are served.
+pub fn damaged() -> StoreError {
+    StoreError::Unavailable("a job's record cannot be read; it is damaged".to_owned())
+}
+
+/// Reads a head for people to see. One that is damaged is shown as such, with what can be read of it; one without an id
+/// cannot be shown.
+pub fn decode_or_mark(head: &[u8], partition: u16, seq: u64) -> Option<Record> {
+    decode_or_report(head, partition, seq).or_else(|| salvage(Reader(head)))
+}
+
+/// Reads what the scripts read of a head, and no more.
+fn salvage(mut head: Reader<'_>) -> Option<Record> {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let (due_at, expires_at) = (head.time()?, head.time()?);
+    let priority = Priority::new(head.byte()?).unwrap_or_default();
+    let phase = Phase::of(head.byte()?).unwrap_or(Phase::Live);
+    let (route, company) = (RouteName::trusted(text(head.name()?)), CompanyId::trusted(text(head.name()?)));
+    head.short()?;
+    let mut job = Job {
+        id: keys::unpack(head.name()?)?,
+        route,
+        company,
+        data: no_data(),
+        user_id: None,
+        correlation_id: None,
+        traceparent: None,
+        priority,
+        enqueued_at: due_at,
+        due_at,
+        expires_at,
+        progress: Progress::default(),
+        attempts: Vec::new(),
+        checksum: None,
+    };
+    job.checksum = Some(Checksum::of_job(&job).inverted(Damage::Identity));
+    Some(Record { job, body_hash: BodyHash(0), phase, ended_at: None, answer: None, receipt: None })
 }
 
 /// Reads a head. One that is damaged is named in the log and left alone, so that the others are served.

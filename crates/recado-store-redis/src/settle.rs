@@ -15,6 +15,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::answer::{Answer, unexpected};
 use crate::enqueue::intake;
+use crate::keys::IdKey;
 use crate::letter;
 use crate::link::Arg;
 use crate::record::{Ending, Phase, Receipt, Record, json};
@@ -103,6 +104,15 @@ impl Asked for Settlement {
 
     fn bytes(&self) -> usize {
         self.follow_ups.iter().map(|new| new.data.as_str().len()).sum()
+    }
+
+    fn partition(&self, store: &RedisStore) -> u16 {
+        // A token of no lease needs none.
+        store.read_token(self.token).map_or(0, |token| token.partition)
+    }
+
+    fn homes<'a>(&'a self, store: &'a RedisStore) -> impl Iterator<Item = u16> + 'a {
+        self.follow_ups.iter().map(|new| store.home_of(&IdKey::of(&new.id)))
     }
 
     fn line(store: &RedisStore) -> &Line<Self> {

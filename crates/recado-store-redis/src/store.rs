@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
-    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
+    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
 };
 use tokio::task::JoinSet;
 
@@ -28,7 +28,11 @@ use crate::token::Token;
 
 /// A handle: what goes together in one script is carried out by a task that keeps the store open.
 #[derive(Debug, Clone)]
-pub struct RedisStore(Arc<Shared>);
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    /// Of the writer whose handle this is.
+    fence: Option<Fence>,
+}
 
 #[derive(Debug)]
 pub struct Shared {
@@ -51,7 +55,7 @@ impl Deref for RedisStore {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        &self.0
+        &self.shared
     }
 }
 
@@ -63,7 +67,7 @@ impl RedisStore {
         tasks.spawn(bells.clone().listen(link.subscribe(), options.ring_every));
         let partitions = options.partitions.max(1);
         let roots = (0..partitions).map(|partition| Root::of(&options.prefix, partition)).collect();
-        let store = RedisStore(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             link,
             scripts: Scripts::new(),
             bells,
@@ -76,12 +80,19 @@ impl RedisStore {
             settles: Line::default(),
             roots,
             _tasks: tasks,
-        }));
+        });
+        let store = RedisStore { shared, fence: None };
         for root in store.roots.iter().chain([&store.notes_root]) {
             format::check(&store.link, root, partitions).await?;
         }
-        tokio::spawn(format::keep(Arc::downgrade(&store.0)));
+        tokio::spawn(format::keep(Arc::downgrade(&store.shared)));
         Ok(store)
+    }
+
+    /// The number of partitions of the store that is there; none where there is no store.
+    pub async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, OpenError> {
+        let link = Link::open(options).await?;
+        format::found_partitions(&link, &Root::of(&options.prefix, 0)).await
     }
 
     pub fn link(&self) -> &Link {
@@ -116,7 +127,11 @@ impl RedisStore {
         args: &[Arg<'_>],
     ) -> Result<Answer, StoreError> {
         self.format.still_fits()?;
-        self.roots[usize::from(partition)].run(&self.link, script, args).await
+        self.roots[usize::from(partition)].run(&self.link, script, args, self.fence).await
+    }
+
+    pub(crate) async fn run_on_notes(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
+        self.notes_root.run(&self.link, script, args, self.fence).await
     }
 
     pub(crate) fn root(&self, partition: u16) -> Option<&Root> {
@@ -191,6 +206,29 @@ impl Store for RedisStore {
 
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.adopt_jobs(&transfers).await
+    }
+
+    /// Each partition knows the fence, and so do the notes: a script sees no other slot's keys.
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
+        for root in self.roots.iter().chain([&self.notes_root]) {
+            let args = [Arg::from(fence.name), Arg::Int(number)];
+            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
+                return Err(StoreError::Fenced);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        let fenced = RedisStore { fence: Some(fence), ..self.clone() };
+        match write {
+            FencedWrite::Claim(claim) => return Ok(fenced.claim(claim).await?.leases),
+            FencedWrite::Adopt(transfers) => drop(fenced.adopt(transfers).await?),
+            FencedWrite::Record(events) => fenced.record(events).await?,
+            FencedWrite::WriteNotes(writes, now) => drop(fenced.write_notes(writes, now).await?),
+        }
+        Ok(Vec::new())
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

@@ -194,6 +194,7 @@ suite! { $ conformance_tests in checks {
         a_lease_does_not_travel
         adopted_jobs_go_on_where_they_were
         an_id_that_is_taken_is_left_alone
+        a_writer_that_another_has_shut_out_writes_nothing_more
         a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
         adopted_jobs_ring_their_route
         dead_letters_are_taken_in_at_their_places

@@ -30,6 +30,9 @@ pub enum StoreError {
     /// The store's own files cannot be trusted any more. Stop, and start again to recover.
     #[error("the store has failed: {0}")]
     Broken(String),
+    /// Nothing was written: a newer writer has raised the [`Fence`]. Stop for good.
+    #[error("a newer writer has taken over")]
+    Fenced,
 }
 
 /// Answer to one job of an `enqueue`.
@@ -215,6 +218,23 @@ pub enum Adopted {
     Known,
 }
 
+/// A fencing token: of all writers under one name the store lets the newest write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    pub name: &'static str,
+    /// Grows from writer to writer.
+    pub number: u64,
+}
+
+/// A write that is made only while its [`Fence`] stands.
+#[derive(Debug, Clone)]
+pub enum FencedWrite {
+    Claim(Claim),
+    Adopt(Vec<Transfer>),
+    Record(Vec<AuditEvent>),
+    WriteNotes(Vec<NoteWrite>, Timestamp),
+}
+
 /// How long ended jobs are remembered. Dead letters carry their own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
@@ -309,6 +329,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
     /// stays, and goes on with what it does not have yet.
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError>;
+
+    /// Lets this writer write, and shuts out all with a smaller number. [`StoreError::Fenced`] when a larger one was
+    /// raised before.
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError>;
+
+    /// Carries a write out as its verb does, if in the same atomic step the fence is the one that was raised last;
+    /// [`StoreError::Fenced`] if not. A store that was emptied has none. The leases are those of a claim.
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError>;
 
     /// Appends to the audit trail.
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError>;

@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
-    Watcher,
+    Extended, Fence, FencedWrite, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store,
+    StoreError, Transfer, Watcher,
 };
 use crate::inspect::{
     Counts, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut, Page,
@@ -209,6 +209,19 @@ impl Store for FaultyStore {
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.trip(Verb::Write)?;
         let answer = self.inner.adopt(transfers).await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.trip(Verb::Write)?;
+        self.inner.raise_fence(fence).await?;
+        self.trip(Verb::WriteAnswer)
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = self.inner.write_fenced(fence, write).await?;
         self.trip(Verb::WriteAnswer)?;
         Ok(answer)
     }

@@ -39,8 +39,8 @@ pub mod faulty;
 
 pub use contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Standing, Store, StoreError,
-    Transfer, Watcher,
+    Extended, Fence, FencedWrite, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Standing,
+    Store, StoreError, Transfer, Watcher,
 };
 pub use inspect::{
     Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,

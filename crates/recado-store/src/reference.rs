@@ -23,7 +23,8 @@ use recado_core::{
 
 use crate::contract::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store, StoreError, Transfer,
+    Extended, Fence, FencedWrite, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, Store,
+    StoreError, Transfer,
 };
 use crate::inspect::{
     Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
@@ -41,6 +42,8 @@ pub use oracle::Candidate;
 #[derive(Debug, Default)]
 pub struct ReferenceStore {
     state: Mutex<State>,
+    /// The number that was raised last under each name. Locked while a fenced write is made.
+    fences: tokio::sync::Mutex<HashMap<&'static str, u64>>,
     wakes: Wakes,
 }
 
@@ -474,6 +477,27 @@ impl Store for ReferenceStore {
             adopted
         };
         Ok(transfers.into_iter().map(adopt).collect())
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let mut fences = self.fences.lock().await;
+        let raised = fences.entry(fence.name).or_default();
+        *raised = fence.number.max(*raised);
+        if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        let fences = self.fences.lock().await;
+        if fences.get(fence.name) != Some(&fence.number) {
+            return Err(StoreError::Fenced);
+        }
+        match write {
+            FencedWrite::Claim(claim) => return Ok(self.claim(claim).await?.leases),
+            FencedWrite::Adopt(transfers) => drop(self.adopt(transfers).await?),
+            FencedWrite::Record(events) => self.record(events).await?,
+            FencedWrite::WriteNotes(writes, now) => drop(self.write_notes(writes, now).await?),
+        }
+        Ok(Vec::new())
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

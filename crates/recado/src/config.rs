@@ -58,6 +58,7 @@ use variables::Variables;
 
 pub use audit::Audit;
 pub use rules::OwnRule;
+pub use store::batch_body_max_bytes;
 
 /// Looked for in the working directory when no file is named.
 pub const FILE_NAME: &str = "recado.toml";

@@ -2,7 +2,8 @@
 //!
 //! Neither store is served meanwhile: both are marked before anything moves, see [`marks`]. Jobs, notes and records
 //! that are not archived are copied, and the source keeps its own. A move that was cut off is taken up again by
-//! asking for it again: what has arrived is left alone.
+//! asking for it again: what has arrived is left alone. Whoever takes it up raises the fences of both stores, so the
+//! process that it takes it from writes nothing more, should it still be there.
 
 mod marks;
 mod queue;
@@ -10,12 +11,14 @@ mod trail;
 
 use recado_core::words::counted;
 use std::sync::Arc;
+use std::time::Duration;
 
 use recado_core::payload::digest_of;
 use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
 use recado_engine::{bulk, nodes};
 use recado_store::{
-    Claim, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store, StoreError, Transfer, Turns,
+    Claim, Fence, FencedWrite, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store,
+    StoreError, Transfer, Turns,
 };
 use serde::Serialize;
 
@@ -27,6 +30,10 @@ pub use marks::{InMove, in_move};
 
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;
+
+/// The leases that are taken over to be ended. After a move that was cut off in between and called off, the source's
+/// servers find them when their time is up.
+const LEASE_LASTS: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
@@ -62,6 +69,11 @@ pub enum MoveError {
     #[error("the move was called off meanwhile: serve the source")]
     CalledOff,
     #[error(
+        "another `recado store migrate` has taken this move over, or it was finished or called off: this one has \
+         written nothing since and stops"
+    )]
+    TakenOver,
+    #[error(
         "{store} is in use by {nodes}; stop these servers, wait a minute if one was killed, and ask again"
     )]
     InUse { store: String, nodes: String },
@@ -70,6 +82,29 @@ pub enum MoveError {
          is somebody using one of the two?"
     )]
     Differs { what: String },
+}
+
+impl MoveError {
+    fn source(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced => MoveError::TakenOver,
+            error => MoveError::Source(error),
+        }
+    }
+
+    fn target(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced => MoveError::TakenOver,
+            error => MoveError::Target(error),
+        }
+    }
+}
+
+/// A move as this process carries it out. Its fences have the versions of the marks that it has written.
+struct Run {
+    id: String,
+    source: Fence,
+    target: Fence,
 }
 
 /// A store and what people call it. The name shows no password.
@@ -124,28 +159,28 @@ pub async fn move_all(
     now: Timestamp,
     mut watch: impl FnMut(Step),
 ) -> Result<Moved, MoveError> {
-    let id = begin(from, to, now).await?;
-    let leases_ended = end_leases(&*from.store, now).await.map_err(MoveError::Source)?;
-    let queue = Queue::of(&*from.store).await.map_err(MoveError::Source)?;
-    let mut unarchived = Unarchived::of(&*from.store, now).await.map_err(MoveError::Source)?;
-    let jobs = copy_jobs(from, to, &queue, &mut unarchived, now, &mut watch).await?;
+    let run = begin(from, to, now).await?;
+    let leases_ended = end_leases(&*from.store, run.source, now).await.map_err(MoveError::source)?;
+    let queue = Queue::of(&*from.store).await.map_err(MoveError::source)?;
+    let mut unarchived = Unarchived::of(&*from.store, now).await.map_err(MoveError::source)?;
+    let jobs = copy_jobs(from, to, run.target, &queue, &mut unarchived, now, &mut watch).await?;
     let records = unarchived.tally();
-    trail::copy(from, to, unarchived, now).await?;
-    let arrived = Queue::of(&*to.store).await.map_err(MoveError::Target)?;
+    trail::copy(from, to, run.target, unarchived, now).await?;
+    let arrived = Queue::of(&*to.store).await.map_err(MoveError::target)?;
     if !queue.is_same_as(&arrived) {
         return Err(MoveError::Differs { what: "the order of the dead letters differs".to_owned() });
     }
-    let notes = copy_notes(from, to, &queue, shelves, now).await?;
+    let notes = copy_notes(from, to, run.target, &queue, shelves, now).await?;
     let moved = Moved { jobs, notes, records, leases_ended };
     check(to, moved, shelves, now, &mut watch).await?;
-    end(from, to, id, now).await?;
+    end(from, to, run, now).await?;
     Ok(moved)
 }
 
 /// Calls off a move that is not whole: the source may be served again. What has arrived stays in the target, which is
 /// not served until it has been emptied.
 pub async fn call_off(from: &Named, to: &str, now: Timestamp) -> Result<(), MoveError> {
-    let mark = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
+    let mark = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
     let (mark, version) = mark.ok_or(MoveError::NoMove)?;
     if mark.done {
         return Err(MoveError::SourceMoved { to: mark.store });
@@ -153,16 +188,21 @@ pub async fn call_off(from: &Named, to: &str, now: Timestamp) -> Result<(), Move
     if !is_same_store(&mark.store, to) {
         return Err(MoveError::SourceMoving { to: mark.store });
     }
-    marks::write(&*from.store, End::Source, None, Some(version), now).await.map_err(MoveError::Source)
+    // A process that still moves is shut out before the source may be served.
+    let fence =
+        marks::renew(&*from.store, End::Source, &mark, version, now).await.map_err(MoveError::source)?;
+    let removed = marks::write(&*from.store, End::Source, None, fence.number, now).await;
+    removed.map(drop).map_err(MoveError::source)
 }
 
-/// Marks both stores, the source first, unless a move that was cut off has done so. The move's id.
-async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<String, MoveError> {
-    refuse_if_used(from, now).await.map_err(MoveError::Source)??;
-    refuse_if_used(to, now).await.map_err(MoveError::Target)??;
-    let source = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
-    let target = marks::read(&*to.store, End::Target, now).await.map_err(MoveError::Target)?;
-    let (source, target) = (source.map(|(mark, _)| mark), target.map(|(mark, _)| mark));
+/// Marks both stores, the source first, and shuts out every process that began or took up this move before.
+async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<Run, MoveError> {
+    refuse_if_used(from, now).await.map_err(MoveError::source)??;
+    refuse_if_used(to, now).await.map_err(MoveError::target)??;
+    let source = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
+    let target = marks::read(&*to.store, End::Target, now).await.map_err(MoveError::target)?;
+    let (source, source_version) = source.map_or((None, 0), |(mark, version)| (Some(mark), version));
+    let (target, target_version) = target.map_or((None, 0), |(mark, version)| (Some(mark), version));
     refuse_in_other_move(from, to, now).await?;
     if let (Some(source), Some(target)) = (&source, &target)
         && source.is_same_move(target)
@@ -170,8 +210,8 @@ async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<String, MoveE
     {
         // The target may be in use by now. A source that does not know it lost its last mark with its server.
         let mark = Mark { done: true, ..source.clone() };
-        let written = marks::write(&*from.store, End::Source, Some(&mark), None, now).await;
-        written.map_err(MoveError::Source)?;
+        let written = marks::write(&*from.store, End::Source, Some(&mark), source_version, now).await;
+        written.map_err(MoveError::source)?;
         return Err(MoveError::SourceMoved { to: mark.store });
     }
     let begun = begun(to, source.as_ref(), target.as_ref())?;
@@ -181,18 +221,15 @@ async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<String, MoveE
     let known = source.as_ref().and_then(|source| source.id.clone());
     let id = known.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string());
     let mark = |other: &Named| Mark { store: other.name.clone(), done: false, id: Some(id.clone()) };
-    if source.is_none() {
-        let written = marks::write(&*from.store, End::Source, Some(&mark(to)), Some(0), now).await;
-        written.map_err(MoveError::Source)?;
-    }
-    if target.and_then(|target| target.id) != Some(id.clone()) {
-        let written = marks::write(&*to.store, End::Target, Some(&mark(from)), None, now).await;
-        written.map_err(MoveError::Target)?;
-    }
+    let source = Mark { id: Some(id.clone()), ..source.unwrap_or_else(|| mark(to)) };
+    let source = marks::renew(&*from.store, End::Source, &source, source_version, now).await;
+    let source = source.map_err(MoveError::source)?;
+    let target = marks::renew(&*to.store, End::Target, &mark(from), target_version, now).await;
+    let target = target.map_err(MoveError::target)?;
     // A server that starts says that it is there and then looks for marks, so one of the two sees the other.
-    refuse_if_used(from, now).await.map_err(MoveError::Source)??;
-    refuse_if_used(to, now).await.map_err(MoveError::Target)??;
-    Ok(id)
+    refuse_if_used(from, now).await.map_err(MoveError::source)??;
+    refuse_if_used(to, now).await.map_err(MoveError::target)??;
+    Ok(Run { id, source, target })
 }
 
 /// How far a move was marked before.
@@ -220,11 +257,11 @@ fn begun(to: &Named, source: Option<&Mark>, target: Option<&Mark>) -> Result<Beg
 
 /// Refuses a source that another move fills, and a target that another move has emptied.
 async fn refuse_in_other_move(from: &Named, to: &Named, now: Timestamp) -> Result<(), MoveError> {
-    let filled = marks::read(&*from.store, End::Target, now).await.map_err(MoveError::Source)?;
+    let filled = marks::read(&*from.store, End::Target, now).await.map_err(MoveError::source)?;
     if let Some((mark, _)) = filled.filter(|(mark, _)| !mark.done) {
         return Err(MoveError::SourceHalfFilled { from: mark.store });
     }
-    match marks::read(&*to.store, End::Source, now).await.map_err(MoveError::Target)? {
+    match marks::read(&*to.store, End::Source, now).await.map_err(MoveError::target)? {
         Some((mark, _)) => Err(MoveError::TargetMoved { to: mark.store }),
         None => Ok(()),
     }
@@ -232,8 +269,8 @@ async fn refuse_in_other_move(from: &Named, to: &Named, now: Timestamp) -> Resul
 
 /// Refuses a target that holds something.
 async fn refuse_if_taken(to: &Named, mark: Option<&Mark>, now: Timestamp) -> Result<(), MoveError> {
-    let jobs = total(&*to.store, now).await.map_err(MoveError::Target)?;
-    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?.tally().count;
+    let jobs = total(&*to.store, now).await.map_err(MoveError::target)?;
+    let records = Unarchived::of(&*to.store, now).await.map_err(MoveError::target)?.tally().count;
     match mark {
         _ if jobs + records == 0 => Ok(()),
         Some(mark) => Err(MoveError::TargetWhole { from: mark.store.clone() }),
@@ -252,15 +289,16 @@ async fn refuse_if_used(side: &Named, now: Timestamp) -> Result<Result<(), MoveE
 }
 
 /// Marks both stores as whole, the source first: between the two neither is served.
-async fn end(from: &Named, to: &Named, id: String, now: Timestamp) -> Result<(), MoveError> {
-    let mark = |other: &Named| Mark { store: other.name.clone(), done: true, id: Some(id.clone()) };
-    let begun = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::Source)?;
-    let begun = begun.filter(|(begun, _)| begun.is_same_move(&mark(to)));
-    let (_, version) = begun.ok_or(MoveError::CalledOff)?;
-    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), Some(version), now).await;
-    left.map_err(MoveError::Source)?;
-    let arrived = marks::write(&*to.store, End::Target, Some(&mark(from)), None, now).await;
-    arrived.map_err(MoveError::Target)
+async fn end(from: &Named, to: &Named, run: Run, now: Timestamp) -> Result<(), MoveError> {
+    let mark = |other: &Named| Mark { store: other.name.clone(), done: true, id: Some(run.id.clone()) };
+    let begun = marks::read(&*from.store, End::Source, now).await.map_err(MoveError::source)?;
+    if !begun.is_some_and(|(begun, _)| begun.is_same_move(&mark(to))) {
+        return Err(MoveError::CalledOff);
+    }
+    let left = marks::write(&*from.store, End::Source, Some(&mark(to)), run.source.number, now).await;
+    left.map_err(MoveError::source)?;
+    let arrived = marks::write(&*to.store, End::Target, Some(&mark(from)), run.target.number, now).await;
+    arrived.map(drop).map_err(MoveError::target)
 }
 
 async fn total(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
@@ -269,20 +307,20 @@ async fn total(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
 }
 
 /// Leases do not travel, so each is ended as if its holder had vanished.
-async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError> {
+async fn end_leases(store: &dyn Store, fence: Fence, now: Timestamp) -> Result<u64, StoreError> {
     let mut ended = 0;
     loop {
         let claim = Claim {
             pick: Pick::Orphaned,
             max: LOAD_JOBS,
             now: Timestamp::MAX,
-            lease_until: Timestamp::MAX,
+            lease_until: now.plus(LEASE_LASTS),
             worker: "store migrate".into(),
             provider: None,
             outlives_process: true,
             turns: Turns::default(),
         };
-        let leases = store.claim(claim).await?.leases;
+        let leases = store.write_fenced(fence, FencedWrite::Claim(claim)).await?;
         if leases.is_empty() {
             return Ok(ended);
         }
@@ -310,23 +348,24 @@ async fn end_leases(store: &dyn Store, now: Timestamp) -> Result<u64, StoreError
 async fn copy_jobs(
     from: &Named,
     to: &Named,
+    fence: Fence,
     queue: &Queue,
     unarchived: &mut Unarchived,
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<Tally, MoveError> {
-    let of = total(&*from.store, now).await.map_err(MoveError::Source)?;
+    let of = total(&*from.store, now).await.map_err(MoveError::source)?;
     let places = queue.places();
     let mut tally = Tally::default();
     let mut after = None;
     loop {
-        let mut page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Source)?;
+        let mut page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::source)?;
         for transfer in &mut page.items {
             tally.add(digest(transfer));
             transfer.queue_place = places.get(&transfer.job.id).copied();
             transfer.archived = transfer.audit.len() - unarchived.take_from(&transfer.audit);
         }
-        to.store.adopt(page.items).await.map_err(MoveError::Target)?;
+        to.store.write_fenced(fence, FencedWrite::Adopt(page.items)).await.map_err(MoveError::target)?;
         watch(Step::Copied { done: tally.count, of });
         after = page.next;
         if after.is_none() {
@@ -338,17 +377,18 @@ async fn copy_jobs(
 async fn copy_notes(
     from: &Named,
     to: &Named,
+    fence: Fence,
     queue: &Queue,
     shelves: &[Shelf],
     now: Timestamp,
 ) -> Result<Tally, MoveError> {
     let mut tally = Tally::default();
     for shelf in shelves {
-        let mut notes = from.store.notes(*shelf, now).await.map_err(MoveError::Source)?;
+        let mut notes = from.store.notes(*shelf, now).await.map_err(MoveError::source)?;
         if *shelf == bulk::SHELF {
             for note in &mut notes {
                 let moved = queue.moved_bulk(&*from.store, &*to.store, note.value.clone()).await;
-                note.value = moved.map_err(MoveError::Source)?;
+                note.value = moved.map_err(MoveError::source)?;
             }
         }
         notes.iter().for_each(|note| tally.add(note_digest(*shelf, note)));
@@ -360,7 +400,8 @@ async fn copy_notes(
             expires_at: note.expires_at,
             audit: Vec::new(),
         });
-        to.store.write_notes(writes.collect(), now).await.map_err(MoveError::Target)?;
+        let writes = FencedWrite::WriteNotes(writes.collect(), now);
+        to.store.write_fenced(fence, writes).await.map_err(MoveError::target)?;
     }
     Ok(tally)
 }
@@ -373,11 +414,11 @@ async fn check(
     now: Timestamp,
     watch: &mut impl FnMut(Step),
 ) -> Result<(), MoveError> {
-    let mut unarchived = Unarchived::of(&*to.store, now).await.map_err(MoveError::Target)?;
+    let mut unarchived = Unarchived::of(&*to.store, now).await.map_err(MoveError::target)?;
     let mut found = Tally::default();
     let mut after = None;
     loop {
-        let page = to.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::Target)?;
+        let page = to.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::target)?;
         for transfer in &page.items {
             found.add(digest(transfer));
             unarchived.take_from(&transfer.audit);
@@ -392,7 +433,7 @@ async fn check(
     same("audit records", moved.records, unarchived.tally())?;
     let mut found = Tally::default();
     for shelf in shelves {
-        let here = to.store.notes(*shelf, now).await.map_err(MoveError::Target)?;
+        let here = to.store.notes(*shelf, now).await.map_err(MoveError::target)?;
         here.iter().for_each(|note| found.add(note_digest(*shelf, note)));
     }
     same("notes", moved.notes, found)

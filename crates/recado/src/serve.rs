@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Log};
+use crate::config::{Config, Log, batch_body_max_bytes};
 use crate::logging::{self, Logging};
 use crate::{descriptors, migrate, traces};
 
@@ -32,9 +32,6 @@ const API_STOP_GRACE_MAX: Duration = Duration::from_secs(5);
 
 /// Between two looks whether the store is being moved away.
 const MOVE_LOOK_EVERY: Duration = Duration::from_secs(5);
-
-/// Batches may be larger than single jobs, whatever those are limited to.
-const BATCH_BODY_MIN_BYTES: usize = 32 << 20;
 
 /// Serves until a signal or a failure ends it. SIGHUP reads the configuration again for the level of the log; all
 /// else of it holds from the start.
@@ -104,13 +101,14 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
 
     let closing = CancellationToken::new();
     let token = config.server.token.as_ref().map(|token| Token::new(token.reveal()));
-    let body_max_bytes = usize::try_from(config.server.max_body_bytes).unwrap_or(usize::MAX);
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let max_body_bytes = config.server.max_body_bytes;
     let options = ApiOptions {
         token: token.transpose().map_err(|error| error.to_string())?,
         hosts: Hosts::at(address, &config.server.allowed_hosts),
         limits: ApiLimits {
-            body_max_bytes,
-            batch_body_max_bytes: BATCH_BODY_MIN_BYTES.max(body_max_bytes),
+            body_max_bytes: bytes(max_body_bytes),
+            batch_body_max_bytes: bytes(batch_body_max_bytes(max_body_bytes)),
             ..ApiLimits::default()
         },
         closing: closing.clone(),
@@ -178,7 +176,7 @@ impl Server {
         let why = self.engine.broken().await;
         self.closing.cancel();
         self.engine.tell_that_it_broke(&why).await;
-        format!("the store has failed: {why}\nStart again: it recovers what it had acknowledged.")
+        format!("the store has failed: {why}")
     }
 
     /// Lets requests and deliveries that run end first, and what is left of the traces go.

@@ -82,6 +82,7 @@ async fn g4_a_table_has_the_required_columns_and_no_formula() {
         "jobId,outboxId,companyId,originalData,failedAttempts,lastFailureReason,lastFailureCode,lastFailureTimestamp,\
          enqueuedAt,movedToDLQAt,ttl,"
     ));
+    assert!(head.ends_with(",correctedData,damage"), "{head}");
     let row = lines.next().unwrap();
     assert!(row.starts_with("1,1,acme,\"{\"\""), "{row}");
     assert!(row.contains(",\"'=HYPERLINK(\"\"http://evil\"\",\"\"click\"\")\",550,"), "{row}");

@@ -270,7 +270,7 @@ impl Runner {
                 BulkAct::Replay => {
                     self.engine.replay_entry(entry, None, Some(&words), actor).await.map(Went::from)
                 }
-                BulkAct::Discard => self.engine.discard(&entry.job_id, &words, actor).await.map(Went::from),
+                BulkAct::Discard => self.engine.discard_entry(entry, &words, actor).await.map(Went::from),
             };
             match went {
                 Ok(went) => return Ok(went),

@@ -7,9 +7,10 @@ use recado_core::{DeadLetterState, JobId, Payload, Status};
 use recado_engine::bulk::{
     Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, RUNNING_MAX, SHELF, TooMany,
 };
+use recado_engine::operate::Replay;
 use recado_engine::{Carrier, Engine};
 use recado_store::faulty::FaultyStore;
-use recado_store::{NoteWrite, Store};
+use recado_store::{Discarded, NoteWrite, Store};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -270,6 +271,23 @@ async fn w3_many_are_discarded_with_a_reason_on_the_trail_of_each() {
         let words = format!("the domain is verified (bulk act {})", bulk.id);
         assert_eq!((last.actor.as_deref(), last.retry_reason.as_deref()), (Some("ana"), Some(&*words)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_discard_leaves_an_entry_alone_that_died_again_since_it_was_read() {
+    let given = Given::new();
+    let engine = given.mail(&Arc::new(Scripted::new(&["550", "550"])));
+    bury(&given, &engine, &["a"]).await;
+    let id = JobId::new("a").unwrap();
+    let read = given.store.dead_letter(&id).await.unwrap().unwrap();
+    assert_eq!(engine.replay(&id, None, None, Some("ana")).await.unwrap(), Replay::Started);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let newer = given.store.dead_letter(&id).await.unwrap();
+    assert!(newer.as_ref().is_some_and(|newer| newer.moved_at > read.moved_at), "it did not die again");
+    let discarded = engine.discard_entry(&read, "old news", Some("ana")).await.unwrap();
+    assert_eq!(discarded, Discarded::DiedAgain);
+    assert_eq!(given.store.dead_letter(&id).await.unwrap(), newer);
+    assert_eq!(engine.discard(&id, "enough", Some("ana")).await.unwrap(), Discarded::Done);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,9 +9,10 @@ use recado_core::{
 use recado_engine::Carrier;
 use recado_engine::operate::Replay;
 use recado_engine::workers::LeaseRequest;
-use recado_store::{Standing, Store, Transfer};
+use recado_store::faulty::Verb;
+use recado_store::{Standing, Store, StoreError, Transfer};
 
-use crate::given::{Given, Scripted, route};
+use crate::given::{Given, Scripted, route, submission, submit};
 
 /// A job as a damaged store gives it: its checksum was made from other content.
 fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
@@ -80,4 +81,18 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
     assert_eq!(replay("data", Some(r#"{"to":"ana"}"#)).await, Replay::Started);
     given.until("data", Status::Sent).await;
     assert_eq!(far_end.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_job_that_cannot_be_settled_yet_holds_no_other_up() {
+    let given = Given::new();
+    let far_end = Arc::new(Scripted::new(&["ok"]));
+    let (engine, store) = given.shaky(&far_end);
+    store.fail(Verb::Settle, 0, usize::MAX, StoreError::Unavailable("gone".to_owned()));
+    given.store.adopt(vec![struck(&given, "data", "mail", Damage::Data)]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(store.fired(Verb::Settle) > 0, "the damaged job was not found");
+    submit(&engine, submission("whole")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(far_end.count(), 1, "the whole one waits for the damaged one");
 }

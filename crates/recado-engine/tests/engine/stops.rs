@@ -48,7 +48,8 @@ async fn what_outlasts_the_grace_is_repeated_after_the_restart_not_lost() {
     let engine = given.engine_with([route("mail", Carrier::Transport(far_end.clone()))], hasty);
     submit(&engine, submission("a")).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    engine.stop().await.unwrap();
+    let words = engine.stop().await.unwrap_err().to_string();
+    assert!(words.contains("1 deliveries had not ended within the grace"), "{words}");
     assert_eq!(given.view("a").await.status, Status::Delivering, "the delivery was cut off in the middle");
 
     let _second = given.mail(&far_end);

@@ -1,7 +1,7 @@
 //! Bits that flip in the file: what is damaged is never given out as if it were whole, and stops nothing else.
 
 use recado_core::{AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, NewJob, Payload, Transition};
-use recado_store::{NoteWrite, Noted, PageRequest, Redrive, Redriven, Shelf, Store};
+use recado_store::{AuditSpan, AuditTrim, NoteWrite, Noted, PageRequest, Redrive, Redriven, Shelf, Store};
 use recado_store_embedded::EmbeddedStore;
 
 use crate::given::{DAY, Directory, HOUR, T0, attempt, bury, claim, id, job, settle};
@@ -157,4 +157,25 @@ async fn a_damaged_note_is_left_out_and_can_be_written_anew() {
     let noted = store.write_notes(vec![write("acme", Some(0))], T0).await.unwrap();
     assert!(matches!(noted[0], Noted::Done { .. }), "{noted:?}");
     assert!(store.note(ENDPOINTS, "acme", T0).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_audit_record_is_left_out_and_stops_neither_archiving_nor_trimming() {
+    let home = Directory::in_memory();
+    let store = home.store();
+    store.enqueue(vec![job("struck"), job("whole")]).await.unwrap();
+    for name in ["struck", "whole"] {
+        store.record(vec![AuditEvent::about(&job(name).into(), AuditKind::Replayed, T0)]).await.unwrap();
+    }
+    closed(store).await;
+    flip(&home, b"\"jobId\":\"struck\"", b"\"jobId\":\"struck ");
+    let store = home.store();
+    let span = AuditSpan { part: 0, after: 0, newest_first: false };
+    let read = store.audit_in(span, 10).await.unwrap();
+    assert_eq!(read.iter().map(|record| record.event.job_id.as_deref()).collect::<Vec<_>>(), [Some("whole")]);
+    assert!(store.audit(&id("struck")).await.unwrap().is_empty());
+    let later = T0.plus(DAY);
+    let trim = AuditTrim { part: 0, up_to: u64::MAX >> 1, before: later, forgotten_before: later };
+    assert_eq!(store.trim_audit(trim).await.unwrap(), 2);
+    assert_eq!(store.enqueue(vec![job("after")]).await.unwrap().len(), 1, "the store still works");
 }

@@ -72,6 +72,7 @@ fn of_redis(at: &str, error: &RedisError, what: &str) -> StoreError {
                  letters drain"
             ));
         }
+        "FENCED" => return StoreError::Fenced,
         "BROKEN" => return StoreError::Broken(format!("{} ({what})", words(error))),
         "WRONGTYPE" => {
             return StoreError::Broken(format!(
@@ -130,9 +131,14 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn of(fault: Fault, timeout: Duration) -> Self {
-        let (StoreError::Unavailable(why) | StoreError::Full(why) | StoreError::Broken(why)) =
-            fault.into_store_error("the first request", timeout);
-        OpenError::Unavailable(why)
+        OpenError::unavailable(fault.into_store_error("the first request", timeout))
+    }
+
+    pub(crate) fn unavailable(error: StoreError) -> Self {
+        OpenError::Unavailable(match error {
+            StoreError::Unavailable(why) | StoreError::Full(why) | StoreError::Broken(why) => why,
+            StoreError::Fenced => error.to_string(),
+        })
     }
 }
 

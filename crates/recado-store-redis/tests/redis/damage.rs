@@ -1,10 +1,31 @@
 //! Bytes that change in the server: what is damaged is found before it goes out, and stops nothing else.
 
-use recado_core::{Damage, NewJob, Payload};
-use recado_store::Store;
+use recado_core::{Blame, Burial, Cause, Class, Damage, Failure, Lease, NewJob, Payload, Reason, Transition};
+use recado_store::{
+    AuditSpan, DeadLetterFilter, GroupBy, JobFilter, NoteWrite, PageRequest, Settlement, Shelf, Store,
+};
 
-use crate::given::{HOUR, T0, claim, job};
+use crate::given::{HOUR, T0, claim, delivered, job};
 use crate::place::Place;
+
+const SHELF: Shelf = Shelf::new("pauses");
+
+fn buried(lease: &Lease) -> Settlement {
+    let failure = Failure {
+        class: Class::Permanent,
+        code: None,
+        reason: Reason::new("no such user").unwrap(),
+        rule: "smtp/5xx".into(),
+        blame: Blame::Message,
+        retry_after: None,
+        uncertain: false,
+        invalid_payload: false,
+        stack_trace: None,
+    };
+    let burial =
+        Burial { cause: Cause::Permanent, failure, attempt: None, held_up: false, at: T0, ttl: HOUR * 24 };
+    Settlement { transition: Transition::Bury(burial), ..delivered(lease) }
+}
 
 #[tokio::test]
 async fn damaged_data_is_found_when_its_job_is_claimed_and_a_damaged_head_holds_nothing_back() {
@@ -35,4 +56,53 @@ async fn damaged_data_is_found_when_its_job_is_claimed_and_a_damaged_head_holds_
     found.sort_by_key(|(name, _)| *name);
     let damaged = Some(Damage::Data);
     assert_eq!(found, [("no-text", damaged), ("struck", damaged), ("whole", None)]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list() {
+    let place = Place::single();
+    let store = place.store().await;
+    store.enqueue(vec![job("whole"), job("torn"), job("headless")]).await.unwrap();
+    let leases = store.claim(claim(10)).await.unwrap().leases;
+    let settlements = leases.iter().map(buried).collect();
+    store.settle(settlements).await.unwrap();
+    let note = |key: &str| NoteWrite {
+        shelf: SHELF,
+        key: key.into(),
+        value: Some(Payload::trusted("1")),
+        expect: None,
+        expires_at: None,
+        audit: Vec::new(),
+    };
+    store.write_notes(vec![note("whole"), note("torn")], T0).await.unwrap();
+    let prefix = &place.options.prefix;
+    let seq = |name: &str| leases.iter().position(|lease| lease.job.id.as_str() == name).unwrap() + 1;
+    place.server.ask::<String>(&["SET", &format!("{prefix}:{{0}}:letter:{}", seq("torn")), "?"]);
+    let head = format!("{prefix}:{{0}}:job:{}", seq("headless"));
+    place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
+    place.server.ask::<u64>(&["HSET", &format!("{prefix}:{{notes}}:shelf:{}", SHELF.as_str()), "torn", "?"]);
+    place.server.ask::<String>(&["XADD", &format!("{prefix}:{{0}}:audit"), "*", "", "no JSON"]);
+
+    let page = PageRequest { before: None, limit: 10 };
+    let letters = store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+    let mut shown: Vec<_> = letters.iter().map(|entry| (entry.job_id.as_str(), entry.damage())).collect();
+    shown.sort_by_key(|(name, _)| *name);
+    let damaged = Some(Damage::Identity);
+    assert_eq!(shown, [("headless", damaged), ("torn", damaged), ("whole", None)]);
+    assert_eq!(store.oldest_dead_letters(10).await.unwrap().len(), 3);
+    assert!(store.dead_letter(&job("torn").id).await.unwrap().is_some());
+    let filter = DeadLetterFilter { company: Some(job("torn").company), ..DeadLetterFilter::default() };
+    assert_eq!(store.dead_letter_groups(GroupBy::Route, filter).await.unwrap()[0].count, 3);
+    assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 3);
+    assert!(store.job(&job("headless").id, T0).await.unwrap().is_some());
+    assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 3);
+    let notes = store.notes(SHELF, T0).await.unwrap();
+    assert_eq!(notes.iter().map(|note| &*note.key).collect::<Vec<_>>(), ["whole"]);
+    assert_eq!(store.note(SHELF, "torn", T0).await.unwrap(), None);
+    let span = AuditSpan { part: 0, after: 0, newest_first: false };
+    assert_eq!(
+        store.audit_in(span, 10).await.unwrap().len(),
+        3,
+        "a record of each burial, and not the damaged one"
+    );
 }

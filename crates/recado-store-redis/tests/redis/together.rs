@@ -8,7 +8,7 @@ use recado_store_redis::{RedisOptions, RedisStore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::given::{T0, claim, delivered, job, jobs};
-use crate::server::Server;
+use crate::server::{Cluster, Server};
 
 const CALLS: usize = 100;
 
@@ -109,4 +109,39 @@ async fn the_time_in_line_is_part_of_a_calls_time() {
         assert!(matches!(call.await.unwrap(), Err(StoreError::Unavailable(_))));
     }
     server.resume();
+}
+
+/// A call says which shards it needs by whether it is answered while one stands still and nothing else is on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_stands_still_holds_up_no_call_that_does_not_need_it() {
+    let cluster = Cluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
+    let timeout = Duration::from_secs(1);
+    let options = RedisOptions { partitions: 3, timeout, ..RedisOptions::new(cluster.url()) };
+    let store = RedisStore::open(&options).await.unwrap();
+    let company = |nth: usize| recado_core::CompanyId::new(format!("company-{nth}")).unwrap();
+    let all: Vec<_> =
+        (0..12).map(|nth| NewJob { company: company(nth), ..job(&format!("job-{nth}")) }).collect();
+    store.enqueue(all.clone()).await.unwrap();
+
+    cluster.masters[1].pause();
+    let (mut healthy, mut stuck) = (Vec::new(), Vec::new());
+    for new in all {
+        let answer = store.enqueue(vec![new.clone()]).await;
+        if answer.is_ok() { healthy.push(new) } else { stuck.push(new) }
+    }
+    assert!(!healthy.is_empty() && !stuck.is_empty(), "{} and {}", healthy.len(), stuck.len());
+    let ask = |new: NewJob| {
+        let store = store.clone();
+        tokio::spawn(async move { store.enqueue(vec![new]).await })
+    };
+    let waiting: Vec<_> = stuck.into_iter().map(ask).collect();
+    let answered: Vec<_> = healthy.into_iter().map(ask).collect();
+    for call in answered {
+        let answer = call.await.unwrap().unwrap();
+        assert_eq!(answer, [Enqueued::Duplicate { status: Status::Queued }]);
+    }
+    for call in waiting {
+        assert!(call.await.unwrap().is_err(), "the shard answers: nothing stood still");
+    }
+    cluster.masters[1].resume();
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use recado_core::{AuditKind, DeadLetterState, JobId, LeaseToken, NewJob, Status, Transition};
 
 use super::Home;
-use super::given::{DAY, Desk, HOUR, Stage, T0, bury, company, deliver, id, job, jobs_of, route};
+use super::given::{DAY, Desk, HOUR, Stage, T0, act, bury, company, deliver, id, job, jobs_of, route, write};
 use super::snapshot::Snapshot;
 use crate::reference::ReferenceStore;
 use crate::{
-    Adopted, Cancelled, DeadLetterFilter, Enqueued, Extended, PageRequest, Pick, Standing, Transfer,
+    Adopted, Cancelled, Claim, DeadLetterFilter, Enqueued, Extended, Fence, FencedWrite, PageRequest, Pick,
+    Standing, StoreError, Transfer, Turns,
 };
 
 pub fn elsewhere() -> Desk {
@@ -136,6 +137,63 @@ pub async fn an_id_that_is_taken_is_left_alone(home: &mut dyn Home) {
     let twice = given_by(&desk).await.remove(0);
     let new = elsewhere();
     assert_eq!(new.0.adopt(vec![twice.clone(), twice]).await.unwrap(), [Adopted::Done, Adopted::Known]);
+}
+
+pub async fn a_writer_that_another_has_shut_out_writes_nothing_more(home: &mut dyn Home) {
+    let desk = Desk::at(home).await;
+    let origin = elsewhere();
+    // Of many companies, so that a store with partitions has them in each.
+    let jobs =
+        (0..40).map(|nth| NewJob { company: company(&format!("c-{nth}")), ..job(&format!("j-{nth}")) });
+    origin.accept(jobs.collect()).await;
+    desk.bring("held", Stage::Delivering).await;
+    let given = given_by(&origin).await;
+    let writes = || {
+        let claim = Claim {
+            pick: Pick::Orphaned,
+            max: 10,
+            now: T0.plus(DAY),
+            lease_until: T0.plus(DAY),
+            worker: "mover".into(),
+            provider: None,
+            outlives_process: true,
+            turns: Turns::default(),
+        };
+        [
+            FencedWrite::Claim(claim),
+            FencedWrite::Adopt(given.clone()),
+            FencedWrite::Record(vec![act("held", AuditKind::LeaseLost, T0)]),
+            FencedWrite::WriteNotes(vec![write("a", "1")], T0),
+        ]
+    };
+    let fence = |number| Fence { name: "move", number };
+    let assert_shut_out = async |number| {
+        let before = Snapshot::of(&desk, T0).await;
+        for write in writes() {
+            let refused = desk.0.write_fenced(fence(number), write.clone()).await;
+            assert!(matches!(refused, Err(StoreError::Fenced)), "{write:?}: {refused:?}");
+        }
+        before.assert_same(&Snapshot::of(&desk, T0).await, "after writes that were refused");
+        assert_eq!(desk.note("a", T0).await, None);
+        assert_eq!(desk.audit_kinds("held").await, []);
+    };
+    assert_shut_out(7).await;
+    desk.0.raise_fence(fence(7)).await.unwrap();
+    assert!(desk.0.write_fenced(fence(7), FencedWrite::Adopt(Vec::new())).await.unwrap().is_empty());
+    desk.0.raise_fence(fence(8)).await.unwrap();
+    assert_shut_out(7).await;
+    let refused = desk.0.raise_fence(fence(7)).await;
+    assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
+    assert_shut_out(7).await;
+    desk.0.raise_fence(Fence { name: "another", number: 9 }).await.unwrap();
+    let mut leases = Vec::new();
+    for write in writes() {
+        leases.extend(desk.0.write_fenced(fence(8), write).await.unwrap());
+    }
+    assert_eq!(leases.iter().map(|lease| &lease.job.id).collect::<Vec<_>>(), [&id("held")]);
+    assert_eq!(given_by(&desk).await.len(), 41);
+    assert_eq!(desk.audit_kinds("held").await, [AuditKind::LeaseLost]);
+    assert!(desk.note("a", T0).await.is_some());
 }
 
 pub async fn a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job(home: &mut dyn Home) {

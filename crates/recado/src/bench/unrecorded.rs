@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, GroupBy, JobFilter, JobView,
-    LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker, Watcher,
+    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
+    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention,
+    Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
+    Watcher,
 };
 
 #[derive(Debug)]
@@ -58,6 +59,14 @@ impl Store for Unrecorded {
 
     async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
         self.0.adopt(transfers).await
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        self.0.raise_fence(fence).await
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        self.0.write_fenced(fence, write).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

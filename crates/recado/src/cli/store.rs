@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,6 +24,7 @@ EXAMPLES:
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379
   recado store migrate --from redis://127.0.0.1:6379 --to ./recado-data-new
   recado store migrate --from ./recado-data --to redis://127.0.0.1:6379 --abort
+  recado store migrate --from redis://127.0.0.1:6379 --from-prefix recado --to redis://127.0.0.1:6379 --prefix recado-12 --partitions 12
 
 Stop every server on both stores before. From the first step on neither store can be served, until the move is whole:
 then the target is, and the source keeps what it has. A move that was cut off goes on when it is asked for again. With
@@ -44,9 +46,15 @@ pub struct MigrateArgs {
     /// What keys begin with in Redis.
     #[arg(long, default_value = "recado", overrides_with = "prefix")]
     prefix: String,
-    /// Partitions of the Redis store.
+    /// What keys begin with in the Redis store that is moved from, if not with the same.
+    #[arg(long, value_name = "PREFIX", overrides_with = "from_prefix")]
+    from_prefix: Option<String>,
+    /// Partitions of the Redis store that is moved to.
     #[arg(long, default_value_t = 1, overrides_with = "partitions", value_parser = clap::value_parser!(u16).range(1..))]
     partitions: u16,
+    /// Longest wait for an answer of Redis.
+    #[arg(long, default_value = "2s", value_parser = recado_core::time::parse_duration)]
+    timeout: Duration,
     /// Call off the move between these two, if it is not whole, so that the source can be served again.
     #[arg(long, conflicts_with = "json")]
     abort: bool,
@@ -62,9 +70,8 @@ pub async fn run(command: StoreCommand, screen: &mut Screen) -> Done {
 
 /// Needs the source alone: the target may be out of reach, and what it holds of the move is not served anyway.
 async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
-    refuse_nowhere(&args.from)?;
-    let from = open(&args.from, args).await?;
-    let to = name(&args.to, args)?;
+    let from = open_source(args).await?;
+    let to = name(&args.to, &target_options(args))?;
     let called_off = call_off(&from, &to, SystemClock.now()).await;
     called_off.map_err(|error| Stop::Failed(error.to_string()))?;
     from.store.close().await.map_err(|error| Stop::Failed(error.to_string()))?;
@@ -74,13 +81,13 @@ async fn abort(args: &MigrateArgs, screen: &mut Screen) -> Done {
 }
 
 async fn migrate(args: &MigrateArgs, screen: &mut Screen) -> Done {
-    if args.from == args.to {
+    let is_same_prefix = args.from_prefix.as_ref().is_none_or(|prefix| *prefix == args.prefix);
+    if args.from == args.to && (is_same_prefix || !is_url(&args.from)) {
         return Err(Stop::Usage("--from and --to name the same store".to_owned()));
     }
-    refuse_nowhere(&args.from)?;
     let now = SystemClock.now();
-    let from = open(&args.from, args).await?;
-    let to = open(&args.to, args).await?;
+    let from = open_source(args).await?;
+    let to = open_target(args).await?;
     let bar = bar(args.json);
     let moved = move_all(&from, &to, &SHELVES, now, |step| show(step, &bar)).await;
     bar.finish_and_clear();
@@ -100,40 +107,77 @@ fn is_url(place: &str) -> bool {
     place.contains("://")
 }
 
-fn refuse_nowhere(place: &str) -> Done {
-    if is_url(place) || PathBuf::from(place).join("recado.db").exists() {
-        return Ok(());
+async fn open_source(args: &MigrateArgs) -> Result<Named, Stop> {
+    if !is_url(&args.from) {
+        if !PathBuf::from(&args.from).join("recado.db").exists() {
+            return Err(Stop::Failed(format!("there is no store in {}; name its data directory", args.from)));
+        }
+        return open_embedded(&args.from);
     }
-    Err(Stop::Failed(format!("there is no store in {place}; name its data directory")))
+    let prefix = args.from_prefix.as_ref().unwrap_or(&args.prefix);
+    let mut options = redis_options(&args.from, prefix, args);
+    options.partitions = 1;
+    let Some(partitions) = found_partitions(&options).await? else {
+        return Err(Stop::Failed(format!(
+            "there is no store with the prefix {prefix} in {}; name its prefix with --from-prefix, as [store] prefix of \
+             its servers has it",
+            name(&args.from, &options)?
+        )));
+    };
+    open_redis(&args.from, RedisOptions { partitions, ..options }).await
+}
+
+async fn open_target(args: &MigrateArgs) -> Result<Named, Stop> {
+    if !is_url(&args.to) {
+        return open_embedded(&args.to);
+    }
+    let options = target_options(args);
+    if let Some(partitions) = found_partitions(&options).await?.filter(|found| *found != options.partitions) {
+        return Err(Stop::Failed(format!(
+            "the store with the prefix {} in {} has {partitions} partitions already; write --partitions {partitions}, \
+             or name another prefix with --prefix (and the source's with --from-prefix, if it is in Redis)",
+            args.prefix,
+            name(&args.to, &RedisOptions { partitions: 1, ..options })?
+        )));
+    }
+    open_redis(&args.to, options).await
+}
+
+fn target_options(args: &MigrateArgs) -> RedisOptions {
+    RedisOptions { partitions: args.partitions, ..redis_options(&args.to, &args.prefix, args) }
+}
+
+fn redis_options(url: &str, prefix: &str, args: &MigrateArgs) -> RedisOptions {
+    RedisOptions { prefix: prefix.into(), timeout: args.timeout, ..RedisOptions::new(url) }
 }
 
 /// Names a store in marks and messages: a whole path, or what a command needs to find it in Redis, without its
 /// password.
-fn name(place: &str, args: &MigrateArgs) -> Result<String, Stop> {
+fn name(place: &str, options: &RedisOptions) -> Result<String, Stop> {
     if is_url(place) {
         Target::read(place).map_err(|error| Stop::Usage(error.to_string()))?;
-        return Ok(redis_options(place, args).name());
+        return Ok(options.name());
     }
     let whole = std::path::absolute(place).map_err(|error| Stop::Usage(format!("{place}: {error}")))?;
     Ok(whole.display().to_string())
 }
 
-fn redis_options(url: &str, args: &MigrateArgs) -> RedisOptions {
-    let mut options = RedisOptions::new(url);
-    options.prefix = args.prefix.as_str().into();
-    options.partitions = args.partitions;
-    options
+async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, Stop> {
+    let name = name(&options.url, options)?;
+    let found = RedisStore::found_partitions(options).await;
+    found.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))
 }
 
-async fn open(place: &str, args: &MigrateArgs) -> Result<Named, Stop> {
-    let failed = |error: String| Stop::Failed(format!("cannot open {place}: {error}"));
-    let name = name(place, args)?;
-    if !is_url(place) {
-        let store =
-            EmbeddedStore::open(&EmbeddedOptions::at(place)).map_err(|error| failed(error.to_string()))?;
-        return Ok(Named { store: Arc::new(store), name });
-    }
-    let opened = RedisStore::open(&redis_options(place, args)).await;
+fn open_embedded(dir: &str) -> Result<Named, Stop> {
+    let name = name(dir, &RedisOptions::new(""))?;
+    let opened = EmbeddedStore::open(&EmbeddedOptions::at(dir));
+    let store = opened.map_err(|error| Stop::Failed(format!("cannot open {dir}: {error}")))?;
+    Ok(Named { store: Arc::new(store), name })
+}
+
+async fn open_redis(url: &str, options: RedisOptions) -> Result<Named, Stop> {
+    let name = name(url, &options)?;
+    let opened = RedisStore::open(&options).await;
     let store = opened.map_err(|error| Stop::Failed(format!("cannot open {name}: {error}")))?;
     Ok(Named { store: Arc::new(store), name })
 }

@@ -84,7 +84,8 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
     let asked =
         notices::Asked { channels: raw.channels, of_alerts: channel, dlq: raw.dlq_notify, alerts: notify };
     let notices = notices::resolve(asked, &routes, &given.transports, faults);
-    let store = store::resolve(raw.store, faults);
+    let max_body_bytes = or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES);
+    let store = store::resolve(raw.store, max_body_bytes, faults);
     let alerts = alerts::resolve(every, rules, faults);
     let of_alerts = anti_patterns::of_alerts(&alerts.config, &here, dead_letters_max, is_told);
     given.review.add("dlq", &raw.dlq_allow, of_dlq, faults);
@@ -97,7 +98,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         server: Server {
             listen,
             token,
-            max_body_bytes: or(raw.max_body_bytes, MAX_BODY_DEFAULT_BYTES),
+            max_body_bytes,
             allowed_hosts: allowed_hosts.into_iter().map(|host| host.value).collect(),
         },
         audit: audit::resolve(raw.audit, &store.data_dir, environment, faults),

@@ -7,18 +7,41 @@ use recado_store_redis::link::{RedisOptions, TIMEOUT, Target};
 use super::Store;
 use super::raw::RawStore;
 use super::reader::FaultList;
+use crate::units::show_size;
 
 pub const DATA_DIR_DEFAULT: &str = "./recado-data";
-const RESERVE_DEFAULT_BYTES: u64 = 64 << 20;
+
+/// Batches may be larger than single jobs, whatever those are limited to.
+const BATCH_BODY_MIN_BYTES: u64 = 32 << 20;
 
 /// Bytes at most in a prefix: every key begins with it.
 const PREFIX_LEN_MAX: usize = 64;
 
-pub fn resolve(raw: RawStore, faults: &FaultList) -> Store {
+/// The largest batch that the API takes.
+pub fn batch_body_max_bytes(max_body_bytes: u64) -> u64 {
+    BATCH_BODY_MIN_BYTES.max(max_body_bytes)
+}
+
+/// The least that must be kept free on the disk. A batch that comes just before new jobs are refused is written to the
+/// log, and once more into the file when the log is folded.
+fn reserve_min_bytes(max_body_bytes: u64) -> u64 {
+    2 * batch_body_max_bytes(max_body_bytes)
+}
+
+pub fn resolve(raw: RawStore, max_body_bytes: u64, faults: &FaultList) -> Store {
     let data_dir = raw.data_dir.as_ref().map_or(DATA_DIR_DEFAULT, |said| &said.value);
+    let reserve_min = reserve_min_bytes(max_body_bytes);
+    if let Some(reserve) = raw.reserve_bytes.as_ref().filter(|said| said.value < reserve_min) {
+        faults.borrow_mut().push(reserve.fault(format!(
+            "write at least \"{}\": a batch of up to {} is written to the disk twice, and jobs that are in could not end \
+             on a disk without room for that",
+            show_size(reserve_min),
+            show_size(batch_body_max_bytes(max_body_bytes))
+        )));
+    }
     Store {
         data_dir: PathBuf::from(data_dir),
-        reserve_bytes: raw.reserve_bytes.as_ref().map_or(RESERVE_DEFAULT_BYTES, |said| said.value),
+        reserve_bytes: raw.reserve_bytes.as_ref().map_or(reserve_min, |said| said.value),
         max_size_bytes: raw.max_size_bytes.as_ref().map(|said| said.value),
         ca_file: raw.ca_file.as_ref().map(|said| said.value.clone()),
         redis: redis(raw, faults),

@@ -97,7 +97,7 @@ const COMMENTS: [(&str, &str); 64] = [
     ("store.data_dir", "Without a url jobs are kept here, by one process at a time."),
     (
         "store.reserve",
-        "New jobs are refused when the disk has less free than this; those already in can still end.",
+        "New jobs are refused when the disk has less free than this; those already in can still end. At least 64MiB, and twice server.max_body.",
     ),
     ("store.max_size", "New jobs are refused when the store is larger than this."),
     ("engine", "How jobs are looked after."),

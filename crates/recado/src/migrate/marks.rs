@@ -14,7 +14,7 @@
 //! something keeps its own, and is not served until it has been emptied.
 
 use recado_core::{Payload, Timestamp};
-use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::{Fence, NoteWrite, Noted, Shelf, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 /// The marks of moves that a store has.
@@ -32,6 +32,13 @@ impl End {
         match self {
             End::Source => "to",
             End::Target => "from",
+        }
+    }
+
+    fn fence(self) -> &'static str {
+        match self {
+            End::Source => "move-to",
+            End::Target => "move-from",
         }
     }
 }
@@ -64,21 +71,38 @@ pub async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<
     Ok(Some((note.value.parse().map_err(unreadable)?, note.version)))
 }
 
-/// Writes a mark, or removes it, on top of the version that was read.
+/// Writes a mark on top of the version that was read, and shuts out whoever wrote the one before.
+pub async fn renew(
+    store: &dyn Store,
+    end: End,
+    mark: &Mark,
+    expect: u64,
+    now: Timestamp,
+) -> Result<Fence, StoreError> {
+    let fence = Fence { name: end.fence(), number: write(store, end, Some(mark), expect, now).await? };
+    store.raise_fence(fence).await?;
+    // A store that was emptied in between has no fence that this one could have been refused by.
+    match read(store, end, now).await? {
+        Some((_, version)) if version == fence.number => Ok(fence),
+        _ => Err(StoreError::Fenced),
+    }
+}
+
+/// Writes a mark, or removes it, on top of the version that was read; 0 where there was none. The mark's new version.
 pub async fn write(
     store: &dyn Store,
     end: End,
     mark: Option<&Mark>,
-    expect: Option<u64>,
+    expect: u64,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let json = |mark| serde_json::to_string(mark).map_err(|error| StoreError::Broken(error.to_string()));
     let value = mark.map(json).transpose()?.map(Payload::trusted);
-    let write =
-        NoteWrite { shelf: MOVES, key: end.key().into(), value, expect, audit: Vec::new(), expires_at: None };
+    let (key, expect) = (end.key().into(), Some(expect));
+    let write = NoteWrite { shelf: MOVES, key, value, expect, audit: Vec::new(), expires_at: None };
     match store.write_notes(vec![write], now).await?.first() {
-        Some(Noted::Done { .. }) => Ok(()),
-        _ => Err(StoreError::Unavailable("another move has marked it meanwhile".to_owned())),
+        Some(Noted::Done { version }) => Ok(*version),
+        _ => Err(StoreError::Fenced),
     }
 }
 
@@ -98,20 +122,33 @@ impl InMove {
     pub fn refusal(&self, own_name: &str) -> String {
         match self {
             InMove::MovingTo(to) => format!(
-                "this store is being moved to {to}, and the move is not whole. Go on with it by `recado store migrate \
-                 --from {own_name} --to {to}`; or call it off by the same command with --abort, and serve this store."
+                "this store is being moved to {to}, and the move is not whole. Go on with it by `{}`; or call it off by \
+                 the same command with --abort, and serve this store.",
+                command(own_name, to)
             ),
             InMove::MovedTo(to) => format!(
                 "everything in this store was moved to {to}: serve that one. If that one says that it is not whole, \
-                 finish the move by `recado store migrate --from {own_name} --to {to}`."
+                 finish the move by `{}`.",
+                command(own_name, to)
             ),
             InMove::FilledFrom(from) => format!(
-                "this store is being filled from {from}, and does not hold everything yet. Go on with it by `recado \
-                 store migrate --from {from} --to {own_name}`. If that move was called off, empty this store: remove \
-                 its data directory, or its keys from Redis."
+                "this store is being filled from {from}, and does not hold everything yet. Go on with it by `{}`. If \
+                 that move was called off, empty this store: remove its data directory, or its keys from Redis.",
+                command(from, own_name)
             ),
         }
     }
+}
+
+/// The command that moves everything from one store to another, by their names.
+fn command(from: &str, to: &str) -> String {
+    let from = from.split(" --partitions ").next().unwrap_or(from);
+    let from = match from.split_once(" --prefix ") {
+        Some((url, prefix)) => format!("{url} --from-prefix {prefix}"),
+        None if from.contains("://") && to.contains(" --prefix ") => format!("{from} --from-prefix recado"),
+        None => from.to_owned(),
+    };
+    format!("recado store migrate --from {from} --to {to}")
 }
 
 /// The move that keeps a store from being served, if there is one.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use recado_core::payload::digest_of;
 use recado_core::{AuditEvent, Timestamp};
 use recado_engine::trail::archived_in;
-use recado_store::{AuditRecord, AuditSpan, Store, StoreError};
+use recado_store::{AuditRecord, AuditSpan, Fence, FencedWrite, Store, StoreError};
 
 use super::{LOAD_JOBS, MoveError, Named, Tally};
 
@@ -54,16 +54,22 @@ impl Unarchived {
 }
 
 /// Copies what is left once jobs have taken theirs.
-pub async fn copy(from: &Named, to: &Named, mut left: Unarchived, now: Timestamp) -> Result<(), MoveError> {
-    let mut arrived = of_nobody(&*to.store, now).await.map_err(MoveError::Target)?;
+pub async fn copy(
+    from: &Named,
+    to: &Named,
+    fence: Fence,
+    mut left: Unarchived,
+    now: Timestamp,
+) -> Result<(), MoveError> {
+    let mut arrived = of_nobody(&*to.store, now).await.map_err(MoveError::target)?;
     let source = &*from.store;
-    let mut walk = Walk::of(source, now).await.map_err(MoveError::Source)?;
-    while let Some(records) = walk.next(source).await.map_err(MoveError::Source)? {
+    let mut walk = Walk::of(source, now).await.map_err(MoveError::source)?;
+    while let Some(records) = walk.next(source).await.map_err(MoveError::source)? {
         let missing = records.into_iter().map(|record| record.event);
         let missing: Vec<AuditEvent> =
             missing.filter(|event| left.take(event) && !arrived.take(event)).collect();
         if !missing.is_empty() {
-            to.store.record(missing).await.map_err(MoveError::Target)?;
+            to.store.write_fenced(fence, FencedWrite::Record(missing)).await.map_err(MoveError::target)?;
         }
     }
     Ok(())

@@ -79,6 +79,8 @@ fn a_flipped_bit_is_not_delivered_and_the_dead_letter_says_why() {
     server.job_once("whole", "sent");
     server.job_once("struck", "failed");
     assert!(!provider.got(FLIPPED) && provider.got("AMOUNT-7"), "{:?}", provider.bodies.lock());
+    let moved = server.logged("Job moved to the dead letter queue", 1);
+    assert_eq!(moved[0]["attempt"], 0, "nothing was tried: {}", moved[0]);
     let entry = server.get("/v1/dlq/struck");
     assert_eq!(
         (&entry["lastFailureCode"], &entry["cause"]),

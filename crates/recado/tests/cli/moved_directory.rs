@@ -50,7 +50,8 @@ fn a_moved_data_directory_ends_the_server_and_keeps_what_was_acknowledged() {
     let elsewhere = place.path().join("elsewhere");
     std::fs::rename(data(&place), &elsewhere).expect("a move");
     let said = refuses_and_ends(server);
-    assert!(said.contains("was moved, removed or replaced"), "{said}");
+    assert!(said.contains("was moved, removed or replaced") && said.contains("start there"), "{said}");
+    assert!(!said.contains("it recovers"), "a start in the old place would begin a new store: {said}");
     let heard = heard.lock().join("\n");
     assert!(heard.contains("store_broken") && heard.contains("was moved, removed or replaced"), "{heard}");
     assert!(!data(&place).join("recado.db").exists(), "a second store was begun in the old place");

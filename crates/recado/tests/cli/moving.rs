@@ -71,6 +71,41 @@ fn a_move_from_nowhere_or_into_a_store_in_use_says_what_to_do() {
     assert!(said.contains("the same store"), "{said}");
 }
 
+#[test]
+fn a_move_from_a_prefix_without_a_store_is_refused_and_leaves_nothing_there() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let arguments = ["store", "migrate", "--from", &redis.url(), "--prefix", "typo", "--to", "new"];
+    let said = place.run(&arguments).failed_with(1);
+    assert!(said.contains("no store with the prefix typo") && said.contains("--from-prefix"), "{said}");
+    assert!(redis.say("DBSIZE").starts_with(":0"), "it left something in Redis");
+    assert!(!place.path().join("new").exists(), "it left something on disk");
+}
+
+#[test]
+fn a_store_in_redis_moves_to_another_prefix_with_more_partitions() {
+    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (jobs, url) = (fill(&place), redis.url());
+    migrate(&place, "old", &url);
+    place.write("recado.toml", "[store]\npartitions = 3\n");
+    let said = refusal(&place, &["--store", &url]).expect("the store has one partition");
+    assert!(said.contains("--from-prefix and --prefix"), "{said}");
+    std::fs::remove_file(place.path().join("recado.toml")).expect("a removal");
+
+    let to_more =
+        ["store", "migrate", "--from", &url, "--from-prefix", "recado", "--to", &url, "--prefix", "more"];
+    place.run(&[&to_more[..], &["--partitions", "3"]].concat()).done();
+    let said = refusal(&place, &["--store", &url]).expect("the source is not served");
+    let again = format!("--from {url} --from-prefix recado --to {url} --prefix more --partitions 3`");
+    assert!(said.contains(&again), "{said}");
+    place.write("recado.toml", &format!("[store]\nurl = \"{url}\"\nprefix = \"more\"\npartitions = 3\n"));
+    let server = place.serve();
+    assert_eq!(all_jobs(&server).into_iter().collect::<BTreeSet<_>>(), jobs);
+    server.stop();
+    let said =
+        place.run(&["store", "migrate", "--from", "old", "--to", &url, "--prefix", "more"]).failed_with(1);
+    assert!(said.contains("write --partitions 3"), "{said}");
+}
+
 /// A store in `old` with jobs that wait, one that is dead, and a note.
 fn fill(place: &Place) -> BTreeSet<String> {
     let server = place.serve_with(&["--data-dir", "old"], &[]);
@@ -219,6 +254,43 @@ fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
         let said = refusal(&place, &["--data-dir", target]).expect("what was half filled is never served");
         assert!(said.contains("If that move was called off, empty this store"), "{said}");
     }
+}
+
+#[test]
+fn a_mover_that_stood_still_while_another_finished_writes_nothing_more() {
+    let (source, target, place) =
+        (Redis::with(&DURABLE), Redis::with(&DURABLE), Place::with("[retention]\nended_max_age = \"0s\"\n"));
+    fill(&place);
+    migrate(&place, "old", &source.url());
+    let wire = Wire::to(target.port());
+    let url = wire.url();
+    let arguments = ["store", "migrate", "--from", &source.url(), "--to", &url, "--timeout", "1m"];
+
+    wire.hold_before("later-20");
+    let mut command = place.command(&arguments);
+    let stopped = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    eventually(|| wire.is_holding());
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &stopped.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+    };
+    signal("-STOP");
+    place.run(&arguments).done();
+
+    // The target is served, its jobs end, and it forgets them.
+    let server = place.serve_with(&["--store", &target.url()], &[]);
+    for job in all_jobs(&server).iter().filter(|job| job.starts_with("later-")) {
+        assert_eq!(server.ask("DELETE", &format!("/v1/jobs/{job}"), &Value::Null).0, 200);
+    }
+    eventually(|| all_jobs(&server) == ["dead"]);
+    signal("-CONT");
+    wire.mend();
+    let ended = stopped.wait_with_output().expect("what it said");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(all_jobs(&server), ["dead"], "what was forgotten has come back: {said}");
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("has taken this move over"), "{said}");
+    server.stop();
 }
 
 #[test]

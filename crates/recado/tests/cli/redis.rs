@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -153,6 +154,37 @@ fn after_flushall_a_node_with_another_number_of_partitions_is_still_refused() {
     assert!(said.contains("the store has 3 partitions and not 4"), "{said}");
     server.enqueue(sandbox("after", 0));
     server.job_once("after", "sent");
+}
+
+#[test]
+fn a_node_whose_redis_was_emptied_and_given_other_partitions_says_what_happened() {
+    let redis = Redis::with(&DURABLE);
+    let (place, other) = (Place::with("[store]\npartitions = 3\n"), Place::with("[store]\npartitions = 4\n"));
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    server.signal("STOP");
+    redis.say("FLUSHALL");
+    let newer = other.serve_with(&["--store", &redis.url()], &[]);
+    server.signal("CONT");
+    let (status, said) = server.ended();
+    assert!(!status.success());
+    assert!(
+        said.contains("Redis was emptied") && said.contains("Give all nodes the same settings"),
+        "{said}"
+    );
+    assert!(!said.contains("it recovers"), "nothing is there to recover: {said}");
+    newer.stop();
+}
+
+#[test]
+fn a_probe_waits_once_for_a_redis_that_stands_still() {
+    let redis = Redis::with(&[]);
+    let place = Place::with("[store]\ntimeout = \"4s\"\n");
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    redis.freeze();
+    let asked = Instant::now();
+    let (status, ready) = server.ask("GET", "/readyz", &Value::Null);
+    assert_eq!((status, ready["reasons"].as_array().map(Vec::len)), (503, Some(1)), "{ready}");
+    assert!(asked.elapsed() < Duration::from_secs(8), "it waited twice: {:?}", asked.elapsed());
 }
 
 #[test]

@@ -140,6 +140,18 @@ fn a_stop_ends_within_its_grace_while_redis_is_gone_in_the_middle_of_a_sweep() {
 }
 
 #[test]
+fn a_stop_that_abandons_deliveries_says_how_many_and_exits_with_1() {
+    let (mut redis, place) = on_redis(FIVE_AT_A_TIME);
+    let server = place.serve_with(&["--store", &redis.url()], &[]);
+    enqueue_slow(&server, 3, 60_000);
+    eventually(|| in_flight(&server) == 3);
+    redis.kill();
+    let (code, err) = ends_in_time(server);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("3 deliveries had not ended within the grace"), "{err}");
+}
+
+#[test]
 fn a_stop_without_work_ends_well_while_redis_is_gone() {
     let (mut redis, place) = on_redis("");
     let server = place.serve_with(&["--store", &redis.url()], &[]);

@@ -1,4 +1,5 @@
-//! A wire between a command and Redis that breaks before certain words reach the server, and can be mended.
+//! A wire between a command and Redis that breaks or holds still before certain words reach the server, and can be
+//! mended.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,6 +16,8 @@ pub struct Wire {
 struct State {
     break_before: Option<&'static str>,
     is_broken: bool,
+    hold_before: Option<&'static str>,
+    is_holding: bool,
 }
 
 impl Wire {
@@ -41,7 +44,16 @@ impl Wire {
 
     /// What a command writes from these words on does not reach the server, and the wire is broken.
     pub fn break_before(&self, words: &'static str) {
-        *self.state.lock() = State { break_before: Some(words), is_broken: false };
+        *self.state.lock() = State { break_before: Some(words), ..State::default() };
+    }
+
+    /// The first command that writes these words waits with them until the wire is mended. All others get through.
+    pub fn hold_before(&self, words: &'static str) {
+        *self.state.lock() = State { hold_before: Some(words), ..State::default() };
+    }
+
+    pub fn is_holding(&self) -> bool {
+        self.state.lock().is_holding
     }
 
     pub fn mend(&self) {
@@ -56,16 +68,32 @@ impl Wire {
 fn carry(client: &TcpStream, server: &TcpStream, state: &Arc<Mutex<State>>) {
     let ends = || [client.try_clone().expect("a stream"), server.try_clone().expect("a stream")];
     let ([client, to_server], [to_client, server], state) = (ends(), ends(), state.clone());
-    std::thread::spawn(move || pump(&client, &to_server, |bytes| state.lock().breaks(bytes)));
+    std::thread::spawn(move || {
+        pump(&client, &to_server, |bytes| {
+            if state.lock().holds(bytes) {
+                super::given::eventually(|| !state.lock().is_holding);
+            }
+            state.lock().breaks(bytes)
+        });
+    });
     std::thread::spawn(move || pump(&server, &to_client, |_| false));
 }
 
 impl State {
     fn breaks(&mut self, bytes: &[u8]) -> bool {
-        let is_there = |words: &str| bytes.windows(words.len()).any(|window| window == words.as_bytes());
-        self.is_broken |= self.break_before.is_some_and(is_there);
+        self.is_broken |= self.break_before.is_some_and(|words| contains(bytes, words));
         self.is_broken
     }
+
+    fn holds(&mut self, bytes: &[u8]) -> bool {
+        let holds = self.hold_before.take_if(|words| contains(bytes, words)).is_some();
+        self.is_holding |= holds;
+        holds
+    }
+}
+
+fn contains(bytes: &[u8], words: &str) -> bool {
+    bytes.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
 fn pump(mut from: &TcpStream, mut to: &TcpStream, breaks: impl Fn(&[u8]) -> bool) {

@@ -123,6 +123,22 @@ error: `2h` is out of bounds; write \"1s\" to \"1h\"
 }
 
 #[test]
+fn a_reserve_that_a_batch_could_use_up_is_refused_with_the_least_that_is_enough() {
+    for (text, least) in [
+        ("[store]\nreserve = \"1MiB\"\n", "write at least \"64MiB\": a batch of up to 32MiB"),
+        (
+            "[server]\nmax_body = \"48MiB\"\n[store]\nreserve = \"64MiB\"\n",
+            "write at least \"96MiB\": a batch of up to 48MiB",
+        ),
+    ] {
+        let said = faults_of(text);
+        assert!(said.contains(least), "{said}");
+    }
+    assert_eq!(load("[store]\nreserve = \"64MiB\"\n").store.reserve_bytes, 64 << 20);
+    assert_eq!(load("[server]\nmax_body = \"48MiB\"\n").store.reserve_bytes, 96 << 20);
+}
+
+#[test]
 fn words_from_a_list_are_checked_against_it() {
     assert_faults(
         "[log]\nlevel = \"verbose\"\nformat = \"jsn\"\n[sandbox]\nenabled = \"yes\"\n",
