@@ -14,8 +14,8 @@
 
 mod run;
 
-use std::collections::HashSet;
 use recado_core::words::counted;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use recado_core::{

@@ -11,9 +11,9 @@ use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Rout
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven, Retention,
-    Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView, Transfer, Waker,
-    Wakes, Watcher,
+    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven,
+    Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView,
+    Transfer, Waker, Wakes, Watcher,
 };
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};

@@ -18,6 +18,7 @@ fn buried(lease: &Lease) -> Settlement {
         rule: "smtp/5xx".into(),
         blame: Blame::Message,
         retry_after: None,
+        asked_wait: None,
         uncertain: false,
         invalid_payload: false,
         stack_trace: None,
