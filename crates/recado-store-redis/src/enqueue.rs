@@ -19,21 +19,29 @@ const CALL_BYTES_MAX: usize = 1 << 20;
 /// Data up to this size lies packed with that of others; larger data gains nothing by it.
 const PACKED_BYTES_MAX: usize = 1_024;
 
-impl Asked for NewJob {
+/// A job on its way in.
+#[derive(Debug)]
+pub struct Intake {
+    pub new: NewJob,
+    /// Its place in its call, by which jobs in several partitions are in order.
+    pub nth: usize,
+}
+
+impl Asked for Intake {
     type Answer = Enqueued;
     const COUNT_MAX: usize = CALL_JOBS_MAX;
     const BYTES_MAX: usize = CALL_BYTES_MAX;
 
     fn bytes(&self) -> usize {
-        self.data.as_str().len()
+        self.new.data.as_str().len()
     }
 
     fn partition(&self, store: &RedisStore) -> u16 {
-        store.partition_of(&self.company)
+        store.partition_of(&self.new.company)
     }
 
     fn homes<'a>(&'a self, store: &'a RedisStore) -> impl Iterator<Item = u16> + 'a {
-        std::iter::once(store.home_of(&IdKey::of(&self.id)))
+        std::iter::once(store.home_of(&IdKey::of(&self.new.id)))
     }
 
     fn line(store: &RedisStore) -> &Line<Self> {
@@ -46,10 +54,10 @@ impl Asked for NewJob {
 }
 
 impl RedisStore {
-    async fn take_in(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
-        let mut by_partition: BTreeMap<u16, Vec<(usize, &NewJob)>> = BTreeMap::new();
-        for (at, new) in jobs.iter().enumerate() {
-            by_partition.entry(self.partition_of(&new.company)).or_default().push((at, new));
+    async fn take_in(&self, jobs: &[Intake]) -> Result<Vec<Enqueued>, StoreError> {
+        let mut by_partition: BTreeMap<u16, Vec<(usize, &Intake)>> = BTreeMap::new();
+        for (at, job) in jobs.iter().enumerate() {
+            by_partition.entry(job.partition(self)).or_default().push((at, job));
         }
         let mut answers = vec![Enqueued::Conflict; jobs.len()];
         for (partition, own) in by_partition {
@@ -62,25 +70,26 @@ impl RedisStore {
         }
         let accepted =
             jobs.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Enqueued::Accepted { .. }));
-        self.bells.announce(&self.link, accepted.map(|(new, _)| &new.route));
+        self.bells.announce(&self.link, accepted.map(|(job, _)| &job.new.route));
         Ok(answers)
     }
 
     async fn take_in_some(
         &self,
         partition: u16,
-        jobs: &[(usize, &NewJob)],
+        jobs: &[(usize, &Intake)],
         answers: &mut [Enqueued],
     ) -> Result<(), StoreError> {
         let taken = if self.has_one_partition() {
             BTreeMap::new()
         } else {
-            self.reserve(partition, jobs.iter().map(|(_, new)| &new.id)).await?
+            self.reserve(partition, jobs.iter().map(|(_, job)| &job.new.id)).await?
         };
-        let (away, here): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, new)| taken.contains_key(&new.id));
+        let (away, here): (Vec<_>, Vec<_>) =
+            jobs.iter().partition(|(_, job)| taken.contains_key(&job.new.id));
         let mut args = Vec::with_capacity(here.len() * 6);
-        for (at, new) in &here {
-            args.push(Arg::Int(self.floor(new.enqueued_at, *at)));
+        for (_, Intake { new, nth }) in &here {
+            args.push(Arg::Int(self.floor(new.enqueued_at, *nth)));
             intake(new, &mut args)?;
         }
         let found = match here.is_empty() {
@@ -90,13 +99,13 @@ impl RedisStore {
         if found.len() != here.len() {
             return Err(unexpected());
         }
-        for ((at, new), answer) in here.into_iter().zip(found) {
+        for ((at, Intake { new, .. }), answer) in here.into_iter().zip(found) {
             answers[at] = match answer.0 {
                 redis::Value::BulkString(_) => self.known_elsewhere(new).await?,
                 _ => enqueued(new, answer)?,
             };
         }
-        for (at, new) in away {
+        for (at, Intake { new, .. }) in away {
             answers[at] = self.known_elsewhere(new).await?;
         }
         Ok(())
@@ -112,10 +121,10 @@ impl RedisStore {
 }
 
 /// How many of these jobs go into one call.
-fn one_call(jobs: &[(usize, &NewJob)]) -> usize {
+fn one_call(jobs: &[(usize, &Intake)]) -> usize {
     let mut bytes = 0;
-    let fits = |(_, new): &&(usize, &NewJob)| {
-        bytes += new.data.as_str().len();
+    let fits = |(_, job): &&(usize, &Intake)| {
+        bytes += job.bytes();
         bytes <= CALL_BYTES_MAX
     };
     jobs.iter().take(CALL_JOBS_MAX).take_while(fits).count().max(1)

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::answer::Answer;
 use crate::bells::Bells;
 use crate::claim::Claims;
+use crate::enqueue::Intake;
 use crate::format::{self, Format};
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
@@ -45,7 +46,7 @@ pub struct Shared {
     pub(crate) looks: Looks,
     pub(crate) notes_root: Root,
     pub(crate) format: Format,
-    pub(crate) enqueues: Line<NewJob>,
+    pub(crate) enqueues: Line<Intake>,
     pub(crate) settles: Line<Settlement>,
     /// What the keys of each partition begin with.
     pub(crate) roots: Vec<Root>,
@@ -170,7 +171,8 @@ impl RedisStore {
 #[async_trait]
 impl Store for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
-        together::ask(self, jobs).await
+        let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
+        together::ask(self, jobs.collect()).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
@@ -222,14 +224,7 @@ impl Store for RedisStore {
     }
 
     async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        let fenced = RedisStore { fence: Some(fence), ..self.clone() };
-        match write {
-            FencedWrite::Claim(claim) => return Ok(fenced.claim(claim).await?.leases),
-            FencedWrite::Adopt(transfers) => drop(fenced.adopt(transfers).await?),
-            FencedWrite::Record(events) => fenced.record(events).await?,
-            FencedWrite::WriteNotes(writes, now) => drop(fenced.write_notes(writes, now).await?),
-        }
-        Ok(Vec::new())
+        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

@@ -235,6 +235,19 @@ pub enum FencedWrite {
     WriteNotes(Vec<NoteWrite>, Timestamp),
 }
 
+impl FencedWrite {
+    /// Carries it out by the verbs of a store that sees to the fence.
+    pub async fn carry_out(self, store: &dyn Store) -> Result<Vec<Lease>, StoreError> {
+        match self {
+            FencedWrite::Claim(claim) => return Ok(store.claim(claim).await?.leases),
+            FencedWrite::Adopt(transfers) => drop(store.adopt(transfers).await?),
+            FencedWrite::Record(events) => store.record(events).await?,
+            FencedWrite::WriteNotes(writes, now) => drop(store.write_notes(writes, now).await?),
+        }
+        Ok(Vec::new())
+    }
+}
+
 /// How long ended jobs are remembered. Dead letters carry their own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {

@@ -491,13 +491,7 @@ impl Store for ReferenceStore {
         if fences.get(fence.name) != Some(&fence.number) {
             return Err(StoreError::Fenced);
         }
-        match write {
-            FencedWrite::Claim(claim) => return Ok(self.claim(claim).await?.leases),
-            FencedWrite::Adopt(transfers) => drop(self.adopt(transfers).await?),
-            FencedWrite::Record(events) => self.record(events).await?,
-            FencedWrite::WriteNotes(writes, now) => drop(self.write_notes(writes, now).await?),
-        }
-        Ok(Vec::new())
+        write.carry_out(self).await
     }
 
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {

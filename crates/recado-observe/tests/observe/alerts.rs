@@ -128,8 +128,8 @@ fn while_it_calms_down_it_says_what_it_rings_for() {
     assert_eq!(rings.value, 3.0);
     assert!(rings.text.en.contains(": 3;"), "{}", rings.text.en);
     let calm = rings.calm.expect("it is calm");
-    let window = AlertConfig::default().rule("dlq_overflow").unwrap().window;
-    assert_eq!(calm.clears_at, calm.since.plus(window), "with nothing to measure it takes the whole window");
+    let clear = AlertConfig::default().rule("dlq_overflow").unwrap().clear;
+    assert_eq!(calm.clears_at, calm.since.plus(clear), "it says when it is over");
 }
 
 #[test]

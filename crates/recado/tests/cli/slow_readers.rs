@@ -11,8 +11,8 @@ use super::given::{FAST, Place, Server, eventually};
 /// What slow readers may cost the server, as SECURITY.md says.
 const GROWTH_MAX_KIB: u64 = 256 << 10;
 
-/// Without a bound each reader would be owed all of them, sixty times 30 MB.
-const LETTERS: usize = 30;
+/// Without a bound each reader would be owed all of them, sixty times 10 MB.
+const LETTERS: usize = 10;
 const READERS: usize = 60;
 const PAGES: &str = "/v1/dlq?limit=200";
 
