@@ -25,7 +25,7 @@ export function show(page) {
 
 async function load(id, signal) {
   const job = await getIfAny(path`/v1/jobs/${id}`, signal);
-  const audit = await getIfAny(path`/v1/jobs/${id}/audit`, signal);
+  const audit = withoutReads(await getIfAny(path`/v1/jobs/${id}/audit`, signal));
   try {
     const { value: entry, text } = await getWithText(path`/v1/dlq/${id}`, signal);
     return { entry, data: part(text, "/originalData"), corrected: part(text, "/correctedData"), job: calm(job), audit };
@@ -40,6 +40,11 @@ function calm(job) {
   if (!job) return null;
   const { jobId, status, waitingFor, heldBy, attempts, endedAt, archived } = job;
   return { jobId, status, waitingFor, heldBy, attempts, endedAt, archived };
+}
+
+/** The trail without reads: this page's own reads are on it, and must not draw the editor anew. */
+function withoutReads(audit) {
+  return audit && { ...audit, items: audit.items.filter(({ event }) => event !== "PERSONAL_DATA_READ") };
 }
 
 /** How many others failed alike. Once this one is delivered it is the others that matter, so its kind is kept. */

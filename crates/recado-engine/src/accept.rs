@@ -18,11 +18,11 @@ const ENQUEUE_JOBS_MAX: usize = 1_000;
 /// Ids under which a job could not be reached: what stands in their place in the API's paths.
 const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import", "replay", "discard"];
 
-/// How the ids of jobs begin that Recado makes itself. Nobody else may take such an id: a callback whose id
-/// is taken would not be sent.
+/// Prefixes of the ids of jobs that Recado makes itself. Callers may not use them: a callback whose id is
+/// taken would not be sent.
 const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
 
-/// How long the ids of users and correlations may be.
+/// Length of the ids of users and correlations.
 pub const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
 
 /// A company that callers may speak for: any but our own, to which nothing is told.
@@ -40,7 +40,7 @@ pub(crate) fn is_reserved(id: &str) -> bool {
     RESERVED_IDS.contains(&id)
 }
 
-/// What is wrong with how long a user's or a correlation's id is.
+/// Says what is wrong with the length of a user's or a correlation's id.
 pub(crate) fn wrong_length(id: &str) -> Option<String> {
     let length = id.chars().count();
     (!ID_CHARACTERS.contains(&length)).then(|| {
@@ -80,7 +80,7 @@ pub struct Accepted {
     pub duplicate: bool,
 }
 
-/// Why a submission was not taken in.
+/// The reason why a submission was refused.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// Everything wrong with it: JSON pointer and what to write instead.
@@ -269,7 +269,7 @@ impl Engine {
         })
     }
 
-    /// Why jobs of this route wait in vain, if they do.
+    /// The reason why jobs of this route wait in vain, if they do.
     pub fn why_undeliverable(&self, route: &str) -> Option<String> {
         match self.routes().get(route).map(|route| &route.carrier) {
             None => Some(self.unknown_route(route)),

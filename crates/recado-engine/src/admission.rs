@@ -79,7 +79,7 @@ impl Places {
         Ok(Way { engine, provider, company: company.clone(), receiver, sent_at, open: true })
     }
 
-    /// Somebody outside this process takes so many of the places.
+    /// Gives so many of the places to workers outside this process.
     pub fn leave(&mut self, count: usize) {
         self.started = (self.started + count).min(self.granted);
     }
@@ -126,7 +126,7 @@ impl Way {
 
     fn end(&mut self, told: Told<'_>, now: Timestamp) -> Option<AskedHold> {
         self.open = false;
-        // Whoever takes the place that is free now must know what this delivery found out.
+        // The delivery that takes the freed place must know what this one found out.
         let hold = match &self.receiver {
             Some(id) => {
                 let hold = self.engine.heard_of_receiver(&self.provider, id, told, self.sent_at, now);
@@ -410,7 +410,8 @@ impl Inner {
         self.owe_valve(provider, Change::Heard { sent_at, terms, news }, now);
     }
 
-    /// Nobody waits longer because somebody set the clock back.
+    /// Corrects times that lie in the future after the clock was set back, so that no job waits longer for
+    /// them.
     fn mind_the_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
         if let Some(terms) = provider.terms.breaker
             && provider.valve.read(|valve| valve.breaker.is_ahead(&terms, now))

@@ -1,8 +1,8 @@
-//! What follows from a transition, beside the job's own new state.
+//! Effects of a transition, beside the job's own new state.
 //!
-//! Two kinds, for two promises. What must not be lost (callbacks to subscribed endpoints, notices to a
-//! person) is computed before the transition is settled and goes into the store with it, as follow-up jobs:
-//! it happens exactly if the transition does. The rest (the live stream, counters on endpoints, marks on
+//! Two kinds, for two promises. Effects that must not be lost (callbacks to subscribed endpoints, notices to
+//! a person) are computed before the transition is settled and go into the store with it, as follow-up jobs:
+//! they happen exactly if the transition does. The rest (the live stream, counters on endpoints, marks on
 //! accounts) is done after, and a crash in between costs a count or a mark, which the next failure makes up
 //! for, never a message.
 
@@ -33,7 +33,7 @@ pub(crate) struct Aftermath {
     pub follow_ups: Vec<NewJob>,
     mark: Option<Account>,
     count: Option<(Box<str>, Went)>,
-    /// When the dead letter came to the queue that the transition takes away.
+    /// The time when the dead letter that the transition removes came to the queue.
     pub leaves_queue: Option<Timestamp>,
     wait_by: WaitBy,
 }
@@ -42,7 +42,8 @@ impl Aftermath {
     pub fn of(engine: &Inner, job: &Job, transition: &Transition, wait_by: WaitBy, now: Timestamp) -> Self {
         let mut after = Aftermath { wait_by, ..Aftermath::default() };
         let route = engine.routes.get(job.route.as_str());
-        // What becomes of a notice is told to nobody, and of a callback to no endpoint, or it would never end.
+        // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
+        // never end.
         let own = job.company.as_str() == NOTICES_COMPANY;
         let webhook = route.is_some_and(|route| is_webhook(route));
         if engine.events.are_heard() || engine.may_tell() {
@@ -73,7 +74,7 @@ impl Aftermath {
         after
     }
 
-    /// What the transition means for the endpoint or the account, and the event that tells of it.
+    /// The consequence of the transition for the endpoint or the account, and its event.
     fn foresee(
         &mut self,
         engine: &Inner,
@@ -115,7 +116,7 @@ impl Aftermath {
         self.events.into_iter().for_each(|event| engine.events.tell(event));
     }
 
-    /// Once the transition has happened. Whoever hears of it can see what it led to.
+    /// Runs once the transition has happened. Listeners that hear of it can see what it led to.
     pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
         engine.transited(job, transition, self.wait_by, now);
         if let Some(moved_at) = self.leaves_queue {
@@ -154,8 +155,8 @@ fn is_webhook(route: &Route) -> bool {
     route.transport_name() == "webhook"
 }
 
-/// Whether a burial is to mark the account: its credential was refused in a try that was made, or that is what the
-/// route falls back on.
+/// Returns true if a burial marks the account: its credential was refused in an attempt that was made, or the
+/// route's fallback asks for it.
 fn marks(route: &Route, burial: &Burial) -> bool {
     let Failure { blame, class, .. } = burial.failure;
     let told = burial.attempt.is_some() || burial.cause == Cause::Fallback;
@@ -191,7 +192,7 @@ fn callback(
     Some(telling_of(event, job))
 }
 
-/// What a call tells about the account that it was made for.
+/// The consequence of a call for its account.
 pub(crate) async fn of_call(
     engine: &Inner,
     route: &Route,
@@ -279,7 +280,7 @@ struct WebhookData<'a> {
 /// Failures that are not the endpoint's: it was never asked.
 const NOT_ASKED: [&str; 3] = ["ENDPOINT_UNKNOWN", "ENDPOINT_DISABLED", "INVALID_PAYLOAD"];
 
-/// How a delivery counts for its endpoint, if it does.
+/// The result of a delivery for its endpoint, if it counts.
 fn went(transition: &Transition) -> Option<Went> {
     let attempt = transition.attempt()?;
     match (transition, attempt.error_code.as_deref()) {
@@ -297,7 +298,7 @@ fn counted(engine: &Inner, job: &Job, transition: &Transition) -> Option<(Box<st
     let went = went(transition)?;
     let WebhookData { endpoint_id, .. } = job.data.parse().ok()?;
     let endpoint: Box<str> = endpoint_id?.into();
-    // Naming somebody else's endpoint must not do it any harm.
+    // Naming an endpoint of another company must not do it any harm.
     let known = engine.endpoints.get(&endpoint)?;
     (known.company_id == job.company).then_some((endpoint, went))
 }

@@ -3,13 +3,13 @@
 //! The truth is a note in the store. Each process has a copy, and changes it by *steps*: values that can be made
 //! again on a fresh copy. A step is written only on top of the version that it was made on; when another node was
 //! faster, its note is read and the step is made again on that. So there is no lock that a dead node could hold,
-//! and nobody undoes what another did.
+//! and no node undoes what another did.
 //!
-//! There are two ways to make one. Whatever must not be granted twice waits until the store has it ([`make`]). What
-//! a delivery tells about its provider is made here at once and *owed* to the store ([`Agreed::owe`]). A step that
+//! There are two ways to make one. A step that must not be granted twice waits until the store has it ([`make`]). A
+//! delivery's report on its provider is made here at once and *owed* to the store ([`Agreed::owe`]). A step that
 //! changes nothing is not written, so a provider that is well costs no I/O.
 //!
-//! What the store has is the truth, even if it is older than the copy: a Redis that crashed or was restored from a
+//! The store has the truth, even if it is older than the copy: a Redis that crashed or was restored from a
 //! backup has lost what was written last, and nodes that held on to it would disagree for good. A copy gives way to
 //! whatever a read finds, unless this process wrote the value after the read began.
 
@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-/// Tries at a compare-and-set before giving up; each loss means that somebody else won.
+/// Tries at a compare-and-set before giving up; each loss means that another writer won.
 const WRITE_TRIES_MAX: usize = 32;
 
 /// Steps at most that one value owes the store. What comes on top while nothing can be written is forgotten.
@@ -34,7 +34,7 @@ pub(crate) trait Stepped:
     Clone + Debug + Default + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     type Step: Debug + Send + Sync;
-    /// What a step brought about.
+    /// The effect of a step.
     type Effect: Debug + Send;
 
     fn step(&mut self, step: &Self::Step) -> Self::Effect;
@@ -45,7 +45,7 @@ pub(crate) trait Stepped:
     }
 }
 
-/// What became of one value in [`make`].
+/// The result for one value in [`make`].
 #[derive(Debug)]
 pub(crate) struct Made<E> {
     /// Of the step that was asked for, if one was.
@@ -54,18 +54,18 @@ pub(crate) struct Made<E> {
     pub owed: Vec<E>,
 }
 
-/// What becomes of a step that is owed.
+/// The state of a step that is owed to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed {
     /// It changed nothing.
     Nothing,
-    /// Somebody sees to it already that it is written.
+    /// A task that writes it is running already.
     Attended,
-    /// Nobody does: the caller has to.
+    /// No task is running: the caller has to start one.
     Unattended,
 }
 
-/// What came of telling values what the store has.
+/// The result of learning what the store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Heard {
@@ -103,9 +103,9 @@ struct Copied<T: Stepped> {
     written: T,
     version: u64,
     owed: VecDeque<T::Step>,
-    /// What `owed` makes of `written`.
+    /// `written` with all owed steps made on it.
     current: T,
-    /// Somebody sees to it that what is owed is written.
+    /// A task that writes the owed steps is running.
     attended: bool,
     /// A write whose answer was lost: what it makes, and how much of what is owed is in it.
     doubtful: Option<(T, usize)>,
@@ -113,7 +113,7 @@ struct Copied<T: Stepped> {
     known_at: Option<Instant>,
 }
 
-/// What is about to be written.
+/// A value about to be written.
 struct Draft<T: Stepped> {
     after: T,
     made: Made<T::Effect>,
@@ -158,7 +158,7 @@ impl<T: Stepped> Agreed<T> {
         !self.copy.lock().owed.is_empty()
     }
 
-    /// Whether nothing is owed any more. If so, whoever saw to it may go.
+    /// Returns true when all owed steps are written and the task that wrote them may end.
     pub fn is_even(&self) -> bool {
         let mut copy = self.copy.lock();
         copy.attended &= !copy.owed.is_empty();
@@ -196,7 +196,7 @@ impl<T: Stepped> Agreed<T> {
         (self.shelf, &self.key)
     }
 
-    /// What is owed and what is asked for, made on what the store has; `None` when that changes nothing.
+    /// Makes the owed steps and the one asked for on the store's value; `None` when that changes nothing.
     fn draft(&self, asked: Option<&T::Step>) -> (Draft<T>, Option<(u64, Option<Timestamp>)>) {
         let copy = self.copy.lock();
         let mut after = copy.written.clone();
@@ -253,8 +253,9 @@ impl<T: Stepped> Copied<T> {
     }
 }
 
-/// Writes what each of these owes, and the step that is asked for on top, all in one go; each may stand here once.
-/// Returns when the store has them, in the order given. After an error nobody knows which of them it has.
+/// Writes all steps that each of these owes, and the step that is asked for on top, in one request; each
+/// value may stand here once. Returns when the store has them, in the order given. After an error it is
+/// unknown which of them the store has.
 pub(crate) async fn make<T: Stepped>(
     store: &dyn Store,
     asked: &[(&Agreed<T>, Option<T::Step>)],
@@ -271,7 +272,7 @@ pub(crate) async fn make_on_record<T: Stepped>(
     record: &(dyn Fn(&T) -> Vec<AuditEvent> + Sync),
     now: Timestamp,
 ) -> Result<Vec<Made<T::Effect>>, StoreError> {
-    // Everybody locks in the same order, so that nobody waits for somebody who waits for them.
+    // All tasks lock in the same order, so that no two wait for each other.
     let mut in_order: Vec<_> = asked.iter().map(|(agreed, _)| agreed).collect();
     in_order.sort_by_key(|agreed| agreed.place());
     let mut locked = Vec::with_capacity(in_order.len());
@@ -406,7 +407,7 @@ mod tests {
         let made = make(&store, &[(&sum, Some(10))], NOW).await.unwrap();
         assert_eq!((made[0].owed.as_slice(), made[0].asked), (&[2, 5][..], Some(15)));
         assert_eq!((read(&sum), sum.is_even(), sum.owes()), (15, true, false));
-        assert_eq!(sum.owe(1), Owed::Unattended, "whoever saw to it has gone");
+        assert_eq!(sum.owe(1), Owed::Unattended, "the task that wrote it has ended");
     }
 
     #[tokio::test]

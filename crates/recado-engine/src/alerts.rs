@@ -1,13 +1,13 @@
-//! Rings: measures every few seconds, and tells of what began and what is over.
+//! Runs the alerts: measures every few seconds, and tells of each that began or is over.
 //!
 //! The state is a note, so that a restart neither rings again nor forgets to say that it is over. Where several
 //! nodes share the store, one of them rings for all: the note is its leader lease ([`crate::leader`]). The others show
-//! what the note says. Whoever takes it over goes on from there at its next round.
+//! what the note says. A node that takes it over goes on from there at its next round.
 //!
 //! A change is told first and noted after: when the process dies in between it is told again, as the same event,
 //! which the store knows already.
 //!
-//! Shares are of what the ringing node saw. How all nodes together fare is a question for Prometheus.
+//! Shares are of what the node that runs the alerts saw. For figures of all nodes together, ask Prometheus.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 /// Rounds that a node may miss before another rings in its place.
 const MISSED_MAX: u32 = 3;
 
-/// When it rings, and how often that is looked at.
+/// The rules of alerts, and the interval of measurements.
 #[derive(Clone, Debug)]
 pub struct AlertTerms {
     pub config: AlertConfig,
@@ -45,7 +45,7 @@ impl Default for AlertTerms {
     }
 }
 
-/// What is known to ring, here or by the note of whoever rings.
+/// The alerts known to fire, here or by the note of the node that runs them.
 #[derive(Debug)]
 pub(crate) struct Ringing {
     terms: AlertTerms,
@@ -74,7 +74,7 @@ struct Rung {
     state: AlertsState,
 }
 
-/// The note as this process wrote it last, while nobody else has.
+/// The note as this process wrote it last, while no other node has.
 #[derive(Debug)]
 struct Held {
     version: u64,
@@ -126,7 +126,7 @@ async fn round(engine: &Inner, held: &mut Option<Held>, watch: &mut LeaseWatch) 
 enum Taken {
     /// It was, and is.
     Mine(Held),
-    /// From the next round on it is this node that rings: until then whoever had it may still be at it.
+    /// This node runs the alerts from its next round on: until then the node before it may still be at it.
     JustNow(Held),
     Theirs,
 }
@@ -149,14 +149,14 @@ async fn take(engine: &Inner, version: Option<u64>, watch: &mut LeaseWatch) -> R
     }
     let rung = Rung { node: engine.settings.node.clone(), until: now.plus(lease(engine)), state };
     if !engine.store.is_shared() {
-        // Nobody competes, so nothing is written before there is something to note.
+        // No other node competes, so nothing is written before there is something to note.
         return Ok(Taken::Mine(Held { version: at, rung }));
     }
     let written = write_note(engine, &rung, at, now).await?;
     Ok(written.map_or(Taken::Theirs, |version| Taken::JustNow(Held { version, rung })))
 }
 
-/// How long a node that rings may be silent.
+/// Time that the node that runs alerts may be silent.
 fn lease(engine: &Inner) -> Duration {
     engine.ringing.terms.every * MISSED_MAX
 }
@@ -179,7 +179,7 @@ async fn keep(
     Ok(())
 }
 
-/// The note's new version; `None` when somebody else was faster.
+/// Writes the note and returns its new version; `None` when another node was faster.
 async fn write_note(
     engine: &Inner,
     rung: &Rung,
@@ -283,7 +283,7 @@ fn log(change: &AlertChange) {
 }
 
 impl Engine {
-    /// What rings now, by name and subject.
+    /// Firing alerts, by name and subject.
     pub fn firing(&self) -> Vec<Firing> {
         self.inner.ringing.alerts.lock().firing().into_iter().cloned().collect()
     }

@@ -1,10 +1,11 @@
-//! The dead letter queue has a bound. What is over it goes to an archive, oldest first, and never silently.
+//! The bound of the dead letter queue. Entries over it go to an archive, oldest first, and never silently.
 //!
 //! An entry leaves the store only after its line is in the archive and forced to disk. If the process dies in
 //! between, the entry is archived once more: two equal lines, and an import takes one of them. When the
-//! archive cannot be written, the queue grows, and somebody hears of it.
+//! archive cannot be written, the queue grows, and an alert says so.
 //!
-//! The way back is an import. It never pushes others out: what finds no room is refused, and stays where it is.
+//! The way back is an import. It never pushes others out: an entry that finds no room is refused, and stays
+//! in its file.
 //!
 //! Deliberately absent: files. An [`Archive`] is handed in.
 
@@ -25,7 +26,7 @@ use crate::engine::{Engine, EngineError, Inner};
 
 pub use import::{Imported, SHELF};
 
-/// Where dead letters go that are too many.
+/// The archive of surplus dead letters.
 pub trait Archive: Send + Sync + std::fmt::Debug {
     /// Appends whole lines, each without its end, and forces them to disk. Says where they are now, in words.
     /// May block.
@@ -41,14 +42,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Moved at a time. They are held in memory, payloads and all.
 const BITE_ENTRIES: usize = 50;
 
-/// How the trail begins to say where an entry is.
+/// Begin of the record that names an entry's place in the archive.
 const MOVED_TO: &str = "Moved to ";
 
-/// Who acts when nobody does.
+/// The actor of acts that no person made.
 pub(crate) const OURSELVES: &str = "recado";
 
 pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
-    // The hour in which somebody was last told that it cannot be written.
+    // The hour of the last notice that it cannot be written.
     let mut told = None;
     loop {
         let wait = match bite(&engine, &archive, &mut told).await {
@@ -142,7 +143,7 @@ async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Option<i6
     aftermath::tell_all(engine, Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
 }
 
-/// Where a dead letter is that was one too many.
+/// The place of an archived dead letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archived {
     pub at: Timestamp,
@@ -156,7 +157,7 @@ fn last_change(trail: &[AuditEvent]) -> Option<&AuditEvent> {
 }
 
 impl Engine {
-    /// Where this job's dead letter is, if it was archived and nothing happened to it since.
+    /// Finds this job's dead letter in the archive, if it was archived and nothing happened to it since.
     pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
         let trail = self.store().audit(id).await?;
         let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {

@@ -15,10 +15,10 @@ use crate::holds::Holder;
 use crate::operate::Replay;
 use crate::route::Route;
 
-/// When a route's dead letters are replayed by themselves.
+/// Terms of automatic replays of a route's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoReplay {
-    /// How long an entry rests first.
+    /// Time that an entry rests first.
     pub after: Duration,
     /// Replays at most of one job; those by a person count.
     pub max: u32,

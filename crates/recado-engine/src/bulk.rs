@@ -1,12 +1,12 @@
 //! Many dead letters replayed or discarded at once: counted first, paced, a canary first if asked, seen on the
 //! way, stopped at any time.
 //!
-//! A bulk act is a note, and the note is the leader lease of the process that works on it ([`crate::leader`]). Whoever
-//! starts one writes it; whichever process finds it free takes it, writes down how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
+//! A bulk act is a note, and the note is the leader lease of the process that works on it ([`crate::leader`]). A
+//! request writes it; whichever process finds it free takes it, writes down how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
 //! the same path as a new one, and of several nodes one works on it.
 //!
 //! Its figures add up at all times: done, skipped, failed and left are the total. Entries are written down as in hand
-//! before they are touched, and the record that a bulk act leaves on a job's trail names it: so whoever takes over
+//! before they are touched, and the record that a bulk act leaves on a job's trail names it: so a process that takes over
 //! after a crash knows of each whether it was done.
 //!
 //! Only what was in the queue at the start is touched; a replay that fails again comes back too late for that.
@@ -50,7 +50,7 @@ pub const JOB_IDS_MAX: usize = 1_000;
 /// Failures that are named; the rest is counted.
 pub const FAILURES_NAMED_MAX: usize = 20;
 
-/// How often a note is written again that somebody else changed meanwhile.
+/// Tries at writing a note that another process changed meanwhile.
 const NOTE_TRIES: usize = 8;
 
 /// The note on the same shelf that says which bulk acts are about to begin.
@@ -59,7 +59,7 @@ const SLOTS: &str = "slots";
 /// A slot whose bulk act is not there after this long is free: its process died before it wrote the bulk act.
 const SLOT_KEPT: Duration = Duration::from_secs(60);
 
-/// How often a slot is tried for while others are taken.
+/// Tries at a slot while others are taken.
 const SLOT_TRIES: usize = 64;
 
 /// A bulk act that is about to begin, and since when.
@@ -101,7 +101,7 @@ impl Chosen {
         self
     }
 
-    /// What the store is asked for. Whatever comes after `now` was not there when somebody chose.
+    /// The store's filter. Entries that came after `now` were not there when the person chose.
     fn filter(&self, now: Timestamp) -> DeadLetterFilter {
         DeadLetterFilter {
             company: self.company_id.clone(),
@@ -160,7 +160,7 @@ pub struct Canary {
     pub wanted: u32,
     pub job_ids: Vec<JobId>,
     pub state: CanaryState,
-    /// What holds them back, if anything does.
+    /// The reason why they wait, if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<Box<str>>,
 }
@@ -181,7 +181,7 @@ pub struct Bulk {
     pub state: BulkState,
     pub filter: Chosen,
     pub rate_per_second: u32,
-    /// Why, for the trail of each entry.
+    /// The reason, for the trail of each entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ pub struct Bulk {
     pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<Box<str>>,
-    /// Where to go on: below this order number, or at this one of the named ids.
+    /// The place to go on: below this order number, or at this one of the named ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<u64>,
     /// Chosen, and not counted yet: done or not.
@@ -226,7 +226,7 @@ impl Bulk {
         self.done + self.skipped + self.failed
     }
 
-    /// What the trail of each entry says: why, and that it was this one.
+    /// The words on the trail of each entry: the reason, and this bulk act's id.
     fn words_of_record(&self) -> String {
         let id = &self.id;
         match &self.words {
@@ -296,7 +296,7 @@ pub fn at_queue_place(note: Payload, place: QueuePlace) -> Payload {
     serde_json::to_string(&bulk).map_or(note, Payload::trusted)
 }
 
-/// What somebody asks for.
+/// An order for a bulk act.
 #[derive(Clone, Debug)]
 pub struct BulkOrder {
     pub act: BulkAct,
@@ -318,7 +318,7 @@ pub(crate) struct Bulks {
 pub struct TooMany;
 
 impl Engine {
-    /// How many dead letters are chosen, and a few of them, newest first.
+    /// Counts the chosen dead letters, and shows a few of them, newest first.
     pub async fn choose(
         &self,
         chosen: &Chosen,
@@ -452,7 +452,7 @@ impl Engine {
             if bulk.state != BulkState::Running {
                 return Ok(Some(bulk));
             }
-            bulk.end(BulkState::Stopped, Some(format!("stopped by {}", actor.unwrap_or("somebody"))), now);
+            bulk.end(BulkState::Stopped, Some(format!("stopped by {}", actor.unwrap_or("an operator"))), now);
             let audit = bulk.ended_audit(now).by(actor);
             if self.inner.end_bulk(&bulk, note.version, audit, now).await?.is_some() {
                 tracing::warn!(id, actor, "Bulk act on dead letters stopped by hand");
@@ -476,7 +476,7 @@ fn write(bulk: &Bulk, expect: Option<u64>) -> NoteWrite {
 }
 
 impl Inner {
-    /// Writes a bulk act down: its new version, or `None` when somebody else changed it.
+    /// Writes a bulk act and returns its new version, or `None` when another process changed it.
     async fn keep_bulk(&self, bulk: &Bulk, version: u64, now: Timestamp) -> Result<Option<u64>, StoreError> {
         self.write_bulk(write(bulk, Some(version)), now).await
     }

@@ -30,10 +30,10 @@ use crate::traces::Went;
 
 pub const SHELF: Shelf = Shelf::new("answers");
 
-/// How long an answer is good for as a last resort.
+/// Time that an answer is good for as a last resort.
 pub const ANSWER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// What a job that renews an answer is called; the rest of its id is the answer's key.
+/// Prefix of the id of a job that renews an answer; the rest is the answer's key.
 pub(crate) const REFRESH: &str = "refresh:";
 
 /// A call that waits for a free slot looks again at least this often.
@@ -91,7 +91,7 @@ impl Called {
 
 #[derive(Debug)]
 pub enum CallRefused {
-    /// The route is unknown, has nobody to carry it, or is carried by workers: why, in words.
+    /// The route is unknown, has no carrier, or is carried by workers: the reason, in words.
     Route(String),
     Data(Vec<DataFault>),
 }
@@ -249,7 +249,7 @@ impl Engine {
         })?;
         match inner.take(Some(&leg.provider), &[Some(company)]).await.as_deref() {
             Ok([true]) => Ok(way),
-            // Somebody was faster.
+            // Another caller was faster.
             Ok(_) => Err(by_company().unwrap_or(Refusal { why: Held::Rate, until: None })),
             Err(error) => {
                 tracing::warn!(provider = %leg.provider.name, %error, "cannot spend a rate; the call is refused");
@@ -312,7 +312,7 @@ impl Engine {
     }
 }
 
-/// Why a call did not even go out, in the shape of a failure.
+/// The reason why a call did not go out, in the shape of a failure.
 fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -> Failure {
     let (code, words) = match why {
         Held::Breaker { .. } => ("CIRCUIT_OPEN", "its circuit breaker is open"),
@@ -355,7 +355,7 @@ pub(crate) fn as_receipt(verdict: Verdict) -> Verdict {
     }
 }
 
-/// Writes an answer down. Nobody waits for it: the worst that a crash does is an older last resort.
+/// Writes an answer down. The caller does not wait for it: a crash costs at most an older last resort.
 pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Timestamp) {
     let Ok(value) = serde_json::to_string(&Remembered { at: now, answer }) else { return };
     let write = NoteWrite {

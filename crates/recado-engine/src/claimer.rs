@@ -103,7 +103,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
     }
 }
 
-/// Who got all that this claim might take of them, and may have more.
+/// Companies that got all that this claim might take of them, and may have more.
 fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[HeldLease]) -> Vec<CompanyId> {
     let mut left = quota.clone();
     for lease in leases {
@@ -137,7 +137,7 @@ async fn admitted<'a>(
     Err((why, free_at))
 }
 
-/// How tenants share this claim, and when the first that is held back is free again.
+/// The terms of turns for this claim, and the time when the first held company is free again.
 pub(crate) fn turns(
     engine: &Arc<Inner>,
     provider: Option<&Arc<Provider>>,

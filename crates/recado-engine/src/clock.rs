@@ -6,7 +6,7 @@ use std::time::Duration;
 use recado_core::{Draw, Timestamp};
 use tokio::time::Instant;
 
-/// What time it is. Waiting is tokio's, so that paused time drives both.
+/// The wall clock. Waiting is tokio's, so that paused time drives both.
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
 
@@ -36,7 +36,7 @@ pub(crate) async fn sleep_until(clock: &dyn Clock, at: Option<Timestamp>) {
     }
 }
 
-/// How long from `now` until `at`, for tokio's timers.
+/// Time from `now` until `at`, for tokio's timers.
 pub fn until(at: Timestamp, now: Timestamp) -> Duration {
     at.since(now)
 }

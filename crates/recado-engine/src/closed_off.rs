@@ -1,9 +1,9 @@
-//! What becomes of a route's jobs while every provider of it is closed off, where its fallback says `open`.
+//! Handles a route's jobs while every provider of it is closed off, where its fallback says `open`.
 //!
-//! Jobs of other routes wait. These are taken from their lane as they come due and given up, put off or marked, by
-//! the route's act, without asking anybody and without spending an attempt. When the reset time is over the next
-//! job is the probe, and from then on the lane is the claimer's again. Whoever dies in between leaves leases that
-//! run out, and the job comes again.
+//! Jobs of other routes wait. These are taken from their lane as they come due and given up, put off or
+//! marked, by the route's act, without a request and without spending an attempt. When the reset time is over
+//! the next job is the probe, and from then on the lane is the claimer's again. A process that dies in
+//! between leaves leases that run out, and the job comes again.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
 /// Acts on what is due; when the next one will be.
 async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, StoreError> {
     let now = engine.clock.now();
-    // Nothing is sent, so nobody's rate matters; a pause does.
+    // Nothing is sent, so rates do not matter; a pause does.
     let turns = Turns { quota: Arc::new(engine.tenants.paused()), ..Turns::default() };
     let claim = Claim {
         pick: Pick::Ready(route.name.clone()),

@@ -1,7 +1,7 @@
 //! A shelf of notes as this process knows it.
 //!
-//! Whoever writes a note puts its copy here; where other nodes write too, the shelf is read again now and then.
-//! What was written here while it was being read is newer than what was read.
+//! A writer of a note puts its copy here; where other nodes write too, the shelf is read again now and then.
+//! A value written here while it was being read is newer than the one read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;

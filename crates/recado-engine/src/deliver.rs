@@ -4,7 +4,7 @@
 //! resolve ─▶ admit ─▶ send ─▶ classify ─▶ decide ─▶ settle ─▶ aftermath
 //! ```
 //!
-//! Only `send` and `settle` do I/O. What happens if the process dies
+//! If the process dies
 //!
 //! - before `send`: the lease is orphaned, the job is claimed again, nothing was sent.
 //! - between `send` and the end of `settle`: the provider may have it. The job is claimed again and sent
@@ -16,7 +16,7 @@
 //!
 //! A transport that panics costs its job one attempt. A transport that hangs is cut off at the route's
 //! timeout. A settle that the store cannot take right now is tried again until it can or until the
-//! process is told to stop; a settle whose lease was lost to somebody else changes nothing.
+//! process is told to stop; a settle whose lease another holder has changes nothing.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -43,7 +43,7 @@ use crate::pins::{self, Pinned};
 use crate::receivers::HELD_LOOK_AFTER;
 use crate::route::Leg;
 
-/// How long a job that stands back waits at least.
+/// Least time that a job stands back.
 const STAND_BACK: Duration = Duration::from_secs(1);
 
 /// First wait before a settle is tried again; it doubles up to [`SETTLE_RETRY_MAX`].

@@ -1,7 +1,7 @@
-//! Webhook endpoints: where a company wants to hear from us, and whether it still answers.
+//! Webhook endpoints: a company's receivers, and the results of their deliveries.
 //!
 //! The store has the truth, by compare-and-set; this book is what a delivery reads. An endpoint that fails
-//! ten times in a row is switched off, one that says 410 at once; whoever mends it switches it on again.
+//! ten times in a row is switched off, one that says 410 at once; an operator switches it on again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -36,7 +36,7 @@ const SECRETS_MAX: usize = 2;
 /// Endpoints that one company may have.
 pub const PER_COMPANY_MAX: usize = 100;
 
-/// Tries at a compare-and-set before giving up; each loss means that somebody else won.
+/// Tries at a compare-and-set before giving up; each loss means that another writer won.
 const WRITE_TRIES_MAX: usize = 32;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -47,18 +47,18 @@ use crate::{
     sweeper,
 };
 
-/// How long the last steps of a stop may take when its grace is over: to take leave of the other nodes, to close the
-/// store.
+/// Time that the last steps of a stop may take when its grace is over: to take leave of the other nodes, to
+/// close the store.
 pub const LAST_STEP_MAX: Duration = Duration::from_secs(1);
 
-/// How an engine runs, apart from its routes.
+/// Settings of an engine, apart from its routes.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// This process, for the record of who holds a lease.
     pub node: Box<str>,
-    /// How long a lease lasts without a heartbeat.
+    /// Length of a lease without a heartbeat.
     pub lease: Duration,
-    /// How long a graceful stop takes at most, but for [`LAST_STEP_MAX`]; it waits so long for running deliveries.
+    /// Longest time of a graceful stop, but for [`LAST_STEP_MAX`]; it waits so long for running deliveries.
     pub stop_grace: Duration,
     pub retention: Retention,
     /// A job's time to live when its caller names none.
@@ -116,7 +116,7 @@ pub(crate) struct Inner {
     /// By name.
     pub providers: BTreeMap<Box<str>, Arc<Provider>>,
     pub tenants: Tenants,
-    /// Whether a route's jobs may leave, by route.
+    /// Pauses, by route.
     pub doors: BTreeMap<RouteName, Arc<Agreed<Door>>>,
     /// Rung when an operator said something, here or on another node.
     pub said: Notify,
@@ -170,7 +170,7 @@ impl Inner {
         self.broken.cancel();
     }
 
-    /// Whether an event may have to be told to anybody but the live stream.
+    /// Returns true if an event may have receivers beside the live stream.
     pub fn may_tell(&self) -> bool {
         !self.endpoints.is_empty() || self.settings.notices.has_channels()
     }
@@ -200,7 +200,7 @@ impl Inner {
     }
 }
 
-/// How the dead letter queue is kept.
+/// Terms of the dead letter queue.
 #[derive(Clone, Debug)]
 pub struct DeadLetterTerms {
     /// Entries at most before the oldest are archived, where there is an archive.
@@ -216,7 +216,7 @@ impl Default for DeadLetterTerms {
     }
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 #[derive(Debug)]
 pub struct Parts {
     pub store: Arc<dyn Store>,
@@ -228,17 +228,17 @@ pub struct Parts {
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
     pub tenants: Tenants,
-    /// How providers are protected; one that is not here has its routes' concurrency and nothing else.
+    /// Protection of providers; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
-    /// What the store had of what all nodes share.
+    /// The store's values that all nodes share.
     found: Vec<(Shelf, Vec<Note>)>,
-    /// What this process says of itself to the others that share the store.
+    /// This process's description for the others that share the store.
     pub about: About,
-    /// How the dead letter queue is kept.
+    /// Terms of the dead letter queue.
     pub dead_letters: DeadLetterTerms,
-    /// When it rings.
+    /// Rules of alerts.
     pub alerts: AlertTerms,
-    /// Where the audit trail is kept in files, if it is.
+    /// Place of the audit trail's files, if there are any.
     pub trail: Option<TrailTerms>,
     /// Takes spans; absent where no traces are recorded.
     pub tracer: Option<Arc<dyn Tracer>>,
@@ -354,7 +354,7 @@ impl Engine {
             broken_why: parking_lot::Mutex::new(None),
         });
         for (shelf, notes) in &found {
-            // Nobody writes yet who could be too busy to listen.
+            // No task writes yet that could be too busy to listen.
             let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
@@ -392,11 +392,11 @@ impl Engine {
         self.stop_by(Instant::now() + self.inner.settings.stop_grace).await
     }
 
-    /// Stops claiming, waits until the deadline for running deliveries, then closes the store. It returns within
-    /// [`LAST_STEP_MAX`] of the deadline, or twice that with a store that does not answer.
+    /// Stops claiming, waits until the deadline for running deliveries, then closes the store. It returns
+    /// within [`LAST_STEP_MAX`] of the deadline, or twice that with a store that does not answer.
     ///
-    /// What has not ended by then keeps its lease and comes back as an orphan at the next start: it may
-    /// have been sent, so it is not thrown away and not called delivered, and the stop is an error.
+    /// A delivery that has not ended by then keeps its lease and comes back as an orphan at the next start:
+    /// it may have been sent, so it is not thrown away and not called delivered, and the stop is an error.
     pub async fn stop_by(&self, deadline: Instant) -> Result<(), StopError> {
         let inner = &self.inner;
         inner.stopping.cancel();

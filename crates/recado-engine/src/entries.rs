@@ -25,10 +25,10 @@ const HOUR_MS: i64 = 3_600_000;
 /// Between two notes.
 const NOTED_EVERY: Duration = Duration::from_secs(5);
 
-/// How often a note is written again that another node changed meanwhile.
+/// Tries at writing a note that another node changed meanwhile.
 const NOTE_TRIES: usize = 8;
 
-/// What came in and is not on a note yet, by the hour's number.
+/// Entries that are not on a note yet, by the hour's number.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     unwritten: Mutex<BTreeMap<i64, u64>>,
@@ -88,8 +88,7 @@ async fn add(engine: &Inner, hour: i64, count: u64) -> Result<(), StoreError> {
 }
 
 impl Engine {
-    /// How many dead letters came in each of the last 24 hours, this one included; oldest first, by the hour's
-    /// beginning.
+    /// Dead letters of each of the last 24 hours, this one included; oldest first, by the hour's beginning.
     pub async fn entries_per_hour(&self) -> Result<Vec<(Timestamp, u64)>, EngineError> {
         let now = self.now();
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();

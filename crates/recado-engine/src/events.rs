@@ -1,6 +1,6 @@
-//! The stream of events: whoever listens hears them as they happen, and may ask for what it just missed.
+//! The stream of events: listeners get them as they happen, and may ask for those they just missed.
 //!
-//! Nothing here is durable. What must not be lost (callbacks, notifications) leaves as follow-up jobs in the
+//! Nothing here is durable. Events that must not be lost (callbacks, notifications) leave as follow-up jobs in the
 //! same step that settles the attempt: see [`crate::aftermath`].
 
 use std::collections::VecDeque;
@@ -21,11 +21,11 @@ const KEPT_MAX: usize = 1_024;
 pub struct Events {
     told: broadcast::Sender<Arc<Event>>,
     kept: Mutex<VecDeque<Arc<Event>>>,
-    /// Nobody has ever listened: not worth the work.
+    /// No listener has ever come: not worth the work.
     listened: AtomicBool,
 }
 
-/// What a listener gets: first what it missed, then what happens.
+/// A listener's stream: first the events it missed, then new ones.
 #[derive(Debug)]
 pub struct Listening {
     pub missed: Vec<Arc<Event>>,
@@ -45,7 +45,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Whether anybody would hear an event.
+    /// Returns true if an event has a listener.
     pub fn are_heard(&self) -> bool {
         self.listened.load(Ordering::Relaxed)
     }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use recado_core::Cause;
 
-/// What becomes of an operation that failed for good, or whose provider is closed off.
+/// The fallback of an operation that failed for good, or whose provider is closed off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     pub act: Act,
-    /// When every provider of the route is closed off. Only where that is asked for: otherwise jobs wait, and calls
-    /// fall back anyway.
+    /// Acts when every provider of the route is closed off. Only where that is asked for: otherwise jobs
+    /// wait, and calls fall back anyway.
     pub on_open: bool,
-    /// When a job failed for good.
+    /// Acts when a job failed for good.
     pub on_dead: bool,
     /// The channel that tells a person, beside the event.
     pub notify: Option<Box<str>>,
@@ -24,12 +24,12 @@ impl Default for Fallback {
 }
 
 impl Fallback {
-    /// Whether it has anything to say about a burial.
+    /// Returns true if it acts on a burial.
     pub(crate) fn fires_on(&self, cause: Cause) -> bool {
         if cause == Cause::Fallback { self.on_open } else { self.on_dead }
     }
 
-    /// Whether jobs do anything but wait while every provider is closed off.
+    /// Returns true if jobs do anything but wait while every provider is closed off.
     pub fn acts_on_open(&self) -> bool {
         self.on_open && matches!(self.act, Act::MarkFailed | Act::Reschedule(_) | Act::MarkAccount)
     }

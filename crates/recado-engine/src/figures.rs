@@ -1,8 +1,8 @@
-//! What the engine tells its ledger, and what it has the ledger say.
+//! Facts that the engine notes in its ledger, and figures that it reads from it.
 //!
-//! Facts are noted where they have happened: an enqueue, a claim and a settle by whoever asks the store through
-//! here, so that none goes uncounted and untimed. What follows from a transition is counted when it is settled,
-//! and what a person does when it is done.
+//! Facts are noted where they have happened: an enqueue, a claim and a settle by the calls to the store through
+//! here, so that none goes uncounted and untimed. The effects of a transition are counted when it is settled,
+//! and a person's act when it is done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::deliver::bury_damaged;
 use crate::engine::{Engine, Inner};
 use crate::providers::Held;
 
-/// How long gauges are good for when somebody scrapes.
+/// Age of gauges that is good enough for a scrape.
 const SCRAPED_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Whose word set the wait before the next try.
@@ -111,7 +111,7 @@ impl Inner {
         }
     }
 
-    /// When a job's dead letter came to the queue, if this transition takes it away.
+    /// The time when a job's dead letter came to the queue, if this transition removes it.
     pub async fn leaves_queue(&self, job: &Job, transition: &Transition) -> Option<Timestamp> {
         if job.progress.replays == 0 || !matches!(transition, Transition::Deliver { .. }) {
             return None;
@@ -128,8 +128,8 @@ fn is_new(answer: &Enqueued) -> bool {
     matches!(answer, Enqueued::Accepted { .. })
 }
 
-/// What a lane waits for, in the ledger's words. That the store does not answer holds all lanes alike, and is
-/// no lane's figure.
+/// The reason why a lane waits, in the ledger's words. A store that does not answer holds all lanes alike,
+/// and is no lane's figure.
 pub(crate) fn hold_of(held: &Held) -> Option<recado_observe::Hold> {
     use recado_observe::Hold;
     match held {
@@ -195,7 +195,7 @@ impl Engine {
         self.inner.ledger.kpis(route, window, self.now())
     }
 
-    /// Who and what fed the dead letter queue in the window, as this process saw it.
+    /// The flow into the dead letter queue in the window, as this process saw it.
     pub fn dead_letter_flow(&self, window: Duration) -> DeadLetterFlow {
         self.inner.ledger.dead_letter_flow(window, self.started_at(), self.now())
     }

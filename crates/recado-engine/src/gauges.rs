@@ -1,8 +1,8 @@
-//! How things stand, put together from what the store and the providers' valves know.
+//! Gauges, put together from the store and the providers' valves.
 //!
-//! It costs a few questions to the store, so it is done when somebody wants to know and the last answer is too
-//! old: the alerts, every few seconds, and whoever scrapes. Where a question takes long because there is much to
-//! look at, it is asked more seldom, so that looking never takes more than a twentieth of the time.
+//! They cost a few queries to the store, so they are read when asked for and the last reading is too old: by
+//! the alerts, every few seconds, and by scrapes. Where a query takes long because there is much to look at,
+//! it is made more seldom, so that it never takes more than a twentieth of the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::holds::{Hold, Holder, Limit};
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
 
-/// The last look, and whoever is looking.
+/// The last reading, and the one in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     latest: Mutex<Option<Look>>,
@@ -40,7 +40,7 @@ impl Look {
 }
 
 impl Inner {
-    /// How things stand, or stood no longer ago than this.
+    /// Gauges that are no older than this.
     pub async fn gauges(&self, max_age: Duration) -> Arc<Gauges> {
         let latest = || self.standing.latest.lock().clone().filter(|look| look.is_good(max_age));
         if let Some(look) = latest() {

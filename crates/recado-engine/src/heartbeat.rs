@@ -21,7 +21,7 @@ use crate::engine::Inner;
 /// Extensions that one request carries at most.
 const BEAT_TOKENS_MAX: usize = 1_000;
 
-/// How soon it is tried again after the store could not be told.
+/// Time until the next try after the store could not be reached.
 const BEAT_RETRY: Duration = Duration::from_millis(500);
 
 /// The leases that this process holds, and how many deliveries run and have ended.

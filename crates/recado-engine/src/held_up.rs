@@ -1,8 +1,10 @@
-//! Whom something held up, and until when: so that a job that goes out at last can say that it had to wait.
+//! Remembers which lanes and companies were held back, so that an attempt can record that its job was
+//! deferred.
 //!
-//! A job that waits for a breaker, a limit or a pause is not touched, for thousands of them may: its lane remembers,
-//! or its company there. What was due before that was over had been held up, and its next attempt takes that along
-//! into the store. Waiting for a turn or for a free slot is no such thing. Of several times in a row, one is counted.
+//! A job that waits for a breaker, a limit or a pause is not touched, for thousands of them may: its lane
+//! remembers, or its company there. A job that was due before that was over had been held up, and its next
+//! attempt takes that along into the store. Waiting for a turn or for a free slot is no such thing. Of
+//! several times in a row, one is counted.
 
 use std::collections::HashMap;
 
@@ -26,7 +28,7 @@ struct Lane {
 #[derive(Debug, Default)]
 struct Hold {
     is_on: bool,
-    /// When it was last seen to be on, or to be over.
+    /// The time when it was last seen to be on, or to be over.
     until: Option<Timestamp>,
 }
 
@@ -44,7 +46,7 @@ impl Hold {
 }
 
 impl HeldUp {
-    /// Whether the whole lane is held back now.
+    /// Notes whether the whole lane is held back now.
     pub fn lane(&self, route: &RouteName, is_held: bool, now: Timestamp) {
         let mut lanes = self.lanes.lock();
         match lanes.get_mut(route) {
@@ -54,7 +56,7 @@ impl HeldUp {
         }
     }
 
-    /// How much each company that is bounded may have now: nothing holds it back.
+    /// Notes the quota of each bounded company: zero means held back.
     pub fn companies(&self, route: &RouteName, quotas: &HashMap<CompanyId, u32>, now: Timestamp) {
         let mut lanes = self.lanes.lock();
         let mut held = quotas.iter().filter(|(_, quota)| **quota == 0).map(|(company, _)| company).peekable();
@@ -73,7 +75,7 @@ impl HeldUp {
         }
     }
 
-    /// Whether a job that was taken at `taken_at` had been held up although it was due.
+    /// Returns true if a job that was taken at `taken_at` had been held up although it was due.
     pub fn had_held(&self, job: &Job, taken_at: Timestamp) -> bool {
         let lanes = self.lanes.lock();
         let Some(lane) = lanes.get(&job.route) else { return false };

@@ -1,4 +1,4 @@
-//! Why is this waiting? One answer for a job, a route or a provider: breaker, limit or pause, and until when.
+//! Reasons of waits: one answer for a job, a route or a provider: breaker, limit or pause, and its end.
 
 use recado_core::{CompanyId, Job, RouteName, Timestamp};
 
@@ -7,13 +7,13 @@ use crate::providers::{Held, Provider, ProviderView};
 use crate::route::Route;
 use crate::values::Pause;
 
-/// What keeps jobs that are due from going out.
+/// The reason why due jobs do not go out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub by: Holder,
     /// A sentence, in English.
     pub why: String,
-    /// What a person or a provider said, in their own words.
+    /// A person's or a provider's own words.
     pub said: Option<Box<str>>,
     /// As far as anybody knows.
     pub until: Option<Timestamp>,
@@ -41,7 +41,7 @@ pub enum Limit {
     Store,
 }
 
-/// What a person paused.
+/// The subject of a person's pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
     Company,
@@ -65,7 +65,7 @@ impl Hold {
         Hold { by, why: words(why), said, until }
     }
 
-    /// Whether who waits for it is put off, and not just waiting for a turn.
+    /// Returns true if a wait for it is a deferral, and not just a wait for a turn.
     pub fn is_deferral(&self) -> bool {
         !matches!(self.by, Holder::Limit(Limit::Slots | Limit::CompanySlots | Limit::Store))
     }
@@ -101,19 +101,19 @@ pub(crate) fn words(why: &Held) -> String {
 }
 
 impl ProviderView {
-    /// What holds its lanes back, if anything does.
+    /// The reason why its lanes wait, if they do.
     pub fn hold(&self) -> Option<Hold> {
         self.held.as_ref().map(|(why, until)| Hold::new(why, *until))
     }
 }
 
 impl Inner {
-    /// Who paused a route, if somebody did.
+    /// The pause of a route, if there is one.
     pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
         self.doors.get(route)?.read(|door| door.paused.clone())
     }
 
-    /// What holds a whole route back, if anything does. Its other providers have to be held, too.
+    /// The reason why a whole route waits, if it does. Its other providers have to be held, too.
     pub fn route_hold(&self, route: &Route) -> Option<Hold> {
         if let Some(pause) = self.pause_of(&route.name) {
             return Some(Hold::pause(Paused::Route, pause));
@@ -122,7 +122,7 @@ impl Inner {
         self.hold_by_providers(route, now, |provider| provider.view_of(route.hold_max(), now).held)
     }
 
-    /// What holds this company's jobs of this route back although they are due, if anything does.
+    /// The reason why this company's due jobs of this route wait, if they do.
     pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         let now = self.clock.now();
         match self.tenants.held(company, now) {
@@ -165,17 +165,17 @@ impl Inner {
 }
 
 impl Engine {
-    /// What holds this company's jobs of this route back although they are due, if anything does.
+    /// The reason why this company's due jobs of this route wait, if they do.
     pub fn hold(&self, route: &str, company: &str) -> Option<Hold> {
         self.inner.hold(route, company)
     }
 
-    /// What holds a job back that only one of its route's providers may be asked about.
+    /// The reason why a job waits that only one of its route's providers may carry.
     pub fn hold_by_pin(&self, job: &Job) -> Option<Hold> {
         self.inner.hold_by_pin(job, self.now())
     }
 
-    /// What holds a whole route back, if anything does.
+    /// The reason why a whole route waits, if it does.
     pub fn route_hold(&self, route: &Route) -> Option<Hold> {
         self.inner.route_hold(route)
     }

@@ -1,7 +1,7 @@
-//! The processes that share the store: each leaves a note of itself, and anybody can read them all.
+//! The processes that share the store: each leaves a note of itself, and all can read them.
 //!
-//! Where nobody else shares the store there is nobody to tell: nothing is written, and this process is the
-//! only node there is. The times are the store's, so that nodes whose clocks differ agree on who is silent.
+//! Where no other process shares the store nothing is written, and this process is the only node. The times
+//! are the store's, so that nodes whose clocks differ agree on who is silent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::engine::{Engine, EngineError, Inner};
 
 pub const SHELF: Shelf = Shelf::new("nodes");
 
-/// How often a node says that it is there.
+/// Interval of a node's beats.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
 
 /// After three beats that did not come, something is wrong with it.
@@ -28,15 +28,15 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Beats in the minute that its work is counted over.
 const BEATS_COUNTED: usize = 12;
 
-/// What a process says about itself once.
+/// A process's description of itself.
 #[derive(Debug, Clone, Default)]
 pub struct About {
     pub host: Box<str>,
-    /// Where its API listens.
+    /// Address of its API.
     pub listen: Option<Box<str>>,
 }
 
-/// What a node leaves behind at every beat.
+/// The note that a node leaves at every beat.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Beat {
@@ -75,7 +75,7 @@ pub struct Node {
     pub share_percent: f64,
 }
 
-/// What this process knows of itself.
+/// This process's figures about itself.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     about: About,
@@ -128,7 +128,7 @@ pub(crate) async fn run(engine: Arc<Inner>) {
         }
         tokio::select! {
             () = engine.stopped.cancelled() => break,
-            // Told at once, so that nobody sends it work any more.
+            // Told at once, so that it gets no work any more.
             () = engine.stopping.cancelled(), if !stopping => continue,
             () = tokio::time::sleep(BEAT_EVERY) => {}
         }
@@ -139,8 +139,8 @@ pub(crate) async fn run(engine: Arc<Inner>) {
     }
 }
 
-/// Leaves the first note of a node before it looks whether it may serve the store. So whoever is about to take the
-/// store away sees the node, or the node sees that.
+/// Leaves the first note of a node before it looks whether it may serve the store. So a move that is about to
+/// take the store away sees the node, or the node sees the move.
 pub async fn register(store: &dyn Store, node: &str, about: &About, now: Timestamp) {
     if !store.is_shared() {
         return;

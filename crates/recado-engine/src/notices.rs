@@ -1,7 +1,7 @@
-//! Telling a person: a message to a named channel, delivered by the engine like any other job.
+//! Notices to people: a message to a named channel, delivered by the engine like any other job.
 //!
-//! A notice is a follow-up of the settlement it is about, so it cannot be lost between the two. What happens
-//! to a notice itself is told to nobody, or a broken channel would write to itself for ever.
+//! A notice is a follow-up of the settlement it is about, so it cannot be lost between the two. The result of
+//! a notice itself is told to no channel, or a broken channel would write to itself for ever.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use recado_core::{
 };
 use serde_json::json;
 
-/// Whom notices belong to; its own tenant, so that they stand in nobody's way.
+/// The company of notices; its own tenant, so that they delay no other.
 pub const NOTICES_COMPANY: &str = "recado";
 
-/// Where a channel leads.
+/// The destination of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// A signed POST of the event, to an endpoint that only notices go to.
@@ -30,7 +30,7 @@ pub enum Channel {
     },
 }
 
-/// What a webhook is sent.
+/// The body of a webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     /// The event itself.
@@ -141,7 +141,7 @@ fn message(event: &Event) -> String {
     lines.into_iter().flatten().map(escaped).collect::<Vec<_>>().join("\n")
 }
 
-/// What comes from outside must not become a link or a mention.
+/// Text from outside must not become a link or a mention.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

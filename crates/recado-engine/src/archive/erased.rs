@@ -1,9 +1,10 @@
-//! Whose data was erased, so that no file from before brings it back.
+//! Erased persons, so that no older file brings their data back.
 //!
-//! The trail's files are asked: each erasure is on record with a salted hash of whom it was about. A file's entry can be
-//! held against that; a list of who asked to be forgotten is kept nowhere.
+//! The trail's files are asked: each erasure is on record with a salted hash of its subject. A file's entry
+//! can be compared with that; a list of erased persons is kept nowhere.
 //!
-//! Deliberately absent: erasures that other nodes have in files of their own, and those that found nothing on record.
+//! Deliberately absent: erasures that other nodes have in files of their own, and those that found nothing on
+//! record.
 
 use recado_audit::{Content, Erasure, Identity, Kind, Order, Query, Subject};
 use recado_core::{Job, Timestamp};

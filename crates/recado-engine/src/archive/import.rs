@@ -23,7 +23,7 @@ pub const SHELF: Shelf = Shelf::new("imports");
 /// As long as an audit trail is kept.
 const IMPORTS_KEPT: Duration = Duration::from_secs(5 * 366 * 24 * 60 * 60);
 
-/// What became of one line of an import.
+/// The result of one line of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     Done(JobId),
@@ -39,7 +39,7 @@ pub enum Imported {
         id: JobId,
         max_size: u64,
     },
-    /// What is wrong with the line.
+    /// The fault of the line.
     Unreadable(String),
 }
 
@@ -96,7 +96,7 @@ impl Engine {
         Ok(answers)
     }
 
-    /// How many entries fit before the oldest would be archived.
+    /// Entries that fit before the oldest would be archived.
     async fn room(&self) -> Result<u64, EngineError> {
         let terms = &self.inner.dead_letters;
         if terms.archive.is_none() {
@@ -167,7 +167,7 @@ impl Engine {
             entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
         }
         let from = if is_export { "an export" } else { "an archive" };
-        // Whoever reads the trail is told how far it vouches for what the entry says.
+        // The record says how far it vouches for the entry.
         let words = match transfer.audit.is_empty() {
             true => format!("Brought back from {from}, which alone tells of what was before"),
             false => format!("Brought back from {from}"),

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 
 use crate::accept::{is_reserved, wrong_length};
 
-/// What every line says it is.
+/// The `recado` field of every line.
 const KIND: &str = "dead-letter";
 
 /// Written today. A reader for each earlier version stays.
@@ -46,11 +46,11 @@ struct Label {
 struct Line {
     recado: Box<str>,
     version: u32,
-    /// When it was exported; it is an archive's otherwise.
+    /// The time of the export; absent in an archive's line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exported_at: Option<Timestamp>,
     job_id: JobId,
-    /// In exports, as whoever reads entries expects.
+    /// In exports, as readers of entries expect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outbox_id: Option<JobId>,
     company_id: CompanyId,
@@ -202,7 +202,7 @@ pub fn read(line: &str) -> Result<Read, String> {
 }
 
 impl Line {
-    /// What no job could have come in with.
+    /// A fault that no accepted job could have.
     fn fault(&self) -> Option<&'static str> {
         let is_odd = |id: &Option<Box<str>>| id.as_deref().is_some_and(|id| wrong_length(id).is_some());
         let is_unreadable = |data: &Payload| BodyHash::of(data, &[]).is_err();
@@ -221,7 +221,7 @@ impl Line {
     }
 }
 
-/// What a line hears that does not say what it is.
+/// The fault of a line that does not name its kind.
 const STRANGER: &str = "is neither an archived nor an exported dead letter: it has no `recado` and `version` that say \
     so; import a file of the dlq-archive directory, or what `recado dlq export` wrote";
 

@@ -17,10 +17,10 @@ use crate::engine::{Engine, EngineError};
 use crate::leader::LeaseWatch;
 use crate::operate::Replay;
 
-/// Between two looks for bulk acts that nobody works on.
+/// Interval of looks for bulk acts without a process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a bulk act stays with a process that says nothing.
+/// Time that a bulk act stays with a silent process.
 const HELD_FOR: Duration = Duration::from_secs(15);
 
 /// Progress is written down at least this often while there is some, and at least that often while there is
@@ -37,7 +37,7 @@ const CANARY_LOOK: Duration = Duration::from_millis(250);
 /// Pause after the store could not answer.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
-/// Finds bulk acts that nobody works on, and works on them.
+/// Finds bulk acts without a process, and works on them.
 pub(crate) async fn run(engine: Engine) {
     let mut runners = JoinSet::new();
     // Those that this process works on, and those that another one may.
@@ -101,10 +101,10 @@ struct Runner {
     kept_at: Instant,
 }
 
-/// What one step led to.
+/// The result of one step.
 enum Step {
     GoOn,
-    /// It has ended, or somebody else has it now.
+    /// It has ended, or another process has it now.
     Over,
 }
 
@@ -116,7 +116,7 @@ impl Runner {
                 Ok(Step::GoOn) => {}
                 Ok(Step::Over) => return,
                 Err(StoreError::Broken(error)) => return self.engine.inner.store_broke(&error),
-                // The note says until when it is ours: whoever comes next takes it from there.
+                // The note says until when it is ours: the next process takes it from there.
                 Err(_) if self.engine.is_stopping() => return,
                 Err(error) => {
                     tracing::warn!(id = %self.bulk.id, %error, "a bulk act cannot go on yet; trying again");
@@ -156,7 +156,7 @@ impl Runner {
         self.pace(began + time.mul_f64(took as f64 / size as f64)).await
     }
 
-    /// Until the next entries may go; whoever rings meanwhile may have stopped it.
+    /// Waits until the next entries may go; a signal meanwhile may mean that it was stopped.
     async fn pace(&mut self, next_at: Instant) -> Result<Step, StoreError> {
         loop {
             let rung = self.wait(next_at.saturating_duration_since(Instant::now())).await;
@@ -176,7 +176,7 @@ impl Runner {
         format!("{what}; the last one because {last}")
     }
 
-    /// How many entries to take on next, and how long that may take.
+    /// Entries to take on next, and the time that they may take.
     fn chunk(&self) -> (usize, Duration) {
         let each = Duration::from_secs(1) / self.bulk.rate_per_second.max(1);
         let size = (CHUNK_TIME.as_nanos() / each.as_nanos().max(1)).max(1);
@@ -232,7 +232,7 @@ impl Runner {
         Ok(if matches!(went, Went::Skipped) && self.was_ours(id).await? { Went::Done } else { went })
     }
 
-    /// Whether this bulk act has done it before: it died after that, or the answer was lost.
+    /// Returns true if this bulk act has done it before: it died after that, or the answer was lost.
     async fn was_ours(&self, id: &JobId) -> Result<bool, StoreError> {
         let trail = self.engine.store().audit(id).await?;
         let names_us = |words: &str| words.contains(&*self.bulk.id);
@@ -349,7 +349,7 @@ impl Runner {
         if self.wait(CANARY_LOOK).await { self.keep().await } else { Ok(Step::GoOn) }
     }
 
-    /// Waits; whether somebody rang meanwhile.
+    /// Waits; returns true if a signal came meanwhile.
     async fn wait(&self, time: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(time) => false,
@@ -358,7 +358,7 @@ impl Runner {
         }
     }
 
-    /// Writes down how far it came. Somebody may have stopped it in between, or taken it over.
+    /// Writes its progress. An operator may have stopped it in between, or another process taken it over.
     async fn keep(&mut self) -> Result<Step, StoreError> {
         let now = self.engine.now();
         self.bulk.held_until = now.plus(HELD_FOR);
@@ -402,7 +402,7 @@ impl Runner {
     }
 }
 
-/// How it went with one entry.
+/// The result for one entry.
 enum Went {
     Done,
     Skipped,

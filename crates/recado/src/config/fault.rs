@@ -55,14 +55,20 @@ pub struct Fault {
     pub message: String,
 }
 
-/// A file of settings, as it was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A file of settings, as it was read. Its `Debug` names the file only: the text may hold secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Source {
     /// As the user would name it.
     pub name: String,
     pub text: String,
     /// Bytes that are not shown: secrets.
     pub hidden: Vec<Range<usize>>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Everything that is wrong, in the order of the file.

@@ -118,11 +118,11 @@ async fn a_move_that_was_cut_off_is_taken_up_again() {
     let from = filled("a", 2_500).await;
     let inner = Arc::new(ReferenceStore::default());
     let faulty = Arc::new(FaultyStore::around(inner.clone()));
-    // The note that says where it comes from is written, then the notes of the first shelf fail.
-    faulty.fail(Verb::WriteNotes, 1, 1, StoreError::Unavailable("cut off".to_owned()));
+    // The mark and the fence are written, then the first write of the move fails.
+    faulty.fail(Verb::Write, 2, 1, StoreError::Unavailable("cut off".to_owned()));
     let cut = go(&from, &named(faulty.clone(), "b")).await;
     assert!(matches!(cut, Err(MoveError::Target(_))), "{cut:?}");
-    assert_eq!(faulty.fired(Verb::WriteNotes), 1);
+    assert_eq!(faulty.fired(Verb::Write), 1);
     assert_eq!(held(&from).await, Some(InMove::MovingTo("b".to_owned())));
     let moved = go(&from, &named(inner, "b")).await.unwrap();
     assert_eq!(moved.jobs.count, 2_500);

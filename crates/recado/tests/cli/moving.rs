@@ -66,7 +66,7 @@ fn a_move_from_nowhere_or_into_a_store_in_use_says_what_to_do() {
         server.stop();
     }
     let said = place.run(&["store", "migrate", "--from", "one", "--to", "two"]).failed_with(1);
-    assert!(said.contains("holds 1 jobs and "), "{said}");
+    assert!(said.contains("holds 1 job and "), "{said}");
     let said = place.run(&["store", "migrate", "--from", "one", "--to", "one"]).failed_with(2);
     assert!(said.contains("the same store"), "{said}");
 }

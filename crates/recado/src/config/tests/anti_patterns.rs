@@ -45,7 +45,7 @@ const EACH: [(&str, &str, &str, &str); 16] = [
         "permanent_retried",
         "[routes.instagram]\nclassify = [{ text = \"locked\", as = \"transient\" }, { code = \"404\", as = \"unknown\" }]\n",
         "has 404 retried",
-        "2:51  routes.instagram.classify[1]",
+        "2:52  routes.instagram.classify[1]",
     ),
     (
         "permanent_retried",

@@ -21,7 +21,7 @@ fn an_unknown_key_that_is_close_to_none_gets_the_list() {
     assert_faults(
         "[dlq]\nautomatic = true\n",
         "
-error: there is no key `automatic` in [dlq]; known keys: ttl, max_size, notify
+error: there is no key `automatic` in [dlq]; known keys: ttl, max_size, notify, allow
  --> recado.toml:2:1  dlq.automatic
   |
 2 | automatic = true
