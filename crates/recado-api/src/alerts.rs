@@ -1,4 +1,4 @@
-//! What rings.
+//! `GET /v1/alerts`.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::extract::Asked;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
-/// What rings now, and every rule. Where several nodes share the store, what the one that rings for all last said.
+/// Firing alerts, and every rule. Where several nodes share the store, as the node that runs the alerts last
+/// said.
 #[utoipa::path(
     get, path = "/v1/alerts", tag = "alerts", operation_id = "listAlerts",
     responses((status = 200, body = AlertList), ReadProblems)

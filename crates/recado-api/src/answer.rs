@@ -60,7 +60,7 @@ pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
     json(StatusCode::OK, value)
 }
 
-/// Why a request gets no answer of its own kind.
+/// The reason why a request gets no answer of its own kind.
 #[derive(Debug)]
 pub(crate) struct Refused {
     problem: Box<Problem>,

@@ -113,7 +113,7 @@ impl Address {
 #[derive(Debug)]
 struct Answer {
     bytes: usize,
-    /// When it was written; absent while it is being read from the store.
+    /// The time when it was written; absent while it is being read from the store.
     written_at: Option<Instant>,
     /// Closes its connection.
     cut: Option<CancellationToken>,

@@ -77,7 +77,7 @@ pub(crate) async fn list(
     Ok(room.ok(&AuditList { items, next_cursor }))
 }
 
-/// Where the page before ended. A walk goes on in the direction that it began in.
+/// The end of the page before. A walk goes on in the direction that it began in.
 fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<Place>, Refused> {
     let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
     match serde_json::from_str::<(bool, Place)>(&text) {

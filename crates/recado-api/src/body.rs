@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::answer::Refused;
 use crate::state::{ApiState, Reserved};
 
-/// How much of a body that is too large is read and thrown away, so that its sender gets to hear why.
+/// Bytes of a body that is too large that are read and thrown away, so that its sender gets to read why.
 const DISCARDED_MAX_BYTES: usize = 64 << 20;
 
 /// Some editors put it before UTF-8. JSON has no place for it.
@@ -67,7 +67,7 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// What the content type says, if it says anything known.
+/// The content type, if it is a known one.
 fn format_of(headers: &HeaderMap) -> Option<Format> {
     let value = headers.get(CONTENT_TYPE)?.as_bytes();
     if value == b"application/json" {
@@ -209,7 +209,7 @@ async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<O
                     return Ok(Some(bytes));
                 }
             }
-            // Nobody reads this answer: the connection is gone.
+            // This answer has no reader: the connection is gone.
             Ok(Some(Err(_))) => {
                 return Err(Refused::new(Code::InvalidJson, "the body ended before its time"));
             }

@@ -121,7 +121,7 @@ pub(crate) async fn list(
     Ok(room.ok(&BulkList { items }))
 }
 
-/// How far a bulk act came.
+/// Progress of a bulk act.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", tag = "dead letters", operation_id = "getBulkAct", params(("id" = String, Path)),
     responses(

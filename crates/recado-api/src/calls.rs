@@ -71,7 +71,7 @@ fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
     }
 }
 
-/// What would be wrong with a job that asks for the same.
+/// The faults of a job that asks for the same.
 fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     let job = Submission {
         job_id: None,

@@ -48,7 +48,7 @@ enum Phase {
     Idle = 2,
 }
 
-/// What the connection is doing, and since when. Only its own task writes to it.
+/// The connection's current work, and its begin. Only its own task writes to it.
 #[derive(Debug)]
 struct Clock {
     accepted_at: Instant,
@@ -75,7 +75,7 @@ impl Clock {
         self.since_ms.store(since_ms, Ordering::Relaxed);
     }
 
-    /// When the connection has used up its time; a busy one has all it wants.
+    /// The time when the connection has used up its time; a busy one has all it wants.
     fn deadline(&self, limits: &ServeLimits) -> Option<Instant> {
         let since =
             self.accepted_at + std::time::Duration::from_millis(self.since_ms.load(Ordering::Relaxed));

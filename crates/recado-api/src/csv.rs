@@ -78,7 +78,7 @@ fn cell(text: &str, to: &mut String) {
     }
 }
 
-/// What begins like a formula is text for every spreadsheet once an apostrophe stands before it.
+/// Puts an apostrophe before text that begins like a formula, so that spreadsheets show it as text.
 fn harmless(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         Cow::Owned(format!("'{text}"))

@@ -1,4 +1,4 @@
-//! Places in a list, opaque to whoever carries them.
+//! Places in a list, opaque to clients.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -1,6 +1,6 @@
 //! The dashboard: the files of `dashboard/`, and the runbooks that its alerts point at, in the binary, at `/`.
 //!
-//! They speak only the API, so nothing is rendered here and nothing is secret: whoever may not use the API
+//! They speak only the API, so nothing is rendered here and nothing is secret: a reader without access to the API
 //! sees an empty frame. What the browser may do with them is bounded by a policy: their own scripts and
 //! styles, this server, and no markup made from text, whatever a payload says.
 //!
@@ -55,7 +55,7 @@ const FILES: &[(&str, &str)] = files! {
     "words/en.js" "words/pt.js"
 };
 
-/// What to do about each alert, as the documents have it: one text for whoever reads it here or there.
+/// The page for each alert, as the documents have it: one text for readers here and there.
 const RUNBOOKS: &[(&str, &str)] = &[
     ("runbooks/en.md", include_str!("../../../docs/operating/alerts.md")),
     ("runbooks/pt.md", include_str!("../../../docs/operating/alerts.pt-BR.md")),
@@ -72,7 +72,7 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// The dashboard for browsers, a few lines of text for whoever does not ask for HTML.
+/// The dashboard for browsers, a few lines of text for clients that do not ask for HTML.
 #[utoipa::path(
     get, path = "/", tag = "probes", operation_id = "getDashboard",
     responses(
@@ -114,7 +114,8 @@ pub(crate) async fn asset(
     file(&format!("{folder}/{name}"), &headers)
 }
 
-/// Asked for anew each time and sent only when it has changed: after an update nobody sees half of the old one.
+/// Asked for anew each time and sent only when it has changed: after an update no page mixes old and new
+/// files.
 fn file(name: &str, asked: &HeaderMap) -> Result<Response, Refused> {
     let Some((_, text)) = FILES.iter().chain(RUNBOOKS).find(|(known, _)| *known == name) else {
         let name = clip(name, NAME_SHOWN_MAX_BYTES);

@@ -23,7 +23,7 @@ use crate::extract::{Actor, Asked, Id};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
-/// What an entry is not found with: where it is, if it was archived.
+/// The refusal for a missing entry: its place, if it was archived.
 async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
     let detail = match api.engine().archived(id).await {
         Ok(Some(archived)) => {
@@ -44,7 +44,7 @@ pub(crate) fn show_archived(archived: recado_engine::archive::Archived) -> Archi
     Archived { at, bring_back: format!("recado dlq import {place}"), place }
 }
 
-/// What the store is asked for.
+/// The store's filter.
 pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
     recado_store::DeadLetterFilter {
         company: filter.company_id,
@@ -83,7 +83,7 @@ pub(crate) async fn list(
     Ok(room.ok(&DeadLetterList { items, next_cursor }))
 }
 
-/// How many dead letters there are, by what they have in common.
+/// Counts of dead letters, by what they have in common.
 #[utoipa::path(
     get, path = "/v1/dlq/stats", tag = "dead letters", operation_id = "countDeadLetters", params(DeadLetterStatsQuery),
     responses((status = 200, body = DeadLetterStats), ReadProblems)

@@ -41,7 +41,7 @@ fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     }
 }
 
-/// The same with its newest secret, for whoever has just made or changed that.
+/// The same with its newest secret, for the caller that has just made or changed it.
 fn view_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..view(api, endpoint) }
 }

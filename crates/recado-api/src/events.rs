@@ -99,7 +99,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// What to send next; `None` when the server closes.
+    /// The bytes to send next; `None` when the server closes.
     async fn next(&mut self) -> Option<Bytes> {
         let piece = match self.gap.take().or_else(|| self.next_missed()) {
             Some(piece) => piece,
@@ -148,7 +148,7 @@ fn told(event: &Event) -> Option<Bytes> {
     written(&format!("id: {}\nevent: {}", event.id, event.kind.as_str()), event)
 }
 
-/// Without an id, so that whoever comes back still names the last event.
+/// Without an id, so that a client that comes back still names the last event.
 fn gap(gap: Gap) -> Option<Bytes> {
     written(&format!("event: {GAP}"), &gap)
 }

@@ -1,4 +1,4 @@
-//! What a request says outside its body: in its path, its query and its headers.
+//! The parts of a request outside its body: path, query and headers.
 
 use std::convert::Infallible;
 
@@ -55,11 +55,11 @@ impl<S: Send + Sync> FromRequestParts<S> for TwoSegments {
     }
 }
 
-/// Who acts, for the audit trail.
+/// The actor, for the audit trail.
 #[derive(Debug)]
 pub(crate) struct Actor(pub String);
 
-/// Who acts when nobody says.
+/// The actor when none is named.
 const ACTOR_DEFAULT: &str = "api";
 
 impl<S: Send + Sync> FromRequestParts<S> for Actor {
@@ -89,7 +89,7 @@ pub(crate) fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
     }
 }
 
-/// What stands after the `?`, checked.
+/// The query string, checked.
 #[derive(Debug)]
 pub(crate) struct Asked<T>(pub T);
 

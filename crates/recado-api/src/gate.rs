@@ -1,9 +1,9 @@
-//! Who may come in.
+//! Access control.
 //!
-//! With a token, whoever has it. Without one the API serves this machine's own programs, and a browser on
+//! With a token, requests that carry it. Without one the API serves this machine's own programs, and a browser on
 //! this machine is one of them: any page it shows can send requests here. So the Host header has to be one
 //! of our names (a page whose name was rebound to our address still says its own), and so does the
-//! Origin, where there is one (a page of another site says so). Probes stay open for whoever asks.
+//! Origin, where there is one (a page of another site says so). Probes stay open for all.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -26,7 +26,7 @@ use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
-/// How long one page of a list looks for matches that are few and far between.
+/// Time that one page of a list looks for matches that are few and far between.
 const SEARCH_MAX: Duration = Duration::from_millis(60);
 
 /// Jobs that are asked of the store at a time: its rows come with their payloads, whatever a list shows.
@@ -164,7 +164,7 @@ pub(crate) async fn show(
     Ok(room.ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
-/// Why jobs that are due are not on their way.
+/// The reason why due jobs are not on their way.
 pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) -> WaitingFor {
     if let Some(why) = api.engine().why_undeliverable(route) {
         return WaitingFor::Route { why };
@@ -172,7 +172,7 @@ pub(crate) fn why_due_and_waiting(api: &ApiState, route: &str, company: &str) ->
     api.engine().hold(route, company).map_or(WaitingFor::Turn, waiting_for)
 }
 
-/// How a job looks in a list.
+/// A job as lists show it.
 fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView {
     let job = found.job;
     let waits =

@@ -42,7 +42,7 @@ pub(crate) async fn lease(
     }
     let leases = tokio::select! {
         leases = api.engine().lease(&wanted) => leases?,
-        // Whoever waits would keep the server from stopping.
+        // A waiting request would keep the server from stopping.
         () = api.closing().cancelled() => Vec::new(),
     };
     // The jobs are leased: a refusal would only make them late.

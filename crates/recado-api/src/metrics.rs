@@ -28,8 +28,9 @@ pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(recado_observe::CONTENT_TYPE))], page).into_response()
 }
 
-/// Counts every answer by the pattern that matched, so that nobody's ids become labels, and sees that browsers and
-/// proxies neither keep nor guess at it. A layer of its own: axum's middleware functions box every request.
+/// Counts every answer by the pattern that matched, so that ids do not become labels, and sees that browsers
+/// and proxies neither keep nor guess at it. A layer of its own: axum's middleware functions box every
+/// request.
 #[derive(Clone)]
 pub(crate) struct Counted(pub ApiState);
 

@@ -133,7 +133,7 @@ impl IntoResponses for GateProblems {
     }
 }
 
-/// What can go wrong with any request that only looks.
+/// Problems of any request that only reads.
 pub(crate) struct ReadProblems;
 
 impl IntoResponses for ReadProblems {
@@ -142,7 +142,7 @@ impl IntoResponses for ReadProblems {
     }
 }
 
-/// What can go wrong with any request that has a body.
+/// Problems of any request that has a body.
 pub(crate) struct WriteProblems;
 
 impl IntoResponses for WriteProblems {
@@ -151,7 +151,7 @@ impl IntoResponses for WriteProblems {
     }
 }
 
-/// What can go wrong with a call: whatever can with a body, and the provider.
+/// Problems of a call: those of a body, and the provider's.
 pub(crate) struct CallProblems;
 
 impl IntoResponses for CallProblems {

@@ -10,7 +10,7 @@ use crate::answer;
 use crate::openapi::GateProblems;
 use crate::state::ApiState;
 
-/// The process is alive. Asks nothing of the store, so that a slow disk gets nobody killed.
+/// The process is alive. Asks nothing of the store, so that a slow disk gets no process killed.
 #[utoipa::path(get, path = "/healthz", tag = "probes", operation_id = "getHealth", responses((status = 200, body = Health)))]
 pub(crate) async fn healthz() -> Response {
     answer::ok(&Health { status: "alive".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
@@ -93,7 +93,7 @@ pub(crate) async fn openapi_json(State(api): State<ApiState>) -> Response {
     answer::written(StatusCode::OK, api.document())
 }
 
-/// Where to go from here.
+/// Links to start from.
 #[utoipa::path(get, path = "/", tag = "probes", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn root() -> Response {
     let text = concat!(

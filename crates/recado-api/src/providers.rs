@@ -261,7 +261,8 @@ pub(crate) async fn resume(
     set_pause(&api, &name, false, &actor, request).await
 }
 
-/// May the caller's own code ask this provider now? Whoever may says how it went, by success or failure.
+/// Ask for a permit to call this provider from the caller's own code. After a yes, report the result, by
+/// success or failure.
 #[utoipa::path(
     post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit", params(("name" = String, Path)),
     responses(

@@ -30,7 +30,7 @@ const FAILURE_LOG_REST: Duration = Duration::from_secs(60);
 /// Connections beyond the limit that are told so at the same time; more are dropped without a word.
 const REFUSALS_MAX: usize = 64;
 
-/// How long a refused connection gets to send what it has begun and to read why.
+/// Time that a refused connection has to send the rest of its request and to read why.
 const REFUSAL_LINGER: Duration = Duration::from_millis(250);
 
 /// Bounds of connections, whatever is asked on them.
@@ -49,7 +49,7 @@ pub struct ServeLimits {
     pub header_timeout: Duration,
     /// Silence between two requests.
     pub idle_timeout: Duration,
-    /// How long a stop waits for requests at hand.
+    /// Time that a stop waits for requests at hand.
     pub stop_grace: Duration,
 }
 

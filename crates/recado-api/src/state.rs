@@ -1,4 +1,4 @@
-//! What every handler is given.
+//! State shared by all handlers.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answers::Answers;
 use crate::gate::{Gate, Hosts, Token};
 
-/// How the API runs, apart from the engine behind it.
+/// Settings of the API, apart from the engine behind it.
 #[derive(Clone, Debug, Default)]
 pub struct ApiOptions {
     /// Asked of every caller, as `Authorization: Bearer …`, when there is one.
@@ -119,8 +119,8 @@ impl ApiState {
         &self.inner.answers
     }
 
-    /// The right to work on a large batch. There are as many as cores, so that whoever sends batches without
-    /// end competes with the other callers for a fair share of them and not for all.
+    /// The right to work on a large batch. There are as many as cores, so that a caller that sends batches
+    /// without end competes with the others for a fair share of them and not for all.
     pub(crate) async fn batch_turn(&self) -> Option<OwnedSemaphorePermit> {
         self.inner.batch_turns.clone().acquire_owned().await.ok()
     }

@@ -73,7 +73,7 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
     TenantRoute { route: view.route, fares }
 }
 
-/// What was counted is added up; what is kept for turns is that of the route where it fares worst.
+/// Counts are added up; values kept for turns are those of the route where it waits longest.
 fn over_all(routes: &[TenantRoute]) -> Fares {
     routes.iter().fold(untouched(), |sum, TenantRoute { fares, .. }| Fares {
         queued: sum.queued + fares.queued,
@@ -92,7 +92,7 @@ fn over_all(routes: &[TenantRoute]) -> Fares {
     })
 }
 
-/// What is known of one company before it is shown.
+/// The known facts of one company before it is shown.
 #[derive(Default)]
 struct Known {
     lanes: Vec<TenantView>,
@@ -191,8 +191,8 @@ pub(crate) async fn show(
     }
 }
 
-/// Say how a tenant is treated; what is absent stays, whoever else says something at the same time. A tenant may be
-/// treated before its first job.
+/// Change a tenant's terms; absent ones stay, also when another operator changes something at the same time.
+/// A tenant may have terms before its first job.
 #[utoipa::path(
     put, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "setTenant",
     params(("companyId" = Name, Path), ActorHeader),

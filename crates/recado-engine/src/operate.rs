@@ -1,4 +1,4 @@
-//! What a person does: cancel, replay, discard. Each act is on the audit trail with who did it.
+//! Acts of a person on one job: cancel, replay, discard. Each is on the audit trail with its actor.
 
 use recado_core::{
     AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload,
@@ -11,7 +11,7 @@ use recado_transport::DataFault;
 use crate::aftermath::Aftermath;
 use crate::engine::{Engine, EngineError};
 
-/// How a replay request ended.
+/// The result of a replay request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replay {
     Started,
@@ -21,7 +21,7 @@ pub enum Replay {
     InvalidData(Vec<DataFault>),
     /// Its route cannot deliver anything: why, in words.
     Undeliverable(String),
-    /// What would be sent is damaged in the store.
+    /// The payload is damaged in the store.
     Damaged(Damage),
 }
 
@@ -41,7 +41,7 @@ impl Engine {
         }))
     }
 
-    /// What the world hears of an act.
+    /// The events of an act.
     fn aftermath(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> Aftermath {
         let data = EventData {
             actor: audit.actor.clone(),
@@ -52,7 +52,7 @@ impl Engine {
         Aftermath::of_act(&self.inner, job, event, audit.timestamp)
     }
 
-    /// Stops a job that nobody is delivering.
+    /// Stops a job that is not being delivered.
     pub async fn cancel(&self, id: &JobId, actor: Option<&str>) -> Result<Cancelled, EngineError> {
         let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);

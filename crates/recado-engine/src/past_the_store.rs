@@ -1,9 +1,9 @@
-//! A notice that the store does not take goes out all the same.
+//! Sends a notice that the store does not take.
 //!
-//! Somebody has to hear that the store is full, and just then it takes no notice. So the notice is handed over at
-//! once and tried again on its route's policy, for as long as this process lives. Nothing of it is kept, and no
-//! guard is asked: such notices are few, and each may be the last word that anybody hears. Where the store's answer
-//! was lost and it has the notice after all, both have one id.
+//! A person has to learn that the store is full, and just then it takes no notice. So the notice is sent at
+//! once and tried again on its route's policy, for as long as this process lives. Nothing of it is kept, and
+//! no guard is asked: such notices are few, and each may be the last one. Where the store's answer was lost
+//! and it has the notice after all, both have one id.
 
 use std::sync::Arc;
 use std::time::Duration;

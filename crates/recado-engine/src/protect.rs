@@ -1,7 +1,7 @@
-//! What operators and the product's own code do to providers, routes and companies.
+//! Acts of operators and of the product's own code on providers, routes and companies.
 //!
-//! An operator's act is done when the store has it, on every node. The record of who did it and why is written in the same
-//! step, so neither is there without the other.
+//! An operator's act is done when the store has it, on every node. The record of its actor and reason is
+//! written in the same step, so neither is there without the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::providers::{Held, Provider, ProviderView, Refusal, Slots};
 use crate::tenants::{TenantTerms, TermsChange, TermsStep};
 use crate::values::{Change, News, Pause};
 
-/// Answer to whoever wants to ask a provider by code of its own.
+/// Answer to code of the user's own that wants to ask a provider.
 #[derive(Clone, Debug)]
 pub struct Permit {
     pub permitted: bool,
     pub state: BreakerState,
-    /// Why not, in words, and how long to wait if that is known.
+    /// The reason of a no, in words, and the time to wait if that is known.
     pub reason: Option<String>,
     pub retry_after: Option<Duration>,
 }
 
-/// Who acts, and why.
+/// The actor of an act, and the reason.
 #[derive(Clone, Copy)]
 struct By<'a> {
     actor: Option<&'a str>,
@@ -140,7 +140,7 @@ impl Engine {
         Ok(Some(provider.view(now)))
     }
 
-    /// Whether there is such a route.
+    /// Pauses a route; returns false if there is none of that name.
     pub async fn pause_route(
         &self,
         name: &str,
@@ -159,7 +159,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Who paused a route, if somebody did.
+    /// The pause of a route, if there is one.
     pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
         self.inner.pause_of(route)
     }
@@ -173,7 +173,8 @@ impl Engine {
         self.inner.tenants.all()
     }
 
-    /// Changes what is named and nothing else, whoever else changes something at the same time.
+    /// Changes the named terms and nothing else, also when another operator changes something at the same
+    /// time.
     pub async fn set_tenant(
         &self,
         company: &CompanyId,
@@ -225,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// How a permitted call went. `None` when there is no such provider.
+    /// Records the result of a permitted call. `None` when there is no such provider.
     pub fn tell_provider(
         &self,
         name: &str,
@@ -261,7 +262,7 @@ fn terms_acts(
     acts
 }
 
-/// What a company's terms are now, for the record.
+/// A company's terms now, in words for the record.
 fn told(terms: &TenantTerms, reason: Option<&str>) -> String {
     let bound = terms.max_per_minute.map_or_else(|| "no bound".to_owned(), |max| format!("{max} a minute"));
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -94,7 +94,7 @@ pub enum Held {
     Busy,
     /// As many of the company as may be are on their way.
     CompanyBusy,
-    /// The store did not answer, and without it nobody knows.
+    /// The store did not answer, and without it the state is unknown.
     Store,
 }
 
@@ -271,8 +271,8 @@ impl Provider {
         ((pace * strength).ceil() as usize).max(1)
     }
 
-    /// Bounds what may be claimed of each company here. Those that are at rest are forgotten on the way: whoever
-    /// claims walks past companies that do something, however many there are.
+    /// Bounds the claims of each company here. Companies at rest are forgotten on the way: a claim walks past
+    /// active ones only, however many there are.
     pub(crate) fn bound_companies(&self, quotas: &mut Quotas, hold_max: Duration, now: Timestamp) {
         let mut here = self.here.lock();
         let free = self.unstarted(&here, now);
@@ -540,7 +540,7 @@ impl Provider {
         held.collect()
     }
 
-    /// Closed off, and nobody may even probe.
+    /// Closed off, and not even a probe may go.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
         self.valve.read(|valve| {

@@ -21,7 +21,7 @@ use crate::receivers::ReceiverId;
 use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
-/// What is agreed on, in the order to learn it: a company's limit means nothing without its terms.
+/// The shared shelves, in the order to learn them: a company's limit means nothing without its terms.
 pub(crate) const SHELVES: [Shelf; 6] =
     [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
 
@@ -37,10 +37,10 @@ const COPIED: [Shelf; 8] = [
     accounts::SHELF,
 ];
 
-/// A bell may be missed, so nobody sleeps longer than this.
+/// A bell may be missed, so no wait is longer than this.
 const REFRESH_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
-/// Nobody reads more often than this, however often the bell rings.
+/// Least time between two reads, however often the bell rings.
 const REFRESH_REST: Duration = Duration::from_millis(250);
 
 /// Everything is read again after this, changed or not: a server that lost data while its clock was behind may give
@@ -67,7 +67,7 @@ pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
     }
 }
 
-/// What has been read of the store.
+/// The store's values as read.
 struct Read {
     /// Of each shelf, before it was read: what is written meanwhile is read again.
     versions: HashMap<Shelf, u64>,
@@ -113,7 +113,7 @@ pub(crate) async fn read(
 /// Whose word the store has kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Teller {
-    /// What was known before this process started.
+    /// Values known before this process started.
     Ourselves,
     AnotherNode,
 }
@@ -174,7 +174,7 @@ impl Inner {
         if !heard.news {
             return heard;
         }
-        // Whoever made it swing tells of it.
+        // The node that caused the change tells of it.
         let state = provider.valve.read(|valve| valve.breaker.state);
         if state != before {
             let message = match teller {

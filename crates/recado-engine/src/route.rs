@@ -12,14 +12,14 @@ use crate::fallback::Fallback;
 use crate::providers::Provider;
 use crate::receivers::ReceiverId;
 
-/// Who carries a route's jobs out.
+/// The carrier of a route's jobs.
 #[derive(Clone, Debug)]
 pub enum Carrier {
     /// This process.
     Transport(Arc<dyn Transport>),
     /// Workers that lease the route's jobs over the API.
     Workers,
-    /// Nobody yet: what to configure, in words. The route has a policy and rules, and refuses jobs.
+    /// None yet: the lines to configure, in words. The route has a policy and rules, and refuses jobs.
     Missing(String),
 }
 
@@ -27,17 +27,17 @@ pub enum Carrier {
 pub struct Route {
     pub name: RouteName,
     pub carrier: Carrier,
-    /// What its breaker and limits guard.
+    /// The provider that its breaker and limits guard.
     pub provider: Box<str>,
     /// Providers that take over, in order, when the ones before them are closed off.
     pub others: Vec<(Box<str>, Arc<dyn Transport>)>,
     pub classifier: Classifier,
     pub terms: Terms,
-    /// How long one attempt may take.
+    /// Time that one attempt may take.
     pub timeout: Duration,
     /// Deliveries at the same time.
     pub concurrency: usize,
-    /// What happens when it cannot deliver.
+    /// The act when it cannot deliver.
     pub fallback: Fallback,
 }
 

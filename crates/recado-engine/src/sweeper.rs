@@ -1,8 +1,9 @@
-//! Takes over what nobody looks after: leases that ran out, and jobs whose time ran out while they waited.
+//! Takes over leases that ran out, and jobs whose time ran out while they waited.
 //!
-//! Both are claimed like any other job, under a fresh token, so a holder that wakes up late is fenced off. What this
-//! process holds itself is not taken over ([`crate::heartbeat`]). After a standstill of this process or of its store
-//! workers outside it could not extend their leases: they have a respite to do so first.
+//! Both are claimed like any other job, under a fresh token, so a holder that wakes up late is fenced off.
+//! Leases of this process itself are not taken over ([`crate::heartbeat`]). After a standstill of this
+//! process or of its store workers outside it could not extend their leases: they have a respite to do so
+//! first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::log;
 /// Taken over at a time.
 const SWEEP_JOBS_MAX: usize = 500;
 
-/// New leases may end before the last known one, so nobody sleeps longer than this.
+/// New leases may end before the last known one, so no sleep is longer than this.
 const SWEEP_AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 
 /// A sweeper that has not looked for this long stood still, or its store did.

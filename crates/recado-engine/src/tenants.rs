@@ -1,4 +1,4 @@
-//! What an operator says about a company: its weight, its limits, whether it is paused.
+//! Operators' terms for companies: weight, limits, pause.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,18 +60,18 @@ impl TenantTerms {
     }
 }
 
-/// What is to change; the rest stays.
+/// The terms to change; the rest stays.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TermsChange {
     pub weight: Option<u32>,
     /// `Some(None)` takes the bound away.
     pub max_per_minute: Option<Option<u32>>,
     pub paused: Option<bool>,
-    /// Why, for whoever comes next.
+    /// The reason, for the next operator.
     pub reason: Option<Box<str>>,
 }
 
-/// Who changes it, and when.
+/// A change with its actor and time.
 #[derive(Clone, Debug)]
 pub(crate) struct TermsStep {
     pub change: TermsChange,
@@ -188,12 +188,12 @@ impl Tenants {
         self.state.lock().weights.clone()
     }
 
-    /// Whether anybody is bounded at all.
+    /// Returns true if any company is bounded.
     pub(crate) fn are_bounded(&self) -> bool {
         !self.state.lock().bounded.is_empty()
     }
 
-    /// What bounds a company over all routes, if anything does.
+    /// The limit of a company over all routes, if it has one.
     pub(crate) fn limit(&self, company: &CompanyId) -> Option<(Arc<Agreed<Limit>>, Rate)> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;
@@ -220,7 +220,7 @@ impl Tenants {
         paused.map(|company| (company.clone(), 0)).collect()
     }
 
-    /// Why this company's jobs wait, if that is why.
+    /// The reason why this company's jobs wait, if it is a term of its own.
     pub(crate) fn held(&self, company: &str, now: Timestamp) -> Option<(Held, Option<Timestamp>)> {
         let state = self.state.lock();
         let tenant = state.known.get(company)?;

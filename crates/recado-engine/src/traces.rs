@@ -1,7 +1,7 @@
-//! What the engine leaves in a trace: a span for each job and call that comes in, and one for each attempt.
+//! The engine's spans in a trace: a span for each job and call that comes in, and one for each attempt.
 //!
 //! ```text
-//! the caller's span ─┬─ enqueue (or call)  when nobody gave a span, this one begins the trace
+//! the caller's span ─┬─ enqueue (or call)  without a caller's span, this one begins the trace
 //!                    ├─ attempt 1          and stands in the caller's place
 //!                    └─ attempt 2
 //! ```
@@ -23,16 +23,16 @@ use tokio::time::Instant;
 
 use crate::engine::Inner;
 
-/// Takes spans to whoever collects them.
+/// Takes spans to their collector.
 ///
-/// - `record` never waits: what there is no room for is dropped and counted.
+/// - `record` never waits: spans without room are dropped and counted.
 pub trait Tracer: Send + Sync + fmt::Debug {
-    /// Whether a trace that begins here is recorded.
+    /// Returns true if a trace that begins here is recorded.
     fn samples(&self, trace_id: u128) -> bool;
 
     fn record(&self, span: Span);
 
-    /// What became of the spans so far.
+    /// Counts of spans so far, by result.
     fn spans(&self) -> Spans;
 }
 
@@ -52,9 +52,9 @@ pub struct Span {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Somebody asked us.
+    /// A request to us.
     Server,
-    /// We asked somebody.
+    /// A request from us.
     Client,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Open {
     began: Instant,
 }
 
-/// How an attempt went, as a trace tells it.
+/// The result of an attempt, for its trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Went<'a> {
     pub result: AttemptResult,
@@ -146,7 +146,7 @@ impl Inner {
         context.is_sampled().then(|| Box::new(Open { span: span(), began: Instant::now() }))
     }
 
-    /// What began with [`Inner::open`] has ended.
+    /// Ends a span that began with [`Inner::open`].
     pub fn close(&self, open: Option<Box<Open>>, failed: bool, more: (&'static str, Attribute)) {
         let (Some(tracer), Some(open)) = (&self.tracer, open) else { return };
         let Open { mut span, began } = *open;

@@ -1,4 +1,4 @@
-//! The audit trail, from the store to its files and to whoever asks.
+//! The audit trail, from the store to its files and to readers.
 //!
 //! ```text
 //!   settle, record … ─▶ store ──▶ archiver ──▶ files (recado-audit): chained, signed, kept for years
@@ -38,26 +38,27 @@ use crate::leader::LeaseWatch;
 pub use erase::{Erased, Erasing, ErasureOrder};
 pub use search::{Found, Page, Place, Seal};
 
-/// Who archives, and how far. It does not move with a store: numbers mean something in their own store alone.
+/// The archiving node, and its progress. It does not move with a store: numbers mean something in their own
+/// store alone.
 pub const SHELF: Shelf = Shelf::new("audit");
 
-/// Where the trail's files are, and for how long.
+/// Place of the trail's files, and their retention.
 #[derive(Clone, Debug)]
 pub struct TrailTerms {
     pub dir: PathBuf,
-    /// Where the signing key is, if not beside the files.
+    /// Path of the signing key, if not beside the files.
     pub key: Option<PathBuf>,
     pub months_kept: u32,
 }
 
-/// Why the trail could not be read or written.
+/// The reason why the trail could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TrailError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Files(#[from] recado_audit::Error),
-    /// Whoever worked on the files is gone.
+    /// The task that worked on the files is gone.
     #[error("work on the audit trail's files was cut off; the log says more")]
     CutOff,
     #[error("this server keeps no audit trail")]
@@ -73,7 +74,7 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 struct Files {
     trail: Trail,
-    /// What the store is called in the files.
+    /// The store's name in the files.
     store: Box<str>,
 }
 
@@ -84,11 +85,11 @@ impl Files {
     }
 }
 
-/// What this process has to do with the trail.
+/// This process's part in the trail.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     terms: Option<TrailTerms>,
-    /// One at a time: whoever archives, erases, or wants to know how far both sides are.
+    /// One at a time: archiving, erasing, or reading the progress of both sides.
     desk: Mutex<Desk>,
     reach: parking_lot::Mutex<Reach>,
     lease: parking_lot::Mutex<ArchiverLease>,
@@ -131,7 +132,7 @@ impl Lateness {
     }
 }
 
-/// How far the files are, as this process knows it.
+/// The progress of the files, as this process knows it.
 #[derive(Clone, Copy, Debug)]
 enum Reach {
     /// Since the start the store could not be asked who writes them.
@@ -171,7 +172,7 @@ impl Keeper {
 }
 
 impl Inner {
-    /// How late the files are, whichever node writes them. Absent where no trail is kept, and while another node
+    /// Lag of the files, whichever node writes them. Absent where no trail is kept, and while another node
     /// writes them that cannot be asked or does not say.
     pub async fn trail_late(&self, now: Timestamp) -> Option<Duration> {
         self.keeper.terms()?;
@@ -189,7 +190,7 @@ impl Inner {
     }
 }
 
-/// How far a store's trail is archived: the last number of each part.
+/// Progress of a store's archived trail: the last number of each part.
 pub async fn archived_in(store: &dyn Store, now: Timestamp) -> Result<BTreeMap<u16, u64>, StoreError> {
     Ok(Hold::read(store, now).await?.map(|hold| hold.archived).unwrap_or_default())
 }

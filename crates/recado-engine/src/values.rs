@@ -1,4 +1,4 @@
-//! What all nodes know of a provider, a route or a company, and the steps by which it changes.
+//! The shared values of a provider, a route or a company, and the steps by which they change.
 //!
 //! Nothing here does I/O or reads a clock: [`crate::agreed`] writes, and each step brings its time along.
 
@@ -27,7 +27,7 @@ pub(crate) const TENANT_LIMITS: Shelf = Shelf::new("tenant-limits");
 /// Doors, by route.
 pub(crate) const ROUTES: Shelf = Shelf::new("routes");
 
-/// Somebody stopped it by hand.
+/// A pause that a person set.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
@@ -38,7 +38,7 @@ pub struct Pause {
     pub actor: Option<Box<str>>,
 }
 
-/// A provider's breaker, and whether somebody paused it.
+/// A provider's breaker and its pause.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Valve {
@@ -55,9 +55,9 @@ pub(crate) struct ValveStep {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Somebody asks for the probe.
+    /// A delivery asks for the probe.
     Probe(BreakerTerms),
-    /// What a delivery that was sent then tells about the provider.
+    /// The report of a delivery that was sent at this time.
     Heard {
         sent_at: Timestamp,
         terms: BreakerTerms,
@@ -81,11 +81,11 @@ pub(crate) enum News {
     Inconclusive,
 }
 
-/// What a step brought about.
+/// The effect of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub swing: Option<Swing>,
-    /// Whoever asked for the probe has it.
+    /// The caller that asked for the probe has it.
     pub probe: bool,
 }
 
@@ -135,9 +135,9 @@ pub(crate) struct LimitStep {
 #[derive(Clone, Debug)]
 pub(crate) enum Spend {
     Take(Rate, u32),
-    /// What was taken then is not wanted after all.
+    /// Sends that were taken then are not wanted after all.
     GiveBack(Rate, u32, Timestamp),
-    /// What was taken then goes out only now.
+    /// Sends that were taken then go out only now.
     Postdate(Rate, u32, Timestamp),
     /// An answer asks for quiet, and its route waits `max` at most; or a rule imposes it.
     Quiet {
@@ -155,7 +155,7 @@ pub(crate) enum Spend {
 
 impl Stepped for Limit {
     type Step = LimitStep;
-    /// How many were got.
+    /// The number that was got.
     type Effect = u32;
 
     fn step(&mut self, LimitStep { at, what }: &LimitStep) -> u32 {
@@ -176,7 +176,7 @@ impl Stepped for Limit {
     }
 }
 
-/// Whether a route's jobs may leave at all.
+/// The pause of a route.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Door {

@@ -46,7 +46,7 @@ pub struct LeaseRequest {
     pub worker_id: Box<str>,
 }
 
-/// What a worker says about an attempt.
+/// A worker's report on an attempt.
 #[derive(Clone, Debug)]
 pub enum Report {
     Succeeded {
@@ -68,7 +68,7 @@ pub enum Reported {
 }
 
 impl Engine {
-    /// Why these routes cannot be leased, if they cannot.
+    /// The reasons why these routes cannot be leased, if they cannot.
     pub fn check_worker_routes(&self, routes: &[RouteName]) -> Vec<(usize, String)> {
         let mut faults = Vec::new();
         for (at, name) in routes.iter().enumerate() {
@@ -114,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must
-    /// not tear a claim apart: leases that nobody takes go back at once instead of running out.
+    /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must not
+    /// tear a claim apart: leases that are not taken go back at once instead of running out.
     async fn claim_whole(
         &self,
         request: &LeaseRequest,

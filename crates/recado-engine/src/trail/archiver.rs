@@ -45,14 +45,14 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 const TRIM_BITES_MAX: usize = 20;
 
-/// What belongs to no job that the store knows stays there this long all the same: whoever pages through the newest
+/// Records that belong to no known job stay in the store this long all the same: a walk through the newest
 /// records is not overtaken by the trimming.
 const FORGOTTEN_KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// A text of a record that is longer is cut: no line of the trail may be too long to be one.
 const TEXT_MAX_BYTES: usize = 64 << 10;
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
     /// There may be more. The last one that was copied happened then.
@@ -163,7 +163,8 @@ async fn bite(
     for part in 0..parts {
         let after = match engine.store.is_shared() {
             true => hold.archived(part).max(files.archived(part)),
-            // Nobody else can have the rest: files that are behind were put back, and what is still there is copied again.
+            // No other node can have the rest: files that are behind were put back, and records still in the
+            // store are copied again.
             false => files.archived(part),
         };
         if after > 0 || hold.archived(part) > 0 {
@@ -212,7 +213,7 @@ fn rest(worked: Duration, late: Duration) -> Duration {
     worked.mul_f64(rest_per_work.max(0.0)).min(REST_MAX)
 }
 
-/// What was archived and is not in these files was removed, or is in another node's.
+/// Records that were archived and are not in these files were removed, or are in another node's.
 fn tell_of_gaps(engine: &Inner, files: &Files, archived: &BTreeMap<u16, u64>) {
     let what = match engine.store.is_shared() {
         true => "they were removed, or another node has them",
@@ -247,7 +248,7 @@ async fn open(terms: &TrailTerms, store: Box<str>) -> Result<Files, TrailError> 
     Ok(Files { trail, store })
 }
 
-/// What is seen to now and then, while there is nothing to copy.
+/// Duties of now and then, while there is nothing to copy.
 #[derive(Debug, Default)]
 struct Duties {
     trimmed_at: Option<Instant>,

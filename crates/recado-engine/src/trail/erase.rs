@@ -28,7 +28,7 @@ const PAGE_JOBS: usize = 100;
 
 type Found = Vec<(JobId, Status)>;
 
-/// What somebody asks for.
+/// An order to erase.
 #[derive(Clone, Debug)]
 pub struct ErasureOrder {
     pub subject: Subject,
@@ -52,11 +52,11 @@ pub struct Erased {
     pub follow_ups: u64,
 }
 
-/// How it went.
+/// The result of an erasure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Erasing {
     Done(Erased),
-    /// So many jobs still wait to be sent, and nobody said to cancel them: nothing was touched.
+    /// So many jobs still wait to be sent, and the order does not cancel them: nothing was touched.
     JobsWait(u64),
     /// So many are being delivered right now: nothing was touched.
     JobsUnderWay(u64),
@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// Gives a dead letter up without telling the world: whom it was about is to be forgotten.
+    /// Discards a dead letter without an event: its person is to be forgotten.
     async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool, EngineError> {
         let Some(entry) = self.store().dead_letter(id).await? else { return Ok(false) };
         let Some(view) = self.store().job(id, self.now()).await? else { return Ok(false) };

@@ -102,7 +102,7 @@ impl Engine {
     }
 }
 
-/// What a follow-up's data holds: an event, or lines of text that were made of one.
+/// The data of a follow-up: an event, or lines of text that were made of one.
 #[derive(Deserialize)]
 struct FollowUpData {
     payload: Option<Value>,
@@ -165,7 +165,7 @@ mod tests {
         Event::new(EventKind::JobFailed, Some(CompanyId::new("acme").unwrap()), &["order-1"], NOW, data)
     }
 
-    /// What the channels are sent, as [`Notices`] writes it.
+    /// The bodies for channels, as [`Notices`] writes them.
     fn notices() -> Vec<Payload> {
         let route = RouteName::new("out").unwrap();
         let endpoint = || "ops".into();

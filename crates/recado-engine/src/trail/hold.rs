@@ -1,11 +1,12 @@
-//! Which node archives, and how far it is: one note, written only on top of the version that was read.
+//! The archiving node and its progress: one note, written only on top of the version that was read.
 //!
-//! The note is a leader lease ([`crate::leader`]). Whoever archives writes it again with every mark, so a node that was
-//! slow and lost its place finds out before it marks anything. A node that dies is replaced when it has been silent for a
-//! while; one that stops gives its place up at once.
+//! The note is a leader lease ([`crate::leader`]). The archiver writes it again with every mark, so a node
+//! that was slow and lost its place finds out before it marks anything. A node that dies is replaced when it
+//! has been silent for a while; one that stops gives its place up at once.
 //!
-//! It also says until when the files are whole. Whoever takes over goes on from there, so that neither a restart nor a
-//! change of nodes makes files look good that nobody can write; and the node that rings reads it there.
+//! It also says until when the files are whole. A node that takes over goes on from there, so that neither a
+//! restart nor a change of nodes makes files look good that cannot be written; and the node that runs alerts
+//! reads it there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const HELD_FOR: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hold {
-    /// What the store is called in the trail. Another store's numbers begin anew, so it has another name.
+    /// The store's name in the trail. Another store's numbers begin anew, so it has another name.
     pub store: Box<str>,
     /// The node that archives; empty when none does.
     pub node: Box<str>,
@@ -40,7 +41,7 @@ pub(super) struct Hold {
     version: u64,
 }
 
-/// What one part of a store's trail is called in the files.
+/// The name of one part of a store's trail in the files.
 pub(super) fn source(store: &str, part: u16) -> Box<str> {
     format!("{store}/{part}").into()
 }
@@ -91,7 +92,7 @@ impl Hold {
         // A clock that was set back must not make them whole for hours to come.
         let whole_until = whole_until.min(now);
         hold.whole_until = Some(whole_until);
-        // Where nobody else could take it, there is nothing to renew.
+        // Where no other node could take it, there is nothing to renew.
         let renewed = engine.keeper.lease().renewed;
         let lasts = !shared || renewed.is_some_and(|at| at.elapsed() < HELD_FOR / 2);
         if !(ours && hold.version > 0 && lasts) {

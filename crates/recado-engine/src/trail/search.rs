@@ -31,7 +31,7 @@ pub struct Found {
     pub seal: Option<Seal>,
 }
 
-/// What makes a record of the files one of a chain.
+/// The seal that makes a record of the files one of a chain.
 #[derive(Clone, Debug)]
 pub struct Seal {
     pub sequence: u64,
@@ -58,7 +58,7 @@ pub struct Page {
     pub next: Option<Place>,
 }
 
-/// Where a walk goes on.
+/// The place where a walk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The last sequence of the files when it began.
@@ -83,8 +83,8 @@ impl Engine {
         walk.page(&self.inner, place).await
     }
 
-    /// Everything on record about one job: from the store, and from the files what the store may have forgotten. `None`
-    /// when nobody has heard of it.
+    /// Everything on record about one job: from the store, and from the files what the store may have
+    /// forgotten. `None` when it is unknown.
     pub async fn job_trail(&self, id: &JobId) -> Result<Option<Vec<AuditEvent>>, TrailError> {
         let (store, now) = (self.store(), self.now());
         let view = store.job(id, now).await?;
@@ -131,14 +131,14 @@ struct Walk<'t> {
     query: Query,
     /// The last sequence of the files.
     end: u64,
-    /// What the store is called in them, and the last number of each part that is there.
+    /// The store's name in them, and the last number of each part that is there.
     store: Box<str>,
     archived: BTreeMap<u16, u64>,
 }
 
 impl<'t> Walk<'t> {
     async fn begin(engine: &Inner, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
-        // Nobody appends meanwhile, so both sides are of one moment.
+        // Nothing is appended meanwhile, so both sides are of one moment.
         let desk = engine.keeper.desk().await;
         if let Some(files) = &desk.files {
             let archived = (0..engine.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
@@ -194,7 +194,7 @@ impl<'t> Walk<'t> {
         Ok(page)
     }
 
-    /// What the files had when the walk began.
+    /// The records in the files when the walk began.
     async fn archived(
         &self,
         split: u64,
@@ -212,7 +212,7 @@ impl<'t> Walk<'t> {
         Ok((found, next.map(|next| At::Files(Some(next)))))
     }
 
-    /// What was not in the files by then, wherever it is now.
+    /// The records that were not in the files by then, wherever they are now.
     async fn fresh(
         &self,
         engine: &Inner,

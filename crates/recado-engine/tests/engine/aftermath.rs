@@ -1,4 +1,4 @@
-//! What follows from an attempt: events, callbacks, notices, marks, counts.
+//! Effects of an attempt: events, callbacks, notices, marks, counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,7 @@ async fn what_becomes_of_a_callback_is_told_to_no_endpoint() {
     engine.add_endpoint(draft(&[]), "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
-    // Nobody listens on port 9: the callback fails until it is dead.
+    // No server listens on port 9: the callback fails until it is dead.
     let callback = jobs_of(&given, "webhook").await.pop().unwrap();
     given.until(callback.job.id.as_str(), Status::Failed).await;
     assert_eq!(jobs_of(&given, "webhook").await.len(), 1);

@@ -21,7 +21,7 @@ fn terms() -> AlertTerms {
         let change = RuleChange { threshold: Some(threshold), ..RuleChange::default() };
         terms.config.change(name, change).unwrap();
     }
-    // Notices lie where nobody takes them, so that they can be looked at.
+    // Notices stay in a queue without a worker, so that they can be looked at.
     terms.config.change("queue_age", RuleChange { enabled: Some(false), ..RuleChange::default() }).unwrap();
     terms
 }
@@ -57,7 +57,7 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// What was told of alerts, a line each: kind, alert, company.
+/// Events of alerts, a line each: kind, alert, company.
 fn told(heard: &mut Listening) -> Vec<String> {
     let events = std::iter::from_fn(|| heard.told.try_recv().ok());
     let line = |event: Arc<Event>| {

@@ -14,7 +14,7 @@ use recado_store::Store;
 use crate::bulk::bury;
 use crate::given::{Given, Scripted, route, settings};
 
-/// How long an entry is kept here.
+/// Time that an entry is kept here.
 const TTL: Duration = Duration::from_secs(4 * 3_600);
 
 /// An archive in memory, which can be made to fail.

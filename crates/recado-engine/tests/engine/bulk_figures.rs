@@ -28,7 +28,7 @@ impl Draws {
     }
 }
 
-/// What a story tells beside its figures: that what it is about did happen.
+/// Proof that a story's subject did happen.
 #[derive(Default)]
 struct Seen {
     /// Entries that were done when a process died, and not counted yet.
@@ -151,7 +151,7 @@ fn g7_what_was_done_skipped_and_left_is_the_total_over_crashes_and_other_acts() 
     (0..STORIES).for_each(|seed| story(seed, &mut seen));
     assert!(seen.uncounted > 0, "no process died with entries in hand");
     assert!(seen.lost_answers > 0, "no answer was lost");
-    assert!(seen.skipped > 0, "nobody was faster");
+    assert!(seen.skipped > 0, "no other was faster");
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Transport for Counter {
     }
 
     async fn send(&self, delivery: Delivery<'_>) -> Outcome {
-        assert_eq!(delivery.answer, Wanted::Answer, "somebody waits for it, or it renews what somebody got");
+        assert_eq!(delivery.answer, Wanted::Answer, "a caller waits for it, or it renews a caller's answer");
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         if (self.fails_from..self.fails_until).contains(&asked) {
             return Outcome::Failed(Fault::answer("421", "try later"));

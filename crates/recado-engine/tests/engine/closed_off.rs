@@ -1,4 +1,4 @@
-//! What a route's fallback does while every provider of it is closed off.
+//! A route's fallback while every provider of it is closed off.
 
 use std::sync::Arc;
 use std::time::Duration;

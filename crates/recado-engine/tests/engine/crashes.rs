@@ -27,17 +27,13 @@ pub async fn take_for_and_vanish(given: &Given, provider: Option<&str>) {
         outlives_process: false,
         turns: Turns::default(),
     };
-    assert_eq!(
-        given.store.claim(claim).await.unwrap().leases.len(),
-        1,
-        "the fault fired: somebody holds the job"
-    );
+    assert_eq!(given.store.claim(claim).await.unwrap().leases.len(), 1, "the fault fired: the job is leased");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_holder_vanished_runs_again_within_the_lease_and_a_second() {
     let given = Given::new();
-    // Accepted while nobody carries the route, so that the doomed holder gets it.
+    // Accepted while the route has no carrier, so that the doomed holder gets it.
     let engine = given.engine([route("mail", Carrier::Workers)]);
     submit(&engine, submission("a")).await;
     take_and_vanish(&given).await;
@@ -81,6 +77,6 @@ async fn a_slow_delivery_keeps_its_lease_by_heartbeat() {
     let engine = given.mail(&far_end);
     submit(&engine, submission("a")).await;
     let view = given.until("a", Status::Sent).await;
-    assert_eq!(far_end.count(), 1, "25 s outlast a lease of 15 s, and nobody else took the job");
+    assert_eq!(far_end.count(), 1, "25 s outlast a lease of 15 s, and no other took the job");
     assert_eq!(view.job.attempts.len(), 1);
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 use crate::trail::{pass, written};
 
-/// An engine whose jobs die, with an endpoint of `acme` and two channels for notices that nobody answers.
+/// An engine whose jobs die, with an endpoint of `acme` and two channels for notices without an answer.
 async fn telling(given: &Given, dir: &Path) -> Engine {
     let (hook, mail) = (RouteName::new("webhook").unwrap(), RouteName::new("notices").unwrap());
     let channels = BTreeMap::from([
@@ -82,7 +82,7 @@ async fn erased(engine: &Engine, identity: Identity) -> Erased {
     panic!("something is under way for ever");
 }
 
-/// Two dead jobs of Maria's and one of somebody else, each told to the endpoint and to a channel.
+/// Two dead jobs of Maria's and one of another person, each told to the endpoint and to a channel.
 async fn dead_jobs(given: &Given, engine: &Engine) {
     let joao = Submission { user_id: Some("joao".into()), ..submission("others") };
     for job in [of_maria("dead-1", "mail"), of_maria("dead-2", "told-by-mail"), joao] {

@@ -1,4 +1,4 @@
-//! What is counted agrees with what happened.
+//! Counts agree with events.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use crate::given::{Given, route, settings, submission};
 
 pub const BREAKER: BreakerTerms = BreakerTerms::new(5, Duration::from_secs(60), Duration::from_secs(120));
 
-/// A provider that is down until somebody brings it back, and that notes every request.
+/// A provider that is down until a test brings it back, and that notes every request.
 #[derive(Debug, Default)]
 pub struct Flaky {
     pub down: AtomicBool,

@@ -1,4 +1,4 @@
-//! What the tests are given: a clock that follows tokio's, routes, and far ends that misbehave.
+//! Fixtures of the tests: a clock that follows tokio's, routes, and far ends that misbehave.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use recado_store::{JobView, Retention, Store};
 use recado_transport::{DataFault, Delivery, Transport};
 use tokio::time::Instant;
 
-/// Follows tokio's time, which the tests pause, unless somebody sets it.
+/// Follows tokio's time, which the tests pause, unless a test sets it.
 #[derive(Debug)]
 pub struct TestClock {
     started: Instant,

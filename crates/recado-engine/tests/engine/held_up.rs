@@ -54,7 +54,7 @@ async fn a_paused_tenants_jobs_are_held_up_and_nobody_elses() {
     submit(&engine, to("globex", "g")).await;
     assert_eq!(deferrals(&given, "g").await, 0);
     sleep(60).await;
-    // Due while nobody looks at the lane, and held up all the same.
+    // Due while the lane is not looked at, and held up all the same.
     submit(&engine, to("acme", "b")).await;
     sleep(1).await;
     engine.set_tenant(&acme, paused(false), None).await.unwrap();

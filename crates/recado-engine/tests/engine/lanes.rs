@@ -29,7 +29,7 @@ async fn f1_jobs_of_an_open_provider_wait_and_spend_no_attempt() {
     }
     sleep(110).await;
     assert_eq!(engine.provider("mail").unwrap().breaker.state, BreakerState::Open);
-    // Eight were on their way when it opened; nobody else was sent.
+    // Eight were on their way when it opened; no other was sent.
     assert_eq!(flaky.asked.lock().len(), 8);
     let mut untouched = 0;
     for n in 0..50 {
@@ -120,7 +120,7 @@ async fn f1_a_restart_neither_closes_nor_resets_an_open_breaker() {
     let engine = Engine::start(parts);
     sleep(30).await;
     assert_eq!(engine.provider("mail").unwrap().breaker, before);
-    assert_eq!(flaky.asked.lock().len(), asked, "nobody was asked by the young process");
+    assert_eq!(flaky.asked.lock().len(), asked, "the young process asked no provider");
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,7 +431,7 @@ async fn f1_a_probe_that_found_nothing_to_send_is_there_for_the_next_job() {
     given.until("a", Status::Sent).await;
     assert!(
         engine.now().since(asked_at) < Duration::from_secs(1),
-        "nobody waits for a probe that never went"
+        "no job waits for a probe that never went"
     );
 }
 

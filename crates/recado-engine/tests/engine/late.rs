@@ -1,4 +1,4 @@
-//! How late the trail's files are: on every node, across restarts, and who rings for it.
+//! Lag of the trail's files: on every node, across restarts, and its alert.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::given::{Given, settings};
 use crate::trail::{archiving, count, node, parts, pass, paused, written};
 
-/// What `/metrics` says about how late the files are.
+/// The lag of the files on `/metrics`.
 async fn late_s(engine: &Engine) -> f64 {
     let page = engine.metrics().await;
     let line = page.lines().find_map(|line| line.strip_prefix("recado_audit_late_seconds "));
@@ -184,7 +184,7 @@ async fn files_that_no_node_can_write_get_later_whoever_tries() {
     assert_eq!(rings(&second), ["audit_late".into()]);
 }
 
-/// What the archiver finds where it notes who archives.
+/// The archiver finds this note.
 async fn found(given: &Given, note: &str) {
     let value = Some(Payload::trusted(note.to_owned()));
     let write = NoteWrite {

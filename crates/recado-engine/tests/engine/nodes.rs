@@ -46,7 +46,7 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
     let [only] = &nodes(&engine).await[..] else { panic!("there are others") };
     assert_eq!((&*only.id, only.health), ("node-1", Health::Ok));
     assert_eq!((only.running, only.ended_last_minute, only.share_percent), (0, 1, 100.0));
-    assert_eq!(store.fired(Verb::WriteNotes), 0, "it wrote to nobody");
+    assert_eq!(store.fired(Verb::WriteNotes), 0, "it wrote nothing");
 }
 
 #[tokio::test(start_paused = true)]

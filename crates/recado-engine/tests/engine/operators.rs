@@ -1,4 +1,4 @@
-//! What operators do to providers, routes and companies: it holds, it lasts, and it is on record.
+//! Acts of operators on providers, routes and companies: they hold, they last, and they are on record.
 
 use std::sync::Arc;
 use std::time::Duration;

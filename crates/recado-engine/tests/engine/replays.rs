@@ -39,7 +39,7 @@ async fn g7_a_replay_while_the_provider_is_open_waits_longer_than_a_job_would_an
     engine.turn_breaker("mail", true, "provider says come back on Monday", None).await.unwrap();
     engine.pause_provider("mail", true, Some("until Monday"), None).await.unwrap();
     assert_eq!(engine.replay(&id("a"), None, None, None).await.unwrap(), Replay::Started);
-    // A job that nobody replayed would be dead after an hour.
+    // A job that was not replayed would be dead after an hour.
     tokio::time::sleep(HOUR * 9).await;
     let view = given.view("a").await;
     assert_eq!((view.status, view.job.progress.attempts_spent), (Status::Queued, 0));

@@ -145,7 +145,7 @@ async fn f1_a_probe_that_a_stop_cancels_may_be_made_again_at_once_by_the_next_pr
     let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
     let asked_at = engine.now();
     sleep(20).await;
-    assert_eq!(state(&engine), BreakerState::Closed, "nobody waited for the lost probe");
+    assert_eq!(state(&engine), BreakerState::Closed, "no job waited for the lost probe");
     assert!(!flaky.asked_since(asked_at).is_empty());
 }
 
@@ -208,7 +208,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
     b.stop().await.unwrap();
     let engine = restarted(&given, vec![mail(&flaky)], &terms).await;
     sleep(29).await;
-    assert_eq!((sent_by("acme"), sent_by("globex")), (10, 4), "a restart gives nobody more");
+    assert_eq!((sent_by("acme"), sent_by("globex")), (10, 4), "a restart gives no company more");
     sleep(10).await;
     assert_eq!((sent_by("acme"), sent_by("globex")), (20, 8));
     assert!(engine.hold("mail", "globex").unwrap().why.contains("rate"));
@@ -366,7 +366,7 @@ async fn g23_a_provider_that_is_well_and_has_no_rate_costs_no_notes() {
     }
 }
 
-/// What a clock that is set does to a breaker that is open, half open, or just closed.
+/// The effect of a set clock on a breaker that is open, half open, or just closed.
 async fn after_the_clock_is_set(by_seconds: i64, state_before: BreakerState) -> Duration {
     let given = Given::new();
     let flaky = Flaky::down();

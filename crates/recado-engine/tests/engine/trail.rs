@@ -126,7 +126,7 @@ fn copy(from: &Path, to: &Path) {
 fn source_number(record: &Record) -> u64 {
     match &record.content {
         Content::Event { source_sequence, .. } => *source_sequence,
-        Content::Erasure { .. } => panic!("nobody erased anything"),
+        Content::Erasure { .. } => panic!("nothing was erased"),
     }
 }
 
