@@ -70,7 +70,7 @@ fn of_all(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> 
         .iter()
         .find(|(_, failure)| failure.class.is_retryable())
         .or_else(|| refused.first())
-        .expect("somebody refused, or it would have been delivered");
+        .expect("a recipient refused, or it would have been delivered");
     let longest_wait = refused.iter().filter_map(|(_, failure)| failure.retry_after).max();
     // Those of earlier attempts are recipients, too.
     let named = accepted.iter().chain(refused.iter().map(|(recipient, _)| recipient)).map(|one| &**one);
@@ -297,7 +297,7 @@ pub fn after_shortage(
         return (Transition::Postpone { until }, None);
     }
     let words = format!(
-        "nobody was asked, for this process was short of something: {why}; the next try would start at {until}, \
+        "not sent, for this process was short of something: {why}; the next try would start at {until}, \
          after the job expires at {}",
         job.expires_at
     );
@@ -312,7 +312,7 @@ pub fn after_shortage(
 }
 
 fn closed_off(why: &str) -> Failure {
-    let reason = Reason::or("", format_args!("nobody was asked: {why}"));
+    let reason = Reason::or("", format_args!("not sent: {why}"));
     Failure { blame: Blame::Provider, ..ours(Class::Transient, "CIRCUIT_OPEN", reason, "recado/held-back") }
 }
 

@@ -108,10 +108,10 @@ pub struct EventData {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// How many attempts handed it over without an answer, where any did.
+    /// Attempts that handed it over without an answer, where any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_have_arrived: Option<u32>,
-    /// What to do before a replay, and the same in Portuguese.
+    /// Advice before a replay, and the same in Portuguese.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]

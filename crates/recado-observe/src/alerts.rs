@@ -1,4 +1,4 @@
-//! When it rings, and when it stops.
+//! The states of an alert.
 //!
 //! ```text
 //!            above the threshold            for long enough
@@ -8,7 +8,7 @@
 //!     └──────── well below it, or nothing to measure, for long enough
 //! ```
 //!
-//! A share is only believed when enough was measured, so that one failure at night wakes nobody. A firing
+//! A share is only believed when enough was measured, so that one failure at night wakes no one. A firing
 //! alert stays firing until the figure is well below its threshold for a while; when there is nothing left to
 //! measure, for as long as its whole window, so that a restart, which forgets the window, ends nothing by
 //! itself. Each change is told once; the state is given out to be kept, and taken back after a restart.
@@ -28,7 +28,7 @@ use crate::ledger::Ledger;
 pub use rule::{AlertConfig, Measure, NotARule, Rule, RuleChange, Severity};
 pub use words::{Unit, Words};
 
-/// What an alert is about.
+/// The subject of an alert.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Subject {
@@ -40,7 +40,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The name of whom it is about, unless it is about everybody.
+    /// The name of its subject, unless it is about the whole server.
     pub fn name(&self) -> Option<&str> {
         match self {
             Subject::All => None,
@@ -146,7 +146,7 @@ impl Alerts {
         &self.config
     }
 
-    /// What rings now, by name and subject.
+    /// Firing alerts, by name and subject.
     pub fn firing(&self) -> Vec<&Firing> {
         let each = self.states.values().filter_map(|state| match state {
             State::Firing { alert, .. } => Some(alert),
@@ -170,7 +170,7 @@ impl Alerts {
             let mut readings: BTreeMap<Subject, Option<f64>> =
                 readings.into_iter().filter(|(subject, _)| !rule.excepts(subject)).collect();
             for (_, subject) in of_rule.into_iter().filter(|(_, subject)| !rule.excepts(subject)) {
-                // Whoever is no longer heard of has calmed down.
+                // A subject without a reading has calmed down.
                 readings.entry(subject).or_insert(Some(0.0));
             }
             for (subject, value) in readings {

@@ -1,6 +1,6 @@
 //! Retry KPIs, and the flow into the dead letter queue.
 //!
-//! A job is retried when it was tried more than once. What nobody tried in the window has no figure, rather
+//! A job is retried when it was tried more than once. A route without a try in the window has no figure, rather
 //! than a perfect one.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Figure {
     pub value: Option<f64>,
     pub target: Target,
     pub verdict: Verdict,
-    /// How much it was measured on.
+    /// Volume that it was measured on.
     pub volume: u64,
     /// Less than this says nothing.
     pub min_volume: u64,
@@ -84,7 +84,7 @@ pub struct Kpis {
     pub permanent_share: Figure,
     /// Of all retries: those whose wait was at the policy's cap.
     pub at_cap_share: Figure,
-    /// How far the jitter is from using its range evenly.
+    /// Deviation of the jitter from an even use of its range.
     pub jitter_deviation: Figure,
     pub mean_backoff_seconds: Figure,
     /// By attempt number, over all routes: the success rate by attempt. The last one is for all later
@@ -103,7 +103,7 @@ pub struct Course {
     pub parts: Vec<CoursePart>,
 }
 
-/// What happened from `at` on until the next part begins.
+/// Counts from `at` on until the next part begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CoursePart {
@@ -133,7 +133,7 @@ pub struct AttemptRate {
     pub sent: u64,
 }
 
-/// What came into the dead letter queue in a window.
+/// Flow into the dead letter queue in a window.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterFlow {

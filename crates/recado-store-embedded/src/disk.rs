@@ -37,7 +37,7 @@ impl Drop for DirLock {
 
 pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
     let io = |error| LockError::Io { dir: dir.to_owned(), error };
-    // Payloads are nobody else's business: what we make here is for this user alone.
+    // Payloads are personal data: directories made here are for this user alone.
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
     let mut file = private()
         .create(true)

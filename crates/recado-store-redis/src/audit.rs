@@ -15,7 +15,7 @@ use crate::link::Arg;
 use crate::record::json;
 use crate::store::RedisStore;
 
-/// Events at most in one call: nobody else is served while a script runs.
+/// Events at most in one call: no other client is served while a script runs.
 const CALL_EVENTS_MAX: usize = 500;
 
 /// Records that one trim looks at, unless one look at the stream finds more.

@@ -23,7 +23,7 @@ const FAILURES_LAST: Duration = Duration::from_secs(60);
 /// Copies at most after one write. Whoever stops here has been overtaken every time, by others who copy, too.
 const COPIES_MAX: usize = 16;
 
-/// A provider that nobody writes about any more is forgotten after this.
+/// A provider without further writes is forgotten after this.
 const STATE_LASTS: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 #[derive(Deserialize)]

@@ -20,7 +20,7 @@ const UNANSWERED_MAX: usize = 1_000;
 /// Extensions at most in one call.
 const CALL_TOKENS_MAX: usize = 1_000;
 
-/// Jobs at most in one call: nobody else is served while a script runs, and each may be large.
+/// Jobs at most in one call: no other client is served while a script runs, and each may be large.
 const CALL_JOBS_MAX: usize = 256;
 
 /// What is known between claims.

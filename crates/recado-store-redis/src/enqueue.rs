@@ -12,7 +12,7 @@ use crate::record::Record;
 use crate::store::RedisStore;
 use crate::together::{Asked, Line};
 
-/// Jobs, and bytes of data, at most in one call: nobody else is served while a script runs.
+/// Jobs, and bytes of data, at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 500;
 const CALL_BYTES_MAX: usize = 1 << 20;
 

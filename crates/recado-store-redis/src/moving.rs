@@ -14,7 +14,7 @@ use crate::parts::BEYOND_ALL;
 use crate::record::{Ending, Phase, Record, damaged, decode_or_mark, json, no_data};
 use crate::store::RedisStore;
 
-/// Jobs at most in one call: nobody else is served while a script runs.
+/// Jobs at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 100;
 
 impl RedisStore {

@@ -10,7 +10,7 @@ use crate::link::Arg;
 use crate::record::json;
 use crate::store::RedisStore;
 
-/// Writes at most in one call: nobody else is served while a script runs.
+/// Writes at most in one call: no other client is served while a script runs.
 const CALL_WRITES_MAX: usize = 500;
 
 impl RedisStore {

@@ -23,7 +23,7 @@ use crate::store::RedisStore;
 use crate::together::{Asked, Line};
 use crate::token::{Token, fence_arg};
 
-/// Settlements at most in one call: nobody else is served while a script runs.
+/// Settlements at most in one call: no other client is served while a script runs.
 const CALL_SETTLEMENTS_MAX: usize = 200;
 
 /// Bytes of what follows at most in one call, unless one settlement has more.

@@ -24,7 +24,7 @@ pub enum StoreError {
     /// Nothing was written; ask again later. Work that is already in can still be settled.
     #[error("the store is full: {0}")]
     Full(String),
-    /// Whether it was written is not known; ask again, the verbs are safe to repeat.
+    /// It is not known whether it was written; ask again, the verbs are safe to repeat.
     #[error("the store did not answer: {0}")]
     Unavailable(String),
     /// The store's own files cannot be trusted any more. Stop, and start again to recover.
@@ -70,21 +70,21 @@ pub struct Claim {
     /// Measured by a time that runs like the wall clock's and never steps. Stores compare it with the `now` of
     /// [`Pick::Orphaned`] alone.
     pub lease_until: Timestamp,
-    /// Who holds the lease, for the record.
+    /// The lease's holder, for the record.
     pub worker: Box<str>,
     /// The provider that is to be asked. A lease that runs out tells it, and so does the lease that took it over.
     pub provider: Option<Box<str>>,
-    /// The lease outlives this process: somebody outside it holds the token.
+    /// The lease outlives this process: a holder outside it has the token.
     pub outlives_process: bool,
-    /// How tenants share what is ready. The other picks know no turns.
+    /// The terms of turns between tenants. The other picks know no turns.
     pub turns: Turns,
 }
 
 #[derive(Debug, Default)]
 pub struct Claimed {
     pub leases: Vec<Lease>,
-    /// When time alone will bring more of what was picked, if that is known. A tenant that is held back has
-    /// jobs that are due already: only whoever holds it back knows when it may go on.
+    /// The time when time alone will bring more of what was picked, if that is known. A tenant that is held
+    /// back has jobs that are due already: only its hold says when it may go on.
     pub next_at: Option<Timestamp>,
 }
 
@@ -118,7 +118,7 @@ pub enum Cancelled {
     Done,
     /// It was cancelled before.
     Already,
-    /// Too late: somebody is delivering it, or it has ended.
+    /// Too late: it is being delivered, or it has ended.
     Refused(Status),
     Unknown,
 }
@@ -167,7 +167,7 @@ pub enum Discarded {
 
 /// A job with all that its store knows of it, on its way to another store or back from an archive.
 ///
-/// A lease does not travel: whoever moves jobs takes leases over first, or they come as waiting.
+/// A lease does not travel: a mover takes leases over first, or they come as waiting.
 #[derive(Debug, Clone)]
 pub struct Transfer {
     pub job: Job,
@@ -180,7 +180,7 @@ pub struct Transfer {
     pub queue_place: Option<u64>,
     /// Its trail, oldest first.
     pub audit: Vec<AuditEvent>,
-    /// How many of these, oldest first, are archived: they stay on the job's trail, and nobody archives them again.
+    /// Archived records among these, oldest first: they stay on the job's trail, and are not archived again.
     /// A store that gives a job does not know, and says none.
     pub archived: usize,
 }
@@ -198,7 +198,7 @@ impl Transfer {
     }
 }
 
-/// Where a transferred job stands.
+/// The state of a transferred job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     Waiting,
@@ -248,7 +248,7 @@ impl FencedWrite {
     }
 }
 
-/// How long ended jobs are remembered. Dead letters carry their own time.
+/// Time that ended jobs are remembered. Dead letters carry their own time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     pub ended_max_age: Duration,
@@ -282,15 +282,15 @@ pub struct AuditSpan {
     pub newest_first: bool,
 }
 
-/// What may go from one part of the trail.
+/// The records to remove from one part of the trail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditTrim {
     pub part: u16,
     /// The last one that is archived: nothing beyond it goes.
     pub up_to: u64,
-    /// What happened before this goes.
+    /// Records from before this go.
     pub before: Timestamp,
-    /// What happened before this goes if the store knows no job that it is about.
+    /// Records from before this go if the store knows no job that they are about.
     pub forgotten_before: Timestamp,
 }
 
@@ -310,7 +310,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Takes jobs in, each exactly once by its id. Answers in order, after they are durable.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError>;
 
-    /// Leases up to `max` jobs. Whoever crashes afterwards leaves orphans, never losses.
+    /// Leases up to `max` jobs. A crash afterwards leaves orphans, never losses.
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError>;
 
     /// Moves a lease's end, which is measured like [`Claim::lease_until`].
@@ -319,8 +319,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Ends leases, each atomically, in order.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
-    /// Stops a job that nobody is delivering. A dead letter whose replay is cancelled is dead again, and kept for
-    /// [`RECALLED_KEPT`](recado_core::dead_letter::RECALLED_KEPT) at least.
+    /// Stops a job that is not being delivered. A dead letter whose replay is cancelled is dead again, and
+    /// kept for [`RECALLED_KEPT`](recado_core::dead_letter::RECALLED_KEPT) at least.
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError>;
 
     /// Puts a dead letter back in line. The entry stays until the job is delivered, and keeps what was accepted beside
@@ -334,8 +334,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Forgets ended jobs at once, with all that is on record about them here: whoever asks has archived that.
-    /// Says how many went; what has not ended stays.
+    /// Forgets ended jobs at once, with all records about them here: the caller has archived those. Returns
+    /// how many went; jobs that have not ended stay.
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError>;
 
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
@@ -358,20 +358,20 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// go there may be more.
     async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError>;
 
-    /// Writes notes, each atomically together with its audit records, in order. A store that runs short of room takes them like settlements:
-    /// whoever eases its load must be able to say so.
+    /// Writes notes, each atomically together with its audit records, in order. A store that runs short of
+    /// room takes them like settlements: an operator who eases its load must be able to say so.
     async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError>;
 
     /// Tells when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
-    /// Rung when another node may have written notes: whoever keeps copies of them reads them again. A hint, like
-    /// the other. `None`: nobody else writes, and what this process wrote is what there is.
+    /// Rung when another node may have written notes: copies of them are to be read again. A hint, like the
+    /// other. `None`: no other node writes, and this process has all there is.
     fn notes_changed(&self) -> Option<Waker> {
         None
     }
 
-    /// Whether other nodes may be on this store.
+    /// Returns true if other nodes may be on this store.
     fn is_shared(&self) -> bool {
         self.notes_changed().is_some()
     }
@@ -395,8 +395,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         1
     }
 
-    /// The trail itself, records that belong to no job included, for whoever archives it: what is given here is
-    /// durable. What came with an adopted job as archived is not given.
+    /// The trail itself, records that belong to no job included, for the archiver: every record given here is
+    /// durable. Records that came with an adopted job as archived are not given.
     async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
@@ -426,9 +426,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
 
-    /// Since when the oldest job has been due that nobody has taken, for each route that has one; the companies in
-    /// `left_out` do not count. Where very many tenants wait, a store may ask only those that have waited longest for
-    /// a turn.
+    /// The time since when the oldest unclaimed job has been due, for each route that has one; the companies
+    /// in `left_out` do not count. Where very many tenants wait, a store may ask only those that have waited
+    /// longest for a turn.
     async fn oldest_due(
         &self,
         left_out: &LeftOut,

@@ -2,8 +2,8 @@
 //!
 //! Neither store is served meanwhile: both are marked before anything moves, see [`marks`]. Jobs, notes and records
 //! that are not archived are copied, and the source keeps its own. A move that was cut off is taken up again by
-//! asking for it again: what has arrived is left alone. Whoever takes it up raises the fences of both stores, so the
-//! process that it takes it from writes nothing more, should it still be there.
+//! asking for it again: what has arrived is left alone. The process that takes it up raises the fences of both stores, so the
+//! one before it writes nothing more, should it still be there.
 
 mod marks;
 mod queue;
@@ -79,7 +79,7 @@ pub enum MoveError {
     InUse { store: String, nodes: String },
     #[error(
         "the target does not hold what the source gave ({what}): nothing was switched over; \
-         is somebody using one of the two?"
+         is another program using one of the two?"
     )]
     Differs { what: String },
 }
@@ -114,7 +114,7 @@ pub struct Named {
     pub name: String,
 }
 
-/// What there is of a store, in two numbers: the sum does not depend on the order.
+/// The content of a store, in two numbers: the sum does not depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub count: u64,
@@ -138,13 +138,13 @@ impl Tally {
 pub struct Moved {
     pub jobs: Tally,
     pub notes: Tally,
-    /// Audit records about no job in the store that nobody has archived; those about jobs came with them.
+    /// Unarchived audit records about no job in the store; those about jobs came with them.
     pub records: Tally,
     /// Leases that were taken over before: their jobs may have been sent.
     pub leases_ended: u64,
 }
 
-/// Where a move has come to, for whoever watches.
+/// The progress of a move, for its observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Copied { done: u64, of: u64 },
@@ -232,7 +232,7 @@ async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<Run, MoveErro
     Ok(Run { id, source, target })
 }
 
-/// How far a move was marked before.
+/// The marks of an earlier begin of the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nowhere,

@@ -72,7 +72,7 @@ pub async fn serve(config: &Config, again: impl Fn() -> Result<Log, String>) -> 
     }
 }
 
-/// Puts a server together; it serves from now on, and whoever holds it decides when it ends.
+/// Puts a server together; it serves from now on, and its owner decides when it ends.
 pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, String> {
     let address = listener.local_addr().map_err(|error| format!("cannot tell the address: {error}"))?;
     let descriptors = descriptors::raise_limit();
@@ -152,7 +152,7 @@ pub struct Server {
     exporting: Option<traces::Exporting>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// What the store is called.
+    /// The store's name.
     place: String,
 }
 
@@ -268,7 +268,7 @@ pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Where jobs are kept, in words that show no password.
+/// The place of the jobs, in words that show no password.
 fn place(config: &Config) -> String {
     match &config.store.redis {
         Some(options) => options.name(),
@@ -276,11 +276,11 @@ fn place(config: &Config) -> String {
     }
 }
 
-/// What somebody who starts a server wants to know, a line each.
+/// Lines for the operator who starts a server.
 fn announce(config: &Config, address: &str, engine: &Engine) {
     if config.environment_by_default {
         tracing::info!(
-            "Nobody chose an environment, so this is development: the sandbox is on; choose with --env production"
+            "No environment was chosen, so this is development: the sandbox is on; choose with --env production"
         );
     }
     let usable = engine.routes().usable_names();

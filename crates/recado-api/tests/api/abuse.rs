@@ -1,4 +1,4 @@
-//! Bad requests hurt only themselves: whoever behaves is served as quickly as ever.
+//! Bad requests hurt only themselves: other callers are served as quickly as ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::given::{Kind, Server, Setup, ms};
 
-/// What the abusers send, over and over, each on connections of its own.
+/// Requests of the abusers, over and over, each on connections of its own.
 fn abuses() -> Vec<Vec<u8>> {
     let post = |path: &str, body: &[u8]| {
         let head = format!(
@@ -49,7 +49,7 @@ async fn malformed_oversized_and_stalled_requests_do_not_slow_the_others_down() 
                 let mut stream = server.connect().await;
                 let _ = stream.write_all(&abuse).await;
                 sent.fetch_add(1, Ordering::Relaxed);
-                // Held open: whoever waits for the rest waits in vain.
+                // Held open: the server waits for the rest in vain.
                 stalled.push(stream);
                 if stalled.len() > 20 {
                     stalled.clear();

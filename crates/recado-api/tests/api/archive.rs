@@ -138,7 +138,7 @@ async fn g1_what_was_too_much_is_archived_and_comes_back_by_import() {
     }
 }
 
-/// Whoever asks for an archived entry hears where it is and how it comes back.
+/// The answer for an archived entry names its place and the way back.
 async fn says_where_it_is(server: &Server) {
     let job = server.get("/v1/jobs/old").await.body;
     let archived = &job["archived"];
@@ -160,8 +160,8 @@ async fn says_where_it_is(server: &Server) {
             "{detail}"
         );
     }
-    let nobody = server.get("/v1/dlq/nobody").await;
-    assert_eq!(nobody.body["detail"], "there is no dead letter `nobody`");
+    let missing = server.get("/v1/dlq/unknown").await;
+    assert_eq!(missing.body["detail"], "there is no dead letter `unknown`");
 }
 
 async fn finds_no_room(server: &Server, line: &str) {

@@ -1,4 +1,4 @@
-//! What is documented is there, and what is there is documented.
+//! The API document and the API agree, in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Somebody who listens to the stream of events and hears it to the letter.
+//! A listener on the stream of events that reads it to the letter.
 
 use std::collections::VecDeque;
 

@@ -44,7 +44,7 @@ async fn an_endpoint_shows_its_secret_once_and_outlives_the_server() {
     let all = server.get("/v1/endpoints").await.body;
     assert_eq!(all["items"].as_array().unwrap().len(), 2);
     assert_eq!(server.get("/v1/endpoints?companyId=acme").await.body, json!({"items": [shown]}));
-    assert_eq!(server.get("/v1/endpoints?companyId=nobody").await.body, json!({"items": []}));
+    assert_eq!(server.get("/v1/endpoints?companyId=unknown").await.body, json!({"items": []}));
 
     let dir = server.stop_and_leave().await;
     let webhooks = Some(Policy::exponential(ms(1), ms(1), 3));
@@ -152,9 +152,13 @@ async fn a_test_says_how_the_receiver_took_it_and_counts_for_nothing() {
     assert!(badly.body["errorReason"].as_str().unwrap().contains("out of order"), "{}", badly.body);
 
     server.patch(&path, json!({"url": "http://127.0.0.1:9/"})).await;
-    let nobody = server.post(&test, "").await;
-    assert_eq!((nobody.status, &nobody.body["ok"]), (200, &json!(false)));
-    assert!(nobody.body.get("status").is_none() && nobody.body["errorReason"].is_string(), "{}", nobody.body);
+    let missing = server.post(&test, "").await;
+    assert_eq!((missing.status, &missing.body["ok"]), (200, &json!(false)));
+    assert!(
+        missing.body.get("status").is_none() && missing.body["errorReason"].is_string(),
+        "{}",
+        missing.body
+    );
     assert_eq!(server.get(&path).await.body["consecutiveFailures"], 0, "a test is not a delivery");
 }
 

@@ -297,6 +297,6 @@ async fn the_client_says_what_it_cannot_make_up_for_and_gives_up_where_it_must()
     let error = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap_err();
     assert!(matches!(&error, ClientError::Problem(problem) if problem.status == 401), "{error}");
 
-    let nobody = Client::new("http://127.0.0.1:9", None).unwrap().events(EventQuery::default()).await;
-    assert!(matches!(nobody, Err(ClientError::Connect { .. })), "{nobody:?}");
+    let missing = Client::new("http://127.0.0.1:9", None).unwrap().events(EventQuery::default()).await;
+    assert!(matches!(missing, Err(ClientError::Connect { .. })), "{missing:?}");
 }

@@ -1,5 +1,5 @@
-//! Whoever Recado talks to: a receiver of webhooks, or a provider. A real server on a free port that does
-//! what it is told and remembers what it got.
+//! The far end of Recado's requests: a receiver of webhooks, or a provider. A real server on a free port that
+//! does what it is told and remembers what it got.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Got {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Whether a receiver that knows only this secret would believe it.
+    /// Returns true if a receiver that knows only this secret would believe it.
     pub fn is_signed_with(&self, secret: &str) -> bool {
         standardwebhooks::Webhook::new(secret).unwrap().verify(&self.body, &self.headers).is_ok()
     }

@@ -129,7 +129,7 @@ pub enum Kind {
     Embedded,
 }
 
-/// How a server differs from the usual one.
+/// A server's difference from the usual one.
 #[derive(Debug)]
 pub struct Setup {
     pub kind: Kind,
@@ -141,11 +141,11 @@ pub struct Setup {
     pub routes: Vec<Route>,
     /// The policy of route `webhook`, if there is one.
     pub webhooks: Option<Policy>,
-    /// How providers are protected.
+    /// Protection of providers.
     pub providers: Vec<(&'static str, ProviderTerms)>,
-    /// How the dead letter queue is kept.
+    /// Terms of the dead letter queue.
     pub dead_letters: DeadLetterTerms,
-    /// Where an earlier server left its jobs.
+    /// The directory of an earlier server's jobs.
     pub dir: Option<TempDir>,
 }
 
@@ -312,7 +312,7 @@ impl Server {
     }
 }
 
-/// What arrives until the other side closes.
+/// All bytes until the other side closes.
 pub async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
@@ -375,7 +375,7 @@ impl Answer {
         faults.iter().map(|fault| fault["pointer"].as_str().unwrap()).collect()
     }
 
-    /// What is said about a place.
+    /// The fault at a place.
     pub fn fault(&self, pointer: &str) -> &str {
         let faults = self.body["errors"].as_array().unwrap();
         let fault = faults.iter().find(|fault| fault["pointer"] == pointer);

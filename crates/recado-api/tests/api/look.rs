@@ -176,7 +176,7 @@ async fn a_job_that_waits_can_be_cancelled_and_again() {
             assert_eq!((answer.status, answer.body), (200, json!({"jobId": "c", "status": "cancelled"})));
         }
         let lease = json!({"routes": ["work"], "workerId": "w"}).to_string();
-        assert_eq!(server.post("/v1/leases", lease).await.body["leases"], json!([]), "nobody gets it");
+        assert_eq!(server.post("/v1/leases", lease).await.body["leases"], json!([]), "no worker gets it");
     })
     .await;
 }

@@ -320,7 +320,7 @@ async fn f3_the_callers_own_code_asks_the_same_breaker_and_tells_it_how_it_went(
     assert!(refused.reason.unwrap().contains("connection refused"));
     assert!((1..=600_000).contains(&refused.retry_after_ms.unwrap()));
 
-    // When the reset time is over one probe may go, and nobody beside it.
+    // When the reset time is over one probe may go, and no other delivery beside it.
     let started = Instant::now();
     let probe = loop {
         let permit = client.permit("patient").await.unwrap();
@@ -363,11 +363,11 @@ async fn f3_a_permit_needs_no_body_and_an_open_breaker_is_an_answer() {
 #[tokio::test]
 async fn what_is_wrong_with_a_request_about_a_provider_is_named() {
     let server = server(Kind::Memory, LONG).await;
-    server.get("/v1/providers/nobody").await.is_problem(404, "not_found");
+    server.get("/v1/providers/unknown").await.is_problem(404, "not_found");
     let opening = json!({"action": "open", "reason": "x"}).to_string();
     for act in ["breaker", "pause", "resume", "permit", "success", "failure"] {
         let body = if act == "breaker" { opening.clone() } else { "{}".to_owned() };
-        server.post(&format!("/v1/providers/nobody/{act}"), body).await.is_problem(404, "not_found");
+        server.post(&format!("/v1/providers/unknown/{act}"), body).await.is_problem(404, "not_found");
     }
     let breaker = "/v1/providers/sandbox/breaker";
     server.post(breaker, "{}").await.faults_at(&["/action", "/reason"]);

@@ -76,7 +76,7 @@ async fn a_paused_route_parks_its_jobs_until_it_is_resumed_and_others_go_on() {
 #[tokio::test]
 async fn what_is_wrong_with_a_request_about_a_route_is_named() {
     let server = Server::plain().await;
-    server.post("/v1/routes/nobody/pause", "{}").await.is_problem(404, "not_found");
+    server.post("/v1/routes/unknown/pause", "{}").await.is_problem(404, "not_found");
     server.post("/v1/routes/sandbox/pause", r#"{"why": "x"}"#).await.faults_at(&["/why"]);
     let long = json!({"reason": "x".repeat(2_000)});
     server.post("/v1/routes/sandbox/resume", long.to_string()).await.faults_at(&["/reason"]);

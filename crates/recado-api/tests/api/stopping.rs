@@ -79,7 +79,7 @@ async fn a_stop_answers_the_requests_at_hand_and_closes_the_rest() {
     assert_eq!(read_to_end(&mut idle).await, "", "an idle connection is closed");
     assert!(started.elapsed() < Duration::from_secs(1));
     tokio::time::sleep(ms(100)).await;
-    assert!(TcpStream::connect(server.address).await.is_err(), "nobody new gets in");
+    assert!(TcpStream::connect(server.address).await.is_err(), "no new connection gets in");
     half_way.write_all(second.as_bytes()).await.unwrap();
     let answer = read_to_end(&mut half_way).await;
     assert!(answer.starts_with("HTTP/1.1 202 "), "what had begun is answered: {answer}");

@@ -131,7 +131,7 @@ fn an_erasure_that_finds_nothing_leaves_nothing_behind() {
     let place = Place::three_months();
     let before = place.read("2026-11.jsonl");
     let mut trail = place.open();
-    let subject = user("nobody");
+    let subject = user("unknown");
     assert_eq!(trail.erase(&subject, "ana", "pedido 17", at(NOW)).unwrap().records, 0);
     trail.erase(&user("user-3"), "ana", "pedido 17", at(NOW)).unwrap();
     let twice = trail.erase(&user("user-3"), "ana", "pedido 17", at(NOW)).unwrap();

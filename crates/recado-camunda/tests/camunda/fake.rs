@@ -274,7 +274,7 @@ impl Fake {
     /// The machine is gone, and every connection with it; the engine's state is on its disk. Connections are
     /// noted with status 0.
     pub fn go_away(&mut self) {
-        self.boot(door::nobody);
+        self.boot(door::refuse_all);
     }
 
     pub fn come_back(&mut self) {

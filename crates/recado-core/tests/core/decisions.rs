@@ -280,7 +280,7 @@ fn f12_a_job_that_a_fallback_gives_up_names_the_breaker_and_spends_no_attempt() 
     assert_eq!((audit.should_retry, audit.retry_count), (Some(false), Some(1)));
     let burial = buried(transition);
     assert_eq!((burial.cause, burial.failure.class), (Cause::Fallback, Class::Transient));
-    assert_eq!(burial.failure.reason.as_str(), "nobody was asked: circuit breaker OPEN: 503");
+    assert_eq!(burial.failure.reason.as_str(), "not sent: circuit breaker OPEN: 503");
     assert_eq!(
         (burial.failure.code.as_deref(), burial.failure.blame),
         (Some("CIRCUIT_OPEN"), Blame::Provider)

@@ -296,7 +296,7 @@ async fn named_ids_and_filters_hold_together() {
     let engine = given.mail(&second_time_lucky());
     bury(&given, &engine, &["a", "b", "c"]).await;
     let ids = |names: &[&str]| names.iter().map(|name| JobId::new(*name).unwrap()).collect::<Vec<_>>();
-    let filter = Chosen { job_ids: ids(&["a", "c", "nobody"]), ..Chosen::default() };
+    let filter = Chosen { job_ids: ids(&["a", "c", "unknown"]), ..Chosen::default() };
     let (total, sample) = engine.choose(&filter, 10).await.unwrap();
     assert_eq!((total, sample.len()), (2, 2));
     let none = Chosen { last_failure_code: Some("421".into()), ..filter.clone() };

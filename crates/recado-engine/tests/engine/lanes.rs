@@ -277,7 +277,7 @@ async fn f3_the_same_breaker_serves_the_products_own_calls() {
     assert!(!engine.permit("mail").await.unwrap().permitted, "and no second one");
     let view = engine.tell_provider("mail", true, "", Duration::ZERO).unwrap();
     assert_eq!(view.breaker.state, BreakerState::Closed);
-    assert!(engine.permit("nobody").await.is_none());
+    assert!(engine.permit("unknown").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +288,7 @@ async fn a_breaker_that_a_person_opened_stays_open_until_a_person_closes_it() {
     engine.turn_breaker("mail", true, "maintenance", Some("ana")).await.unwrap().unwrap();
     let terms_less = engine.provider("mail").unwrap();
     assert!(terms_less.breaker.held_open);
-    assert!(engine.turn_breaker("nobody", true, "x", None).await.unwrap().is_none());
+    assert!(engine.turn_breaker("unknown", true, "x", None).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ async fn a_node_alone_tells_of_itself_and_writes_nothing() {
     let given = Given::new();
     let far_end = Arc::new(Scripted::new(&["ok"]));
     let (engine, store) = given.shaky(&far_end);
-    store.fail(Verb::WriteNotes, 0, 1, StoreError::Unavailable("nobody asked for this".to_owned()));
+    store.fail(Verb::WriteNotes, 0, 1, StoreError::Unavailable("not asked for".to_owned()));
     submit(&engine, submission("a")).await;
     given.until("a", Status::Sent).await;
     pass(30).await;

@@ -26,7 +26,7 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     let other = || Route { provider: "mail".into(), ..route("other", mail(&flaky).carrier) };
     let engine = protected(&given, vec![mail(&flaky), other()], &[]);
     assert!(engine.pause_route("mail", true, Some("wrong template"), Some("ana")).await.unwrap());
-    assert!(!engine.pause_route("nobody", true, None, None).await.unwrap());
+    assert!(!engine.pause_route("unknown", true, None, None).await.unwrap());
     submit(&engine, submission("a")).await;
     submit(&engine, Submission { route: "other".to_owned(), ..submission("b") }).await;
     given.until("b", Status::Sent).await;

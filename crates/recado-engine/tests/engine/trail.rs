@@ -205,7 +205,7 @@ async fn the_store_forgets_what_is_archived_and_a_forgotten_jobs_trail_is_told_f
     let span = recado_store::AuditSpan { part: 0, after: 0, newest_first: false };
     assert!(given.store.audit_in(span, 10).await.unwrap().is_empty(), "and so are its records here");
     assert_eq!(engine.job_trail(&id).await.unwrap(), Some(whole));
-    assert_eq!(engine.job_trail(&JobId::new("nobody").unwrap()).await.unwrap(), None);
+    assert_eq!(engine.job_trail(&JobId::new("unknown").unwrap()).await.unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -420,8 +420,8 @@ async fn t18_records_of_jobs_that_the_store_had_forgotten_before_go_with_the_per
         given.until(&id, Status::Sent).await;
         pass(1).await;
     }
-    let nobody = Retention { ended_max_age: Duration::from_secs(3_600), ended_max_count: 1 };
-    assert_eq!(given.store.prune(nobody, given.clock_now()).await.unwrap().ended, 2, "all but the last");
+    let missing = Retention { ended_max_age: Duration::from_secs(3_600), ended_max_count: 1 };
+    assert_eq!(given.store.prune(missing, given.clock_now()).await.unwrap().ended, 2, "all but the last");
     let in_the_store = async || {
         let span = AuditSpan { part: 0, after: 0, newest_first: false };
         let records = given.store.audit_in(span, 100).await.unwrap();

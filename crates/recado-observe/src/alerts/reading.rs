@@ -1,4 +1,4 @@
-//! What a rule measures, read off the book and the gauges.
+//! Readings of the rules, from the book and the gauges.
 
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ fn breakers(states: &[(Box<str>, BreakerState)]) -> Readings {
     providers.map(|(provider, state)| (Subject::Provider(provider.clone()), Some(open(*state)))).collect()
 }
 
-/// How often something happens now, as a multiple of how often it did over the day. A day that knows nothing
-/// but the window says nothing: then the two are alike.
+/// The rate of an event now, as a multiple of its rate over the day. A day that knows nothing but the window
+/// says nothing: then the two are alike.
 fn jump(now: Option<f64>, day: Option<f64>) -> Option<f64> {
     let (now, day) = (now?, day?);
     Some(if now < JUMP_FLOOR || day <= 0.0 { 0.0 } else { now / day })

@@ -10,10 +10,10 @@ use crate::history::{DAY, HOUR, WINDOW_MAX};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Where the runbooks are unless told otherwise.
+/// Address of the runbooks by default.
 const RUNBOOKS: &str = "docs/operating/alerts.md";
 
-/// What is measured, and of whom. Volumes count what the figure is a share or a mean of.
+/// The measured figure, and its subject. Volumes count what the figure is a share or a mean of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// Of a route: attempts that failed, of all attempts.
@@ -26,7 +26,7 @@ pub enum Measure {
     DeadLettersOfCompany,
     /// Of a route: how long attempts took from due to done; 19 of 20 took less.
     ProcessingTime,
-    /// Of a route: how long the oldest job has been due that nobody took.
+    /// Of a route: time since the oldest unclaimed job fell due.
     QueueAge,
     /// Of a route: tries that met a permanent error, of all that were judged.
     PermanentRate,
@@ -77,7 +77,7 @@ pub struct Rule {
     pub enabled: bool,
     /// It rings above this: a share from 0 to 1, a count, seconds, or a multiple.
     pub threshold: f64,
-    /// What is looked back on; zero for what stands as it stands.
+    /// Window of the measurement; zero for a current value.
     pub window: Duration,
     /// Less than this in the window says nothing.
     pub min_volume: u64,
@@ -126,7 +126,7 @@ impl Rule {
     }
 }
 
-/// What a user may say about a rule; what is absent stays.
+/// A user's change of a rule; absent fields stay.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RuleChange {
     pub enabled: Option<bool>,
@@ -150,7 +150,7 @@ pub struct NotARule {
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlertConfig {
     pub rules: Vec<Rule>,
-    /// Where the page with a section for each rule is.
+    /// Address of the page with a section for each rule.
     pub runbooks: Box<str>,
 }
 
@@ -246,7 +246,7 @@ impl AlertConfig {
 const WINDOW_MIN: Duration = Duration::from_secs(20);
 
 impl Measure {
-    /// Whether it never is more than 1.
+    /// Returns true if it never is more than 1.
     fn is_share(self) -> bool {
         matches!(
             self,
@@ -258,7 +258,7 @@ impl Measure {
         )
     }
 
-    /// Whether it is how things stand, rather than what happened in a window.
+    /// Returns true if it is a current value, rather than a count over a window.
     pub(crate) fn is_state(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What an alert says, in English and in Portuguese.
+//! The words of an alert, in English and in Portuguese.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Words {
     pub pt: Box<str>,
 }
 
-/// What a figure is, and so how it is written.
+/// Unit of a figure, which says how to write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     Share,

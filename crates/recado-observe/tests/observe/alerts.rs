@@ -1,4 +1,4 @@
-//! When an alert rings, when it stops, and what a restart makes of it.
+//! Alerts: when they fire, when they end, and how they survive a restart.
 
 use std::time::Duration;
 
@@ -281,7 +281,7 @@ fn the_required_thresholds_are_the_defaults() {
         assert_eq!(rule, Some((threshold, true)), "{name}: document {document} says {words}");
     }
     let asked = |name: &str| OURS.contains(&name) || REQUIRED.iter().any(|(_, _, rule, _, _)| *rule == name);
-    assert!(config.rules.iter().all(|rule| asked(rule.name)), "a rule that nobody asked for");
+    assert!(config.rules.iter().all(|rule| asked(rule.name)), "a rule that no requirement asks for");
 }
 
 #[test]

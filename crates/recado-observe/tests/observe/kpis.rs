@@ -140,7 +140,7 @@ fn g6_the_flow_into_the_queue_is_told_by_hour_company_and_code() {
     assert_eq!(ledger.dead_letter_flow(HOUR, at(0), at(7_200)).entries, 0);
     let per_hour = |since, now| ledger.dead_letter_flow(DAY, since, now).per_hour;
     assert_eq!(per_hour(at(0), at(60)), 10.0, "a minute is no hour yet");
-    assert_eq!(per_hour(at(0), at(7_200)), 5.0, "nobody counted before");
+    assert_eq!(per_hour(at(0), at(7_200)), 5.0, "nothing was counted before");
     assert_eq!(per_hour(at(0), at(23 * 3_600)), 10.0 / 23.0);
 }
 

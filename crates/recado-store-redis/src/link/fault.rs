@@ -85,7 +85,7 @@ fn of_redis(at: &str, error: &RedisError, what: &str) -> StoreError {
             "is a replica and takes no writes; a failover is under way, or the URL names the wrong server"
         }
         "MASTERDOWN" => "is a replica that has lost its master; a failover is under way",
-        "CLUSTERDOWN" => "is part of a Cluster with slots that nobody serves; see CLUSTER INFO",
+        "CLUSTERDOWN" => "is part of a Cluster with slots that no node serves; see CLUSTER INFO",
         "TRYAGAIN" | "MOVED" | "ASK" => "is moving these keys to another shard; it is over in a moment",
         "MISCONF" => "cannot write to its disk and so refuses writes; see its log and free its disk",
         "NOREPLICAS" => "has fewer replicas at hand than min-replicas-to-write asks for",

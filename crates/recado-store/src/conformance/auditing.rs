@@ -92,9 +92,9 @@ pub async fn a_record_about_no_job_is_taken_in_and_belongs_to_none(home: &mut dy
         .record(vec![AuditEvent::claim("CLM-1", "tiss-claims", AuditKind::ClaimRefused, T0)])
         .await
         .unwrap();
-    desk.0.record(vec![act("nobody", AuditKind::ClaimRetry, T0)]).await.unwrap();
+    desk.0.record(vec![act("unknown", AuditKind::ClaimRetry, T0)]).await.unwrap();
     assert_eq!(desk.audit_kinds("CLM-1").await, [], "a claim is not the job that happens to share its name");
-    assert_eq!(desk.audit_kinds("nobody").await, []);
+    assert_eq!(desk.audit_kinds("unknown").await, []);
 }
 
 pub async fn a_settlement_keeps_its_record_word_for_word(home: &mut dyn Home) {

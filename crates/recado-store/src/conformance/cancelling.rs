@@ -52,7 +52,7 @@ pub async fn it_is_too_late_for_what_is_being_delivered_or_has_ended(home: &mut 
         let answer = desk.cancel(&stage.name(), T0).await;
         assert_eq!(Some(answer), stage.status().map(Cancelled::Refused), "{stage:?}");
     }
-    assert_eq!(desk.cancel("nobody", T0).await, Cancelled::Unknown);
+    assert_eq!(desk.cancel("unknown", T0).await, Cancelled::Unknown);
     before.assert_same(&Snapshot::of(&desk, T0).await, "after refused cancels");
 }
 

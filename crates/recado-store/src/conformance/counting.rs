@@ -140,8 +140,8 @@ pub async fn groups_obey_the_filter_and_show_a_reason(home: &mut dyn Home) {
     let groups = desk.0.dead_letter_groups(GroupBy::LastFailureCode, filter).await.unwrap();
     let expected = DeadLetterGroup { key: Some("421".into()), count: 2, example_reason: "busy".into() };
     assert_eq!(groups, [expected]);
-    let nobody = DeadLetterFilter { company: Some(company("nobody")), ..DeadLetterFilter::default() };
-    assert_eq!(grouped(&desk, GroupBy::Company, nobody).await, []);
+    let missing = DeadLetterFilter { company: Some(company("unknown")), ..DeadLetterFilter::default() };
+    assert_eq!(grouped(&desk, GroupBy::Company, missing).await, []);
 }
 
 pub async fn groups_count_every_entry_and_lose_those_that_leave(home: &mut dyn Home) {

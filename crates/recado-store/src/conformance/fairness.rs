@@ -164,7 +164,7 @@ pub async fn g22_a_tenant_held_back_is_passed_over_and_keeps_its_place(home: &mu
 
 pub async fn g22_a_tenant_gets_no_more_than_its_quota_and_nobody_less_for_it(home: &mut dyn Home) {
     let desk = given(home, &["a", "b"], 9).await;
-    let bounded = quota(&[("a", 4), ("nobody", 0)]);
+    let bounded = quota(&[("a", 4), ("unknown", 0)]);
     let served = desk.served(12, &bounded).await;
     assert_eq!(served.join(" "), "a a a b b b a b b b b b", "four of it, and the rest of the other");
     let served = desk.served(12, &bounded).await;
@@ -180,10 +180,10 @@ pub async fn a_turn_cut_short_by_a_quota_goes_on_where_it_was(home: &mut dyn Hom
 
 pub async fn where_every_tenant_is_held_back_nothing_comes(home: &mut dyn Home) {
     let desk = given(home, &["a", "b"], 9).await;
-    let nobody = quota(&[("a", 0), ("b", 0)]);
-    assert_eq!(desk.served(10, &nobody).await.len(), 0);
+    let missing = quota(&[("a", 0), ("b", 0)]);
+    assert_eq!(desk.served(10, &missing).await.len(), 0);
     assert_eq!(desk.served(10, &quota(&[("a", 1), ("b", 2)])).await, ["a", "b", "b"]);
-    assert_eq!(desk.served(10, &nobody).await.len(), 0);
+    assert_eq!(desk.served(10, &missing).await.len(), 0);
     assert_eq!(desk.served(100, &Turns::default()).await.len(), 15, "nothing is lost by it");
 }
 

@@ -207,7 +207,7 @@ pub async fn a_replay_is_followed_up_only_when_it_is_done(home: &mut dyn Home) {
     for (name, expected) in [
         ("replaying", Redriven::AlreadyReplaying),
         ("sent", Redriven::Unknown),
-        ("nobody", Redriven::Unknown),
+        ("unknown", Redriven::Unknown),
         ("dead", Redriven::Done),
     ] {
         let done = expected == Redriven::Done;
@@ -224,7 +224,7 @@ pub async fn a_discard_is_followed_up_only_when_it_is_done(home: &mut dyn Home) 
     for (name, expected) in [
         ("replaying", Discarded::Replaying),
         ("sent", Discarded::Unknown),
-        ("nobody", Discarded::Unknown),
+        ("unknown", Discarded::Unknown),
         ("dead", Discarded::Done),
     ] {
         let done = expected == Discarded::Done;

@@ -82,7 +82,7 @@ pub async fn one_job_can_be_given_alone(home: &mut dyn Home) {
         assert_eq!(format!("{alone:?}"), format!("{whole:?}"));
         assert_eq!(alone.job.data, whole.job.data);
     }
-    assert!(desk.0.transfer(&id("nobody")).await.unwrap().is_none());
+    assert!(desk.0.transfer(&id("unknown")).await.unwrap().is_none());
 }
 
 pub async fn a_lease_does_not_travel(home: &mut dyn Home) {

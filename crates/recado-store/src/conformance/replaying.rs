@@ -181,8 +181,8 @@ pub async fn only_dead_letters_can_be_replayed(home: &mut dyn Home) {
         assert_eq!(desk.redrive(&stage.name(), None, T0).await, Redriven::Unknown, "{stage:?}");
         assert_eq!(desk.discard(&stage.name(), T0).await, Discarded::Unknown, "{stage:?}");
     }
-    assert_eq!(desk.redrive("nobody", None, T0).await, Redriven::Unknown);
-    assert_eq!(desk.discard("nobody", T0).await, Discarded::Unknown);
+    assert_eq!(desk.redrive("unknown", None, T0).await, Redriven::Unknown);
+    assert_eq!(desk.discard("unknown", T0).await, Discarded::Unknown);
     before.assert_same(&Snapshot::of(&desk, T0).await, "after replays and discards of what is not dead");
 }
 

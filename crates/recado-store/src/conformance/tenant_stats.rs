@@ -178,6 +178,6 @@ pub async fn tenants_are_found_by_company_and_route(home: &mut dyn Home) {
     assert_eq!(found(None, Some("sms")).await, "sms/a sms/b");
     assert_eq!(found(Some("a"), Some("sms")).await, "sms/a");
     assert_eq!(found(Some("a"), Some("email")).await, "");
-    assert_eq!(found(Some("nobody"), None).await, "");
+    assert_eq!(found(Some("unknown"), None).await, "");
     assert_eq!(found(None, Some("nowhere")).await, "");
 }

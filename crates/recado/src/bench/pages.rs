@@ -61,7 +61,7 @@ const REQUESTS: &[&str] = &[
     "/v1/jobs?limit=50&status=discarded",
     "/v1/jobs?limit=50&companyId=company-7",
     "/v1/jobs?limit=50&companyId=rare",
-    "/v1/jobs?limit=50&companyId=nobody",
+    "/v1/jobs?limit=50&companyId=unknown",
     "/v1/jobs?limit=50&companyId=company-7&status=discarded",
     "/v1/jobs?limit=50&companyId=company-7&status=queued",
     "/v1/jobs?limit=50&companyId=company-7&status=failed",

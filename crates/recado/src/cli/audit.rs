@@ -1,7 +1,7 @@
-//! `recado audit`: what is on record, proved whole, and one person's data out of it.
+//! `recado audit`: shows and exports the trail, verifies it, and erases one person's data.
 //!
 //! `show` and `export` ask a server, or read a trail's files by themselves where `--dir` names them. `verify` always
-//! reads the files: whoever proves a server honest does not ask it.
+//! reads the files: a proof of a server's honesty must not ask it.
 
 mod erase;
 mod files;

@@ -24,7 +24,7 @@ EXAMPLES:
 
 Every figure stands beside a limit measured in the same run: keep the ratio, not the number.")]
 pub struct BenchArgs {
-    /// What to measure.
+    /// Part to measure.
     #[arg(default_value = "flow", value_name = "PART")]
     part: Part,
     /// A tenth of the work.
@@ -33,13 +33,13 @@ pub struct BenchArgs {
     /// Jobs that wait when the restart is measured [default: 1000000, with --quick 100000].
     #[arg(long, value_name = "JOBS")]
     pending: Option<usize>,
-    /// How long a provider is down when lanes are measured [default: 20s, with --quick 5s].
+    /// Length of a provider's outage when lanes are measured [default: 20s, with --quick 5s].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     outage: Option<Duration>,
     /// The Redis to measure, a single server [default: one is started for it]. Its other keys are left alone.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Where the files go while it runs; on the disk that you want measured.
+    /// Directory of the files while it runs; on the disk that you want measured.
     #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
     dir: PathBuf,
     /// Print JSON.

@@ -72,7 +72,7 @@ pub struct CamundaArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decisions")]
 struct RulesArgs {
-    /// What waits until the next submission: a timer of the process, or the job itself.
+    /// The side that waits until the next submission: a timer of the process, or the job itself.
     #[arg(long, value_enum, default_value_t = ModeArg::Complete)]
     mode: ModeArg,
     /// Retries that the route's policy allows, for --mode backoff.

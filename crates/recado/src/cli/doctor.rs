@@ -31,12 +31,12 @@ pub struct DoctorArgs {
     server: ServerArgs,
 }
 
-/// How one look went.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Good,
-    /// It works; somebody should know.
+    /// It works, with a remark.
     Note,
     Bad,
 }
@@ -46,7 +46,7 @@ pub struct Finding {
     pub what: &'static str,
     pub state: State,
     pub found: String,
-    /// What to do about it.
+    /// The fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

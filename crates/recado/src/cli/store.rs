@@ -37,16 +37,16 @@ that are not in them yet move along.")]
 
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Where everything is: a data directory, or a Redis URL.
+    /// Source: a data directory, or a Redis URL.
     #[arg(long, value_name = "DIR|URL")]
     from: String,
-    /// Where everything goes: an empty store.
+    /// Target: an empty store.
     #[arg(long, value_name = "DIR|URL")]
     to: String,
-    /// What keys begin with in Redis.
+    /// Prefix of the keys in Redis.
     #[arg(long, default_value = "recado", overrides_with = "prefix")]
     prefix: String,
-    /// What keys begin with in the Redis store that is moved from, if not with the same.
+    /// Prefix of the keys in the Redis store that is moved from, if it is another one.
     #[arg(long, value_name = "PREFIX", overrides_with = "from_prefix")]
     from_prefix: Option<String>,
     /// Partitions of the Redis store that is moved to.

@@ -1,7 +1,7 @@
 //! Warnings of anti-patterns: settings that may be meant and seldom are.
 //!
-//! What can never be right is a fault where it is read (a retry without end, a zero wait, a breaker for everything). What
-//! is left is found here. A section silences one warning with its reason: `allow = { no_backoff = "a test's own server" }`.
+//! A setting that can never be right is a fault where it is read (a retry without end, a zero wait, a breaker for
+//! everything). The others are found here. A section silences one warning with its reason: `allow = { no_backoff = "a test's own server" }`.
 //! `docs/operating/anti-patterns.md` has a row for each.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! What the configuration means: defaults filled in, parts checked against each other.
+//! Resolves the configuration: defaults filled in, parts checked against each other.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is read from which files, and what is said about the wrong ones.
+//! Tests of reading configuration files, and of the faults of wrong ones.
 
 mod alerts;
 mod anti_patterns;

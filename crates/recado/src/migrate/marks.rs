@@ -55,7 +55,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether the marks of two stores are of one move.
+    /// Returns true if the marks of two stores are of one move.
     pub fn is_same_move(&self, other: &Mark) -> bool {
         self.id.is_some() && self.id == other.id
     }
@@ -71,7 +71,7 @@ pub async fn read(store: &dyn Store, end: End, now: Timestamp) -> Result<Option<
     Ok(Some((note.value.parse().map_err(unreadable)?, note.version)))
 }
 
-/// Writes a mark on top of the version that was read, and shuts out whoever wrote the one before.
+/// Writes a mark on top of the version that was read, and shuts out the process that wrote the one before.
 pub async fn renew(
     store: &dyn Store,
     end: End,
@@ -106,7 +106,7 @@ pub async fn write(
     }
 }
 
-/// What a store is to a move, so that it must not be served. Each names the store at the other end.
+/// A store's part in a move, because of which it must not be served. Each names the store at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InMove {
     /// The source of a move that is not whole.
@@ -118,7 +118,7 @@ pub enum InMove {
 }
 
 impl InMove {
-    /// Why a server does not serve this store, and what to do about it.
+    /// The reason why a server does not serve this store, and the fix.
     pub fn refusal(&self, own_name: &str) -> String {
         match self {
             InMove::MovingTo(to) => format!(

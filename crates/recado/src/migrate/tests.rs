@@ -161,7 +161,7 @@ async fn busy(name: &str) -> Named {
     from
 }
 
-/// What a move is cut off by.
+/// The fault that cuts a move off.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     at: End,

@@ -1,8 +1,8 @@
 //! The part of a move that is the audit trail.
 //!
-//! What is archived is in the trail's files, and stays there. What is not must arrive, so that the next server archives
-//! it: records about jobs travel with them, all others here. Which of them have arrived is told by what they say, so a
-//! move that was cut off goes on behind them.
+//! Archived records are in the trail's files, and stay there. Others must arrive, so that the next server
+//! archives them: records about jobs travel with them, all others here. Records that have arrived are known
+//! by their content, so a move that was cut off goes on behind them.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::{LOAD_JOBS, MoveError, Named, Tally};
 /// Records that are carried at a time.
 const LOAD_RECORDS: usize = 1_000;
 
-/// What is on record in a store and not archived, by what it says, and how often.
+/// Unarchived records in a store, by content, with their counts.
 #[derive(Debug, Default)]
 pub struct Unarchived(HashMap<u128, u64>);
 
@@ -75,7 +75,7 @@ pub async fn copy(
     Ok(())
 }
 
-/// What is on record in a store and belongs to none of its jobs.
+/// Records in a store that belong to none of its jobs.
 async fn of_nobody(store: &dyn Store, now: Timestamp) -> Result<Unarchived, StoreError> {
     let mut all = Unarchived::of(store, now).await?;
     let mut after = None;
@@ -93,7 +93,7 @@ async fn of_nobody(store: &dyn Store, now: Timestamp) -> Result<Unarchived, Stor
 
 /// Goes through all that is not archived, part by part.
 struct Walk {
-    /// Where to go on, of each part that has more.
+    /// The place to go on, of each part that has more.
     spans: Vec<AuditSpan>,
 }
 

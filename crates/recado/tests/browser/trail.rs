@@ -54,7 +54,7 @@ fn w3_g14_records_of_all_jobs_are_searched_by_company_person_and_kind() {
         ("companyId=acme", "order-1", "order-2"),
         ("actor=Ana", "the customer called", "moved to the dead letters"),
         ("kind=DISCARDED", "the customer called", "order-1"),
-        ("companyId=nobody", "Nothing fits this search.", "order-"),
+        ("companyId=unknown", "Nothing fits this search.", "order-"),
     ];
     for (search, there, absent) in rows {
         browser.go(&format!("#/audit?{search}"));

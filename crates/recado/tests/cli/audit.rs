@@ -16,7 +16,7 @@ fn items(list: &Value) -> &Vec<Value> {
     list["items"].as_array().expect("a list")
 }
 
-/// What is on record, newest first, once all of it is in the files and there is this much.
+/// Records, newest first, once all of them are in the files and there are this many.
 #[track_caller]
 fn archived(server: &Server, query: &str, at_least: usize) -> Vec<Value> {
     let mut seen = Value::Null;
@@ -87,7 +87,7 @@ fn t14_a_failure_a_decision_and_an_act_are_in_the_files_and_found_by_everything_
         ("&correlationId=c-1", 5),
         ("&actor=tester", 1),
         ("&kind=DELIVERED", 1),
-        ("&userId=nobody", 0),
+        ("&userId=unknown", 0),
         ("&until=2020-01-01T00:00:00Z", 0),
     ] {
         assert_eq!(archived(&server, query, count).len(), count, "{query}");
@@ -309,7 +309,7 @@ fn one_persons_data_is_exported_and_erased_and_the_trail_stays_whole() {
 fn callbacks_about_a_person_leave_the_store_and_its_file_with_their_jobs() {
     let place = Place::with(&format!("{CONFIG}[webhooks]\nallow = [\"127.0.0.1\"]\n"));
     let server = place.serve();
-    // Nobody listens there: what is sent waits to be sent again.
+    // No server listens there: the callback waits to be sent again.
     let endpoint = json!({"companyId": "acme", "url": "http://127.0.0.1:9/hooks"});
     assert_eq!(server.ask("POST", "/v1/endpoints", &endpoint).0, 201);
     for (id, user) in [("dead-1", "u-81"), ("dead-2", "u-82")] {

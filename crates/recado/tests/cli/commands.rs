@@ -119,7 +119,7 @@ fn jobs_are_listed_by_page_and_by_state_and_cancelled_before_they_are_sent() {
     assert!(left.contains("later-0") && !left.contains("later-1"), "{left}");
     let audit = server.run(&place, &["jobs", "audit", "later-1"]).done();
     assert!(audit.contains("cancelled") && audit.contains("tester"), "{audit}");
-    assert!(server.run(&place, &["jobs", "show", "nobody"]).failed_with(1).contains("(not_found)"));
+    assert!(server.run(&place, &["jobs", "show", "unknown"]).failed_with(1).contains("(not_found)"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_paused_provider_says_so_and_so_does_the_job_that_waits_for_it() {
     assert!(table.contains("sandbox") && table.contains("paused"), "{table}");
     server.run(&place, &["providers", "resume", "sandbox"]).done();
     assert!(!server.run(&place, &["providers", "show", "sandbox"]).done().contains("invoice open"));
-    assert!(server.run(&place, &["providers", "show", "nobody"]).failed_with(1).contains("(not_found)"));
+    assert!(server.run(&place, &["providers", "show", "unknown"]).failed_with(1).contains("(not_found)"));
     place.run(&["providers", "open", "sandbox"]).failed_with(2);
 }
 

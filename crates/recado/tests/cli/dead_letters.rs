@@ -52,8 +52,8 @@ fn w3_many_are_counted_asked_about_replayed_and_watched() {
         (&json!("done"), &json!(3), &json!("tester"))
     );
     server.job_once("a-3", "sent");
-    let nobody = server.run(&place, &["dlq", "bulk", "list"]).failed_with(1);
-    assert!(nobody.contains("there is no bulk act `list`; `recado dlq bulk`"), "{nobody}");
+    let missing = server.run(&place, &["dlq", "bulk", "list"]).failed_with(1);
+    assert!(missing.contains("there is no bulk act `list`; `recado dlq bulk`"), "{missing}");
     let bulks = server.run(&place, &["dlq", "bulk"]).done();
     assert!(bulks.contains("3 of 3") && bulks.contains("done"), "{bulks}");
     let one = server.run(&place, &["dlq", "bulk", done["id"].as_str().unwrap()]).done();

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use redis_server::{DURABLE, Redis};
 
-/// How long anything may take on a busy machine.
+/// Time that anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory to run in, with nothing else from outside.
@@ -29,7 +29,7 @@ pub struct Place {
 
 struct Home {
     dir: TempDir,
-    /// Where its servers keep jobs, unless they are told otherwise.
+    /// The Redis of its servers, unless they are told otherwise.
     redis: Option<Redis>,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         std::fs::read_to_string(self.path().join(name)).expect("a file")
     }
 
-    /// The binary in this directory, without the variables of whoever runs the tests.
+    /// The binary in this directory, without the caller's environment variables.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recado"));
         command
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// How a command ended and what it said.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -287,7 +287,7 @@ impl Drop for Server {
     }
 }
 
-/// A request over HTTP to whoever may be there: status and body. An answer that was cut off is none.
+/// A request over HTTP to a server that may be there: status and body. An answer that was cut off is none.
 pub fn ask(address: SocketAddr, method: &str, path: &str, body: &Value) -> std::io::Result<(u16, Value)> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(address)?;

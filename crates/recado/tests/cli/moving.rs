@@ -150,7 +150,7 @@ fn is_killed_with(place: &Place, wire: &Wire, arguments: &[&str]) -> bool {
     }
 }
 
-/// What a server says that does not serve a store; nothing if it does.
+/// The words of a server that refuses to serve a store; none if it serves it.
 fn refusal(place: &Place, store: &[&str]) -> Option<String> {
     let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
     command.args(store).stdout(Stdio::piped()).stderr(Stdio::piped());

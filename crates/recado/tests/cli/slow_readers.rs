@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::given::{FAST, Place, Server, eventually};
 
-/// What slow readers may cost the server, as SECURITY.md says.
+/// Memory that slow readers may cost the server, as SECURITY.md says.
 const GROWTH_MAX_KIB: u64 = 256 << 10;
 
 /// Without a bound each reader would be owed all of them, sixty times 10 MB.

@@ -42,7 +42,7 @@ impl Wire {
         format!("redis://{}", self.address)
     }
 
-    /// What a command writes from these words on does not reach the server, and the wire is broken.
+    /// Cuts the connection before these words of a command reach the server.
     pub fn break_before(&self, words: &'static str) {
         *self.state.lock() = State { break_before: Some(words), ..State::default() };
     }

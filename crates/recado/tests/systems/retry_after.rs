@@ -1,4 +1,4 @@
-//! What a provider says about coming back is obeyed, in whatever form it comes, and never shortened below the route's
+//! A provider's `Retry-After` is obeyed, in whatever form it comes, and never shortened below the route's
 //! `hold_max`.
 
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn scene() -> (FarEnd, FarEnd, Scene) {
     (instagram, openai, scene)
 }
 
-/// How long after its first attempt the job is tried again.
+/// Time from its first attempt to the next.
 #[track_caller]
 fn next_after_ms(scene: &Scene, id: &str) -> i64 {
     let job = scene.retrying(id, 1);

@@ -183,8 +183,8 @@ fn without_a_collector_the_callers_trace_is_passed_on_and_none_is_made_up() {
     // What tells of a job is in the job's trace.
     assert_eq!(carried(&customer.once("by-http", 1)[0])[0], TRACE);
 
-    scene.send("whatsapp", "acme", "of-nobody", &text("5511900000007"));
-    let job = scene.sent("of-nobody");
+    scene.send("whatsapp", "acme", "without-trace", &text("5511900000007"));
+    let job = scene.sent("without-trace");
     assert_eq!((http.only("5511900000007").header("traceparent"), job.get("traceparent")), ("", None));
 }
 

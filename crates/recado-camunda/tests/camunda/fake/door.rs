@@ -67,7 +67,7 @@ pub fn app(engine: Arc<Engine>) -> Router {
 }
 
 /// Hangs up on everybody, once it has heard what they want.
-pub async fn nobody(listener: TcpListener, engine: Arc<Engine>) {
+pub async fn refuse_all(listener: TcpListener, engine: Arc<Engine>) {
     while let Ok((stream, _)) = listener.accept().await {
         let mut line = String::new();
         if BufReader::new(stream).read_line(&mut line).await.is_ok() {

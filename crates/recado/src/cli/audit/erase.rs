@@ -17,7 +17,7 @@ pub struct EraseArgs {
     /// Only what this tenant sent.
     #[arg(long, value_name = "ID")]
     company: Option<String>,
-    /// Why, for the record: a reference such as a request's number, and no name.
+    /// Reason, for the record: a reference such as a request's number, and no name.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Cancel the person's jobs that still wait, too.

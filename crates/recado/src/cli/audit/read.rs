@@ -17,7 +17,7 @@ use crate::screen::{Field, Screen, clean_json};
 /// Records that are asked for at a time while everything is written out.
 const PAGE_RECORDS: u32 = 1_000;
 
-/// What to look for; a record must fit all of it.
+/// Filters; a record must match all of them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Which")]
 struct Filters {
@@ -81,10 +81,10 @@ pub struct ShowArgs {
     /// Oldest first.
     #[arg(long)]
     oldest: bool,
-    /// How much one page shows, up to 1000.
+    /// Records on one page, up to 1000.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Where the page before ended.
+    /// Cursor at the end of the page before.
     #[arg(long)]
     cursor: Option<String>,
     /// Read the files in this directory, without a server.
@@ -104,7 +104,7 @@ pub struct ExportArgs {
     subject: Option<Person>,
     #[command(flatten)]
     filters: Filters,
-    /// Where to write it [default: standard output].
+    /// File to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Read the files in this directory, without a server.

@@ -17,7 +17,7 @@ use crate::serve;
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// Where the trail is [default: what the configuration says].
+    /// Directory of the trail [default: the configuration's].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The key that it must be signed with, as it was kept elsewhere [default: public.pem beside the trail].
@@ -58,7 +58,7 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
         shown?;
         return if report.is_empty() { nothing_in(&dir, config.as_ref(), screen).await } else { Ok(()) };
     }
-    // Whoever did not read to the end is still told by the exit code.
+    // The exit code tells a reader who did not read to the end.
     let faults = match (report.findings.len(), report.more) {
         (1, false) => "1 fault".to_owned(),
         (count, more) => format!("{count}{} faults", if more { " or more" } else { "" }),
@@ -68,7 +68,7 @@ pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
     )))
 }
 
-/// What it means that no record is there.
+/// Says what it means that no record is there.
 async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) -> Done {
     let dir = dir.display();
     let was_archived = match config {
@@ -89,7 +89,7 @@ async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) ->
     }
 }
 
-/// Whether the store let go of any record; `None` when it cannot be asked.
+/// Returns true if the store let go of any record; `None` when it cannot be asked.
 async fn was_archived(config: &Config) -> Option<bool> {
     if config.store.redis.is_none() && !config.store.data_dir.join(recado_store_embedded::FILE_NAME).exists()
     {

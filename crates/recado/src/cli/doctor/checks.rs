@@ -17,7 +17,7 @@ use crate::catalogue::Environment;
 use crate::config::{Config, Inputs};
 use crate::units::about_size;
 
-/// How long durable writes are timed.
+/// Time for timing durable writes.
 const FSYNC_TIMED: Duration = Duration::from_millis(400);
 
 /// Fewer durable writes a second than this make a slow server.
@@ -87,7 +87,7 @@ pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> 
         }
     };
     findings.push(match recado_store_embedded::lock_holder(dir) {
-        None => Finding::good("lock", "nobody has the data directory"),
+        None => Finding::good("lock", "no process has the data directory"),
         Some(holder) if running => Finding::good("lock", format!("process {holder} has it, and the server answers")),
         Some(holder) => Finding::bad(
             "lock",
@@ -187,7 +187,7 @@ fn speed(rate: &Rate) -> Finding {
     }
 }
 
-/// A file that nobody else has.
+/// A fresh file name.
 fn probe_name() -> String {
     format!(".recado-doctor-{}", std::process::id())
 }
@@ -227,7 +227,7 @@ pub async fn port(config: &Config, running: bool) -> Finding {
         Err(error) => Finding::bad(
             "port",
             format!("cannot listen on {address}: {error}"),
-            "end whoever listens there, or choose another address with --listen",
+            "end the program that listens there, or choose another address with --listen",
         ),
     }
 }

@@ -380,7 +380,7 @@ fn f14_each_anti_pattern_is_refused() {
         ),
         ("a fallback on no occasion", "[routes.email]\nfallback = { on = [] }\n", "names no occasion"),
         ("no dead letter queue", "[dlq]\nenabled = false\n", "there is no key `enabled`"),
-        ("dead letters that nobody can replay", "[dlq]\nttl = \"0s\"\n", "`0s` is out of bounds"),
+        ("dead letters that cannot be replayed", "[dlq]\nttl = \"0s\"\n", "`0s` is out of bounds"),
         (
             "deafness to Retry-After",
             "[routes.email]\npolicy = { ignore_retry_after = true }\n",

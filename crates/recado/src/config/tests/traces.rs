@@ -1,4 +1,4 @@
-//! Who collects traces.
+//! Tests of trace settings.
 
 use super::*;
 

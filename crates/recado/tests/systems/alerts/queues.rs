@@ -1,4 +1,5 @@
-//! What lies there: dead letters, jobs that nobody takes, jobs that take long, providers that are left alone.
+//! Alerts on queues: dead letters, jobs that are not taken, jobs that take long, providers that are closed
+//! off.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How long retries wait, and how evenly.
+//! Alerts on the length of retry waits, and on their evenness.
 
 use super::{HASTY, Story, routes};
 
