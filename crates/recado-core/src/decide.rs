@@ -343,8 +343,10 @@ pub fn after_crash(
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).attempt(lost.attempt);
     if crashes >= terms.crashes_max {
         let in_a_row = if crashes == 1 { "once".to_owned() } else { format!("{crashes} times in a row") };
-        let reason =
-            Reason::or("", format_args!("poison: whoever delivered it vanished {in_a_row}; {words}"));
+        let reason = Reason::or(
+            "",
+            format_args!("poison: the process that delivered it vanished {in_a_row}; {words}"),
+        );
         let failure = ours(Class::Permanent, "POISON", reason, "recado/poison");
         let audit = AuditEvent::about(job, AuditKind::Buried, now)
             .failure(&failure)

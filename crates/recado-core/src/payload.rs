@@ -24,10 +24,42 @@ pub struct Payload(Arc<str>);
 impl Payload {
     pub fn new(json: &str) -> Result<Self, serde_json::Error> {
         let raw: &RawValue = serde_json::from_str(json)?;
-        match deeper_than(raw.get(), DEPTH_MAX) {
-            true => Err(Error::custom(format_args!("nested more than {DEPTH_MAX} levels deep"))),
-            false => Ok(Payload(raw.get().into())),
+        let payload = Payload(raw.get().into());
+        if deeper_than(raw.get(), DEPTH_MAX) {
+            Err(Error::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
+        } else if payload.has_number_out_of_range() {
+            Err(Error::custom("number out of range"))
+        } else {
+            Ok(payload)
         }
+    }
+
+    /// Returns true when it holds a number beyond every 64-bit float, such as `1e999`: many readers of JSON refuse it, or
+    /// read infinity.
+    pub fn has_number_out_of_range(&self) -> bool {
+        let (mut in_text, mut escaped, mut number) = (false, false, None);
+        for (at, byte) in self.0.bytes().chain([b' ']).enumerate() {
+            let in_number = !in_text && matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+            match number {
+                // The letters of `true` and `false` begin no number.
+                None if in_number && !byte.is_ascii_alphabetic() => number = Some(at),
+                Some(from) if !in_number => {
+                    let text = &self.0[from..at];
+                    number = None;
+                    if text.parse::<f64>().is_ok_and(f64::is_infinite) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// For text that a parser or a store has already vouched for.
@@ -400,6 +432,19 @@ mod tests {
         assert!(Payload::new(&nested(DEPTH_MAX + 1)).is_err());
         let brackets_in_text = format!(r#"{{"a":"\"{}"}}"#, "[".repeat(1_000));
         assert!(Payload::new(&brackets_in_text).is_ok());
+    }
+
+    #[test]
+    fn a_number_beyond_every_float_is_found_and_nothing_that_looks_like_one() {
+        for beyond in ["1e999", "[0,-1E+400]", r#"{"a":{"b":[1,2e309]}}"#, &format!("1{}", "0".repeat(400))] {
+            assert!(Payload::trusted(beyond).has_number_out_of_range(), "{beyond}");
+            assert!(Payload::new(beyond).is_err(), "{beyond}");
+        }
+        for fine in ["1e308", "-0.1e-999", r#"{"1e999":"1e999","b":true,"c":"\\\"1e999"}"#, "[false,null,1]"]
+        {
+            assert!(!Payload::trusted(fine).has_number_out_of_range(), "{fine}");
+            assert!(Payload::new(fine).is_ok(), "{fine}");
+        }
     }
 
     #[test]

@@ -11,19 +11,24 @@ const SECONDS_MAX: f64 = 3.2e9;
 /// that cannot be read means nothing.
 pub fn parse(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
-    match value.parse::<f64>() {
-        Ok(seconds) => wait_of(seconds),
-        Err(_) => Some(date(value)?.since(now)),
+    match number(value) {
+        Some(seconds) => Some(wait_of(seconds)),
+        None => Some(date(value)?.since(now)),
     }
 }
 
 /// Reads a `Retry-After-Ms` value, which OpenAI sends.
 pub fn parse_millis(value: &str) -> Option<Duration> {
-    wait_of(value.trim().parse::<f64>().ok()? / 1e3)
+    Some(wait_of(number(value.trim())? / 1e3))
 }
 
-fn wait_of(seconds: f64) -> Option<Duration> {
-    (seconds >= 0.0).then(|| Duration::from_millis((seconds.min(SECONDS_MAX) * 1e3).ceil() as u64))
+/// Reads digits, with a fraction if there is one. A sign, an exponent or a word is garbage.
+fn number(value: &str) -> Option<f64> {
+    value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then(|| value.parse().ok())?
+}
+
+fn wait_of(seconds: f64) -> Duration {
+    Duration::from_millis((seconds.min(SECONDS_MAX) * 1e3).ceil() as u64)
 }
 
 /// Reads a date in any of the three forms of RFC 9110: today's, RFC 850's and that of C's `asctime`.

@@ -19,6 +19,7 @@ use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::limit::{Limit, Rate};
 use recado_core::{AuditEvent, Blame, Class, CompanyId, Failure, Job, RouteName, Timestamp, Verdict};
 use recado_store::StoreError;
+use recado_transport::Receiver;
 
 use crate::agreed::{Agreed, Owed, Stepped, make, make_on_record};
 use crate::engine::Inner;
@@ -76,7 +77,8 @@ impl Places {
         }
         self.started += 1;
         let (engine, provider) = (self.engine.clone(), self.provider.clone());
-        Ok(Way { engine, provider, company: company.clone(), receiver, sent_at, open: true })
+        let address = receiver.as_ref().and_then(|id| engine.address_of(id));
+        Ok(Way { engine, provider, company: company.clone(), receiver, address, sent_at, open: true })
     }
 
     /// Gives so many of the places to workers outside this process.
@@ -114,6 +116,8 @@ pub(crate) struct Way {
     company: CompanyId,
     /// The far end that users chose, where they do.
     receiver: Option<ReceiverId>,
+    /// The receiver's address when the delivery started.
+    address: Option<Box<str>>,
     sent_at: Timestamp,
     open: bool,
 }
@@ -129,6 +133,11 @@ impl Way {
         // The delivery that takes the freed place must know what this one found out.
         let hold = match &self.receiver {
             Some(id) => {
+                // An answer from an address that the endpoint no longer has must not hold the new one.
+                let told = match told {
+                    Told::Failed(..) if self.engine.address_of(id) != self.address => Told::Nothing,
+                    told => told,
+                };
                 let hold = self.engine.heard_of_receiver(&self.provider, id, told, self.sent_at, now);
                 self.provider.receivers.end(id, self.sent_at, now);
                 hold
@@ -159,6 +168,14 @@ impl Drop for Way {
 }
 
 impl Inner {
+    /// Returns the current address of an endpoint; `None` for a host, and for an endpoint that is gone.
+    fn address_of(&self, id: &ReceiverId) -> Option<Box<str>> {
+        match &id.receiver {
+            Receiver::Endpoint(id) => self.endpoints.get(id).map(|endpoint| endpoint.url.clone()),
+            Receiver::Host(_) => None,
+        }
+    }
+
     /// Returns the longest wait that an answer may impose on a route's jobs.
     pub fn hold_max(&self, route: &RouteName) -> Duration {
         self.routes.get(route.as_str()).map_or(HOLD_MAX_DEFAULT, |route| route.hold_max())

@@ -14,7 +14,7 @@ use recado_store::{DeadLetterFilter, GroupBy, LeftOut, StoreError, TenantFilter,
 use tokio::time::Instant;
 
 use crate::engine::Inner;
-use crate::holds::{Hold, Holder, Limit};
+use crate::holds::{Holder, Limit};
 
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
@@ -98,8 +98,8 @@ impl Inner {
         depths
     }
 
-    /// By route, how long the oldest job has been due that nothing holds on purpose: no pause, and no hold that a
-    /// provider asked for. Zero where only such jobs wait.
+    /// By route, how long the oldest job has been due that nothing holds on purpose: no pause, no breaker
+    /// that a person opened, and no hold that a provider asked for. Zero where only such jobs wait.
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
         let mut left_out: LeftOut =
             self.tenants.paused().into_keys().map(|company| (None, company)).collect();
@@ -114,14 +114,23 @@ impl Inner {
         }
         let oldest = told(self.store.oldest_due(&left_out, now).await)?;
         let on_purpose = |route: &RouteName| {
-            let hold = self.routes.get(route.as_str()).and_then(|route| self.route_hold(route));
-            matches!(hold, Some(Hold { by: Holder::Pause(..) | Holder::Limit(Limit::Quiet), .. }))
+            let Some(route) = self.routes.get(route.as_str()) else { return false };
+            match self.route_hold(route).map(|hold| hold.by) {
+                Some(Holder::Pause(..) | Holder::Limit(Limit::Quiet)) => true,
+                Some(Holder::Breaker) => route.providers().all(|name| self.is_opened_by_hand(name)),
+                _ => false,
+            }
         };
         let age = |(route, due_at): (RouteName, Timestamp)| {
             let age = if on_purpose(&route) { Duration::ZERO } else { now.since(due_at) };
             (route.as_str().into(), age)
         };
         Some(oldest.into_iter().map(age).collect())
+    }
+
+    fn is_opened_by_hand(&self, provider: &str) -> bool {
+        let provider = self.providers.get(provider);
+        provider.is_some_and(|provider| provider.valve.read(|valve| valve.breaker.held_open))
     }
 
     async fn dead_letters_now(&self, now: Timestamp) -> Result<DeadLetters, StoreError> {

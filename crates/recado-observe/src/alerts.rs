@@ -222,9 +222,8 @@ fn advance(
             if now.since(since) >= needed {
                 return (None, Some(resolved(measured, now)));
             }
-            // Until it is over it says what it rings for, and not how calm it is.
             let calm = Some(Calm { since, clears_at: since.plus(needed) });
-            let alert = Firing { calm, ..firing(alert.value, alert.since) };
+            let alert = Firing { calm, ..measured };
             (Some(State::Firing { alert, calm_since: Some(since) }), None)
         }
         earlier => {

@@ -26,8 +26,11 @@ elseif verb == 'recall' then
   forget_end(seq)
   call('SET', K .. 'job:' .. seq, head)
   local letter = call('GET', K .. 'letter:' .. seq)
-  local expires, kept = (parts(letter)), now + RECALLED_KEPT_MS
-  if kept > expires then
+  local readable, expires = pcall(parts, letter)
+  local kept = now + RECALLED_KEPT_MS
+  if not readable then
+    expires = kept
+  elseif kept > expires then
     expires = kept
     call('SET', K .. 'letter:' .. seq, struct.pack('>I6', kept) .. string.sub(letter, 7))
   end
@@ -42,6 +45,9 @@ elseif verb == 'redrive' then
   wait(seq, job, false)
 else
   finish({ seq })
+  -- A letter whose value is gone is still in these.
+  call('ZREM', K .. 'dead', padded(seq))
+  call('ZREM', K .. 'deadlines', padded(seq))
   call('SET', K .. 'job:' .. seq, head)
   note_ended(now, { seq })
 end

@@ -10,8 +10,12 @@ local function parts(letter)
   return expires, { code, company, route, fingerprint }, reason
 end
 
+-- A letter that cannot be read was counted under names that are no longer known.
 local function uncount(letter)
-  local _, keys = parts(letter)
+  local readable, _, keys = pcall(parts, letter)
+  if not readable then
+    return
+  end
   for nth, kind in ipairs(KINDS) do
     local group = K .. 'group:' .. kind
     if call('HINCRBY', group, keys[nth], -1) <= 0 then

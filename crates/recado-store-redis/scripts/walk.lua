@@ -14,8 +14,8 @@ while #found < wanted do
     local seq = block * BLOCK_JOBS + nth - 1
     if heads[nth] and seq >= from and #found < wanted then
       local head, data = find(seq)
-      local letter = call('GET', K .. 'letter:' .. seq)
-      local original = letter and call('GET', K .. 'data:' .. seq)
+      local letter = call('GET', K .. 'letter:' .. seq) or (call('ZSCORE', K .. 'dead', padded(seq)) and '')
+      local original = letter and (call('GET', K .. 'data:' .. seq) or 'null')
       found[#found + 1] = { seq, head, data, letter, original, trail_of(seq) }
     end
   end

@@ -8,6 +8,7 @@ pub mod http;
 pub mod sandbox;
 mod secrets;
 pub mod shortage;
+pub mod tls;
 pub mod whatsapp;
 
 use std::fmt;

@@ -69,6 +69,7 @@ impl Body for CallRequest {
     }
 
     fn check(&self, faults: &mut Faults) {
+        faults.note_out_of_range("data", Some(&self.data));
         if self.timeout_ms.is_some_and(|timeout| !(1..=TIMEOUT_MAX_MS).contains(&timeout)) {
             faults.note("timeoutMs", format!("is out of range; write {TIMEOUT_BOUNDS}"));
         }

@@ -197,6 +197,7 @@ impl Body for SucceedRequest {
     }
 
     fn check(&self, faults: &mut Faults) {
+        faults.note_out_of_range("result", self.result.as_ref());
         if self.result.as_ref().is_some_and(|result| result.as_str().len() > RESULT_MAX_BYTES) {
             faults.note(
                 "result",

@@ -118,6 +118,16 @@ impl Faults {
         self.note_at(pointer, message);
     }
 
+    /// Notes a number in a payload that no 64-bit float comes near.
+    pub fn note_out_of_range(&mut self, name: &str, payload: Option<&Payload>) {
+        if payload.is_some_and(Payload::has_number_out_of_range) {
+            self.note(
+                name,
+                "holds a number out of range; write numbers up to 1.7e308, or longer ones as text",
+            );
+        }
+    }
+
     /// Notes what is wrong at a JSON pointer, unless something there, above or below is wrong already.
     pub fn note_at(&mut self, pointer: String, message: impl Into<String>) {
         if self.is_full() {

@@ -17,8 +17,8 @@ use recado_core::payload::digest_of;
 use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
 use recado_engine::{bulk, nodes};
 use recado_store::{
-    Claim, Fence, FencedWrite, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing, Store,
-    StoreError, Transfer, Turns,
+    Claim, Durability, Fence, FencedWrite, Note, NoteWrite, Pick, Settled, Settlement, Shelf, Standing,
+    Store, StoreError, Transfer, Turns,
 };
 use serde::Serialize;
 
@@ -30,6 +30,9 @@ pub use marks::{InMove, in_move};
 
 /// Jobs that are carried at a time.
 const LOAD_JOBS: usize = 1_000;
+
+/// Time after which a Redis that forces its log to disk every second has the marks there.
+const MARKS_DURABLE_AFTER: Duration = Duration::from_millis(2_500);
 
 /// The leases that are taken over to be ended. After a move that was cut off in between and called off, the source's
 /// servers find them when their time is up.
@@ -226,6 +229,10 @@ async fn begin(from: &Named, to: &Named, now: Timestamp) -> Result<Run, MoveErro
     let source = source.map_err(MoveError::source)?;
     let target = marks::renew(&*to.store, End::Target, &mark(from), target_version, now).await;
     let target = target.map_err(MoveError::target)?;
+    // A Redis that crashes may lose its last two seconds. With them it must not lose the marks: both would be served.
+    if [from, to].iter().any(|side| side.store.durability() == Durability::EverySecond) {
+        tokio::time::sleep(MARKS_DURABLE_AFTER).await;
+    }
     // A server that starts says that it is there and then looks for marks, so one of the two sees the other.
     refuse_if_used(from, now).await.map_err(MoveError::source)??;
     refuse_if_used(to, now).await.map_err(MoveError::target)??;

@@ -173,6 +173,23 @@ async fn g7_a_replay_with_corrected_data_is_delivered_and_the_entry_leaves_after
 }
 
 #[tokio::test]
+async fn a_number_that_no_float_comes_near_is_refused_wherever_data_comes_in() {
+    on_each_store(async |server: &Server| {
+        bury(server, "r", "acme", "550 no").await;
+        let far = r#"{"script":["550 no"],"amount":[1e999]}"#;
+        let replay = server.post("/v1/dlq/r/replay", format!(r#"{{"data":{far}}}"#)).await;
+        replay.faults_at(&["/data"]);
+        let call = format!(r#"{{"route":"sandbox","companyId":"acme","data":{far}}}"#);
+        server.post("/v1/calls", call).await.faults_at(&["/data"]);
+        let token = "/v1/leases/00000000000000000000000000000000/succeed";
+        server.post(token, r#"{"result":-1e400}"#).await.faults_at(&["/result"]);
+        let exported = server.http.get(server.url("/v1/dlq/export")).send().await.unwrap();
+        assert_eq!(exported.text().await.unwrap().lines().count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn g7_a_replay_without_a_body_takes_the_original_and_twice_is_once() {
     on_each_store(async |server: &Server| {
         // An hour passes before it is tried again, so the replay stays on its way.

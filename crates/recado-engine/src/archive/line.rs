@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recado_core::name::NAME_LEN_MAX;
+use recado_core::payload::digest_of;
 use recado_core::reason::clip;
 use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
@@ -158,7 +159,10 @@ fn checksum_of(line: &str) -> Result<String, serde_json::Error> {
     let members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(line)?;
     let mut sum = 0_u128;
     for (name, value) in members.iter().filter(|(name, _)| *name != CHECKSUM) {
-        sum = sum.wrapping_add(BodyHash::of(&Payload::from_raw(value), &[Some(name)])?.0);
+        // A number out of range, which older versions took, is known by its text.
+        let of_text = |_| BodyHash(digest_of(&[name, value.get()]));
+        let hash = BodyHash::of(&Payload::from_raw(value), &[Some(name)]).unwrap_or_else(of_text);
+        sum = sum.wrapping_add(hash.0);
     }
     Ok(format!("{sum:032x}"))
 }

@@ -19,8 +19,11 @@ fn rings(engine: &Engine) -> Vec<Box<str>> {
 #[tokio::test(start_paused = true)]
 async fn e10_a_job_that_nobody_takes_rings_after_five_minutes_and_the_patience_and_not_before() {
     let given = Given::new();
-    let engine = given.mail(&Arc::new(Scripted::default()));
-    engine.pause_route("mail", true, None, None).await.unwrap();
+    // The first job has the only slot for six and a half minutes.
+    let slow = Arc::new(Scripted::slow(Duration::from_secs(390)));
+    let lane = Route { timeout: Duration::from_secs(900), ..route("mail", Carrier::Transport(slow)) };
+    let engine = given.engine([Route { concurrency: 1, ..lane }]);
+    submit(&engine, submission("first")).await;
     submit(&engine, submission("a")).await;
     sleep(300).await;
     assert!(rings(&engine).is_empty());
@@ -28,7 +31,6 @@ async fn e10_a_job_that_nobody_takes_rings_after_five_minutes_and_the_patience_a
     assert!(rings(&engine).is_empty(), "above its threshold for less than a minute");
     sleep(30).await;
     assert_eq!(rings(&engine), ["queue_age".into()]);
-    engine.pause_route("mail", false, None, None).await.unwrap();
     sleep(280).await;
     assert_eq!(rings(&engine), ["queue_age".into()], "calm for less than five minutes");
     sleep(60).await;

@@ -1,8 +1,12 @@
 //! Bytes that change in the server: what is damaged is found before it goes out, and stops nothing else.
 
-use recado_core::{Blame, Burial, Cause, Class, Damage, Failure, Lease, NewJob, Payload, Reason, Transition};
+use recado_core::{
+    AuditEvent, AuditKind, Blame, Burial, Cause, Class, Damage, Failure, Lease, NewJob, Payload, Reason,
+    Transition,
+};
 use recado_store::{
-    AuditSpan, DeadLetterFilter, GroupBy, JobFilter, NoteWrite, PageRequest, Settlement, Shelf, Store,
+    AuditSpan, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, NoteWrite, PageRequest, Settlement,
+    Shelf, Store,
 };
 
 use crate::given::{HOUR, T0, claim, delivered, job};
@@ -63,7 +67,7 @@ async fn damaged_data_is_found_when_its_job_is_claimed_and_a_damaged_head_holds_
 async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list() {
     let place = Place::single();
     let store = place.store().await;
-    store.enqueue(vec![job("whole"), job("torn"), job("headless")]).await.unwrap();
+    store.enqueue(vec![job("whole"), job("torn"), job("headless"), job("gone")]).await.unwrap();
     let leases = store.claim(claim(10)).await.unwrap().leases;
     let settlements = leases.iter().map(buried).collect();
     store.settle(settlements).await.unwrap();
@@ -79,6 +83,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     let prefix = &place.options.prefix;
     let seq = |name: &str| leases.iter().position(|lease| lease.job.id.as_str() == name).unwrap() + 1;
     place.server.ask::<String>(&["SET", &format!("{prefix}:{{0}}:letter:{}", seq("torn")), "?"]);
+    place.server.ask::<u64>(&["DEL", &format!("{prefix}:{{0}}:letter:{}", seq("gone"))]);
     let head = format!("{prefix}:{{0}}:job:{}", seq("headless"));
     place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
     place.server.ask::<u64>(&["HSET", &format!("{prefix}:{{notes}}:shelf:{}", SHELF.as_str()), "torn", "?"]);
@@ -89,21 +94,29 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     let mut shown: Vec<_> = letters.iter().map(|entry| (entry.job_id.as_str(), entry.damage())).collect();
     shown.sort_by_key(|(name, _)| *name);
     let damaged = Some(Damage::Identity);
-    assert_eq!(shown, [("headless", damaged), ("torn", damaged), ("whole", None)]);
-    assert_eq!(store.oldest_dead_letters(10).await.unwrap().len(), 3);
+    assert_eq!(shown, [("gone", damaged), ("headless", damaged), ("torn", damaged), ("whole", None)]);
+    assert_eq!(store.oldest_dead_letters(10).await.unwrap().len(), 4);
     assert!(store.dead_letter(&job("torn").id).await.unwrap().is_some());
     let filter = DeadLetterFilter { company: Some(job("torn").company), ..DeadLetterFilter::default() };
-    assert_eq!(store.dead_letter_groups(GroupBy::Route, filter).await.unwrap()[0].count, 3);
-    assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 3);
+    assert_eq!(store.dead_letter_groups(GroupBy::Route, filter).await.unwrap()[0].count, 4);
+    assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 4);
     assert!(store.job(&job("headless").id, T0).await.unwrap().is_some());
-    assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 3);
+    assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 4);
     let notes = store.notes(SHELF, T0).await.unwrap();
     assert_eq!(notes.iter().map(|note| &*note.key).collect::<Vec<_>>(), ["whole"]);
     assert_eq!(store.note(SHELF, "torn", T0).await.unwrap(), None);
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
     assert_eq!(
         store.audit_in(span, 10).await.unwrap().len(),
-        3,
+        4,
         "a record of each burial, and not the damaged one"
     );
+    // A person can give up what is damaged.
+    for name in ["torn", "gone"] {
+        let event = AuditEvent::about(&leases[seq(name) - 1].job, AuditKind::Discarded, T0);
+        let discard = Discard { id: job(name).id, replays: None, audit: event, follow_ups: Vec::new() };
+        assert_eq!(store.discard(discard).await.unwrap(), Discarded::Done, "{name}");
+    }
+    let left = store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+    assert_eq!(left.len(), 2);
 }

@@ -11,8 +11,10 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, StatusCode};
+use tokio_rustls::rustls::ClientConfig;
 
 use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Raised, Request, failure};
+use crate::tls;
 use crate::{Delivery, Wanted, shortage};
 
 const POOL_IDLE_MAX: usize = 64;
@@ -91,7 +93,16 @@ pub enum BodyEnd {
 impl HttpClient {
     /// No redirects, no retries, no proxies. `connect_timeout` bounds name lookup, TCP and TLS together.
     pub fn builder(connect_timeout: Duration) -> ClientBuilder {
-        Client::builder()
+        let builder = match tls::system_config() {
+            Ok(config) => {
+                let mut config = ClientConfig::clone(&config);
+                config.alpn_protocols = vec![b"http/1.1".to_vec()];
+                Client::builder().tls_backend_preconfigured(config)
+            }
+            // The client reads the authorities itself, and says what is wrong with them.
+            Err(_) => Client::builder(),
+        };
+        builder
             .user_agent(USER_AGENT)
             .redirect(Policy::none())
             .retry(reqwest::retry::never())

@@ -1,6 +1,8 @@
 //! A receiver that a customer chose holds back its own webhooks and no others, for an hour at most, and an
 //! operator can lift it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::far_ends::{Act, receiver};
@@ -129,6 +131,23 @@ fn a_hold_goes_with_the_address_or_the_endpoint_that_it_came_from() {
     assert_eq!(scene.ask("DELETE", &endpoints[1], &Value::Null).0, 204);
     assert_eq!(holds(&scene), Vec::<Value>::new());
     scene.buried("gone", "PERMANENT");
+}
+
+#[test]
+fn a_late_answer_from_an_old_address_does_not_hold_the_new_one() {
+    let (slow, good) = (receiver::start(), receiver::start());
+    let scene = Scene::with(&receiver::provider());
+    slow.always("", quiet_for_a_century().after(Duration::from_secs(3)));
+    let (endpoint, _) = scene.endpoint("acme", &slow.url(), &["JobFailed"]);
+    scene.send("webhook", "acme", "first", &hook(&endpoint));
+    slow.once("first", 1);
+    let path = format!("/v1/endpoints/{endpoint}");
+    let moved = scene.ask("PATCH", &path, &json!({ "url": good.url() }));
+    assert_eq!(moved.0, 200, "{}", moved.1);
+    let first = scene.job_when("first", |job| job["attempts"][0]["errorCode"] == "429");
+    assert_eq!(holds(&scene), Vec::<Value>::new(), "{first:#}");
+    scene.send("webhook", "acme", "second", &hook(&endpoint));
+    scene.sent("second");
 }
 
 #[test]

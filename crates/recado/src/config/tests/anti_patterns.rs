@@ -63,7 +63,7 @@ const EACH: [(&str, &str, &str, &str); 16] = [
         "permanent_retried",
         "[routes.email]\nauto_replay = { after = \"1h\", only = [\"PERMANENT\"] }\n",
         "replays what no retry mends",
-        "2:41  routes.email.auto_replay.only[0]",
+        "2:39  routes.email.auto_replay.only[0]",
     ),
     (
         "shared_breaker",
@@ -87,7 +87,7 @@ const EACH: [(&str, &str, &str, &str); 16] = [
         "hiding_fallback",
         "[routes.email]\nfallback = { do = \"reschedule\", after = \"1m\" }\n",
         "starts over up to 1440 times before it becomes a dead letter",
-        "2:42  routes.email.fallback.after",
+        "2:41  routes.email.fallback.after",
     ),
     (
         "unattended_dlq",

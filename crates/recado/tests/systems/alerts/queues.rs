@@ -53,6 +53,7 @@ fn an_alert_that_is_back_under_its_limit_says_why_it_still_rings() {
     eventually(|| table().contains("(back under the limit since 2"));
     let item = story.rings("dlq_size", None).expect("it waits for an hour");
     assert_eq!(between_ms(&item["calmSince"], &item["clearsAt"]), 3_600_000, "{item}");
+    assert_eq!(item["value"], 0.0, "it shows the figure of now: {item}");
     assert!(table().contains(&format!("clears at {} if it stays so)", item["clearsAt"].as_str().unwrap())));
 }
 
@@ -87,8 +88,9 @@ fn e10_slow_processing_rings_everywhere_and_is_over_when_it_is_forgotten() {
 #[test]
 fn e10_a_job_that_nobody_takes_rings_everywhere_and_one_that_waits_on_purpose_does_not() {
     let rule = format!("queue_age = {{ threshold = 1, {HASTY} }}");
+    let opened = routes(&["opened"], ONCE) + "breaker = { failures = 5, within = \"1m\" }\n";
     let lanes = routes(&["quiet", "paused", "away", "throttled", "loud"], ONCE) + "concurrency = 1\n";
-    let story = Story::with(&rule, &lanes);
+    let story = Story::with(&rule, &(opened + &lanes));
     let tell = |method: &str, path: &str, change: &Value| {
         let (status, told) = story.scene.ask(method, path, change);
         assert_eq!(status, 200, "{told}");
@@ -97,12 +99,14 @@ fn e10_a_job_that_nobody_takes_rings_everywhere_and_one_that_waits_on_purpose_do
     tell("POST", "/v1/routes/paused/pause", &reason);
     tell("POST", "/v1/providers/away/pause", &reason);
     tell("PUT", "/v1/tenants/still", &json!({ "paused": true }));
+    tell("POST", "/v1/providers/opened/breaker", &json!({ "action": "open", "reason": "on purpose" }));
     story.send("throttled", 1, &["429 retry-after=600"]);
     story.counted("recado_attempts_total{route=\"throttled\",result=\"failed\"}", 1);
     let later = json!({ "route": "quiet", "companyId": "acme", "delayMs": 3_600_000, "data": {} });
     story.scene.enqueue(later);
     story.send("paused", 1, &["ok"]);
     story.send("away", 1, &["ok"]);
+    story.send("opened", 1, &["ok"]);
     story.send("throttled", 1, &["ok"]);
     story.send_data("quiet", "still", 1, &json!({ "script": ["ok"] }));
     story.send_data("loud", "loud", 2, &json!({ "script": ["ok"], "latencyMs": 4_000 }));
