@@ -223,7 +223,9 @@ fn advance(
                 return (None, Some(resolved(measured, now)));
             }
             let calm = Some(Calm { since, clears_at: since.plus(needed) });
-            let alert = Firing { calm, ..measured };
+            // A current value is shown as it is. A count over a window, which a restart forgets, stays what it fired for.
+            let shown = if rule.measure.is_state() { measured } else { firing(alert.value, alert.since) };
+            let alert = Firing { calm, ..shown };
             (Some(State::Firing { alert, calm_since: Some(since) }), None)
         }
         earlier => {

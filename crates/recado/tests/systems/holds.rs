@@ -140,7 +140,7 @@ fn a_late_answer_from_an_old_address_does_not_hold_the_new_one() {
     slow.always("", quiet_for_a_century().after(Duration::from_secs(3)));
     let (endpoint, _) = scene.endpoint("acme", &slow.url(), &["JobFailed"]);
     scene.send("webhook", "acme", "first", &hook(&endpoint));
-    slow.once("first", 1);
+    scene.job_when("first", |job| job["status"] == "delivering");
     let path = format!("/v1/endpoints/{endpoint}");
     let moved = scene.ask("PATCH", &path, &json!({ "url": good.url() }));
     assert_eq!(moved.0, 200, "{}", moved.1);
