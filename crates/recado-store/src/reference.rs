@@ -591,25 +591,7 @@ impl Store for ReferenceStore {
         by: GroupBy,
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        let state = self.state.lock();
-        let mut groups: Vec<DeadLetterGroup> = Vec::new();
-        for (_, entry) in state.dead.iter().filter(|(_, entry)| filter.matches(entry)) {
-            let key: Option<Box<str>> = match by {
-                GroupBy::LastFailureCode => entry.last_failure_code.clone(),
-                GroupBy::Company => Some(entry.company.as_str().into()),
-                GroupBy::Route => Some(entry.route.as_str().into()),
-                GroupBy::Fingerprint => Some(entry.fingerprint.clone()),
-            };
-            match groups.iter_mut().find(|group| group.key == key) {
-                Some(group) => group.count += 1,
-                None => {
-                    let example_reason = entry.last_failure_reason.as_str().into();
-                    groups.push(DeadLetterGroup { key, count: 1, example_reason });
-                }
-            }
-        }
-        groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
-        Ok(groups)
+        Ok(self.state.lock().groups(by, &filter))
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
