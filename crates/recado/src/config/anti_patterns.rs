@@ -146,19 +146,28 @@ pub fn of_route(config: &RouteConfig, raw: &RawRoute, job_ttl: Duration) -> Vec<
             let message = format!("{attempts} attempts hardly ever end; write {ATTEMPTS_MANY} or fewer");
             add(AntiPattern::EndlessRetry, place, message);
         }
-        let waits = || (0..retries).map(|retry| policy.nominal(retry));
-        let (first, longest) = (policy.nominal(0), waits().max().unwrap_or_default());
-        let grows = longest > first || retries < 2;
-        if retries > 0 && (longest < WAIT_MIN || (!grows && longest < STEADY_WAIT_MIN)) {
+        let waits: Vec<Duration> = (0..retries).map(|retry| policy.nominal(retry)).collect();
+        let (first, longest) = (policy.nominal(0), waits.iter().copied().max().unwrap_or_default());
+        let grows = longest >= first + first / 2 || retries < 2;
+        let sunk = waits.windows(2).find(|pair| pair[1] < pair[0] && pair[1] < WAIT_MIN).map(|pair| pair[1]);
+        let message = if retries == 0 {
+            None
+        } else if longest < WAIT_MIN && grows {
             let longest = show_duration(longest);
-            let message = match grows {
-                true => format!(
-                    "no retry waits longer than {longest}, which gives a provider no rest; let waits grow to seconds or minutes"
-                ),
-                false => format!(
-                    "every retry waits {longest} at most and none waits longer than the first; let waits grow"
-                ),
-            };
+            Some(format!(
+                "no retry waits longer than {longest}, which gives a provider no rest; let waits grow to seconds or minutes"
+            ))
+        } else if !grows && longest < STEADY_WAIT_MIN {
+            let longest = show_duration(longest);
+            Some(format!(
+                "every retry waits about {longest} and none much longer than the first; let waits grow"
+            ))
+        } else {
+            sunk.map(|wait| {
+                format!("a retry waits {} after a longer wait; let waits grow", show_duration(wait))
+            })
+        };
+        if let Some(message) = message {
             add(AntiPattern::NoBackoff, said.here.clone(), message);
         }
     }
@@ -211,7 +220,13 @@ fn of_classifier(
     };
     let named = route.classifier.rules.iter().filter_map(by_name);
     let named = named.filter(|failure| built_in.classify(failure.clone()).class == Class::Permanent);
-    let permanent = PERMANENT_STATUSES.map(http).into_iter().chain(named);
+    // SMTP's enhanced codes of class 5 are permanent by their definition.
+    let enhanced = own.own.iter().filter_map(|rule| {
+        let enhanced = rule.when.enhanced.as_ref().filter(|code| code.starts_with('5'))?;
+        let code = rule.when.code.as_ref().unwrap_or(enhanced).replace('x', "0");
+        Some(Failure { enhanced: Some(enhanced.replace('x', "0").into()), ..Failure::answer(&code, "") })
+    });
+    let permanent = PERMANENT_STATUSES.map(http).into_iter().chain(named).chain(enhanced);
     // Codes by the rule that has them retried: the place of an own rule in `classify`, or the built-in set.
     let mut retried: BTreeMap<Option<usize>, Vec<Box<str>>> = BTreeMap::new();
     for failure in permanent {
