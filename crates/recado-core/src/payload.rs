@@ -37,25 +37,18 @@ impl Payload {
     /// Returns true when it holds a number beyond every 64-bit float, such as `1e999`: many readers of JSON refuse it, or
     /// read infinity.
     pub fn has_number_out_of_range(&self) -> bool {
-        let (mut in_text, mut escaped, mut number) = (false, false, None);
-        for (at, byte) in self.0.bytes().chain([b' ']).enumerate() {
-            let in_number = !in_text && matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let mut number = None;
+        for (at, byte) in outside_texts(&self.0).chain([(self.0.len(), b' ')]) {
+            let in_number = matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
             match number {
                 // The letters of `true` and `false` begin no number.
                 None if in_number && !byte.is_ascii_alphabetic() => number = Some(at),
                 Some(from) if !in_number => {
-                    let text = &self.0[from..at];
                     number = None;
-                    if text.parse::<f64>().is_ok_and(f64::is_infinite) {
+                    if self.0[from..at].parse::<f64>().is_ok_and(f64::is_infinite) {
                         return true;
                     }
                 }
-                _ => {}
-            }
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if in_text => escaped = true,
-                b'"' => in_text = !in_text,
                 _ => {}
             }
         }
@@ -109,13 +102,9 @@ pub fn deeper_than(json: &str, max: usize) -> bool {
     if json.as_bytes().iter().filter(|byte| opens(byte)).count() <= max {
         return false;
     }
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for byte in json.bytes() {
+    let mut depth = 0_usize;
+    for (_, byte) in outside_texts(json) {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             _ => {}
@@ -125,6 +114,26 @@ pub fn deeper_than(json: &str, max: usize) -> bool {
         }
     }
     false
+}
+
+/// The bytes of JSON text that stand outside its strings, each with its position. Quotes stand outside.
+fn outside_texts(json: &str) -> impl Iterator<Item = (usize, u8)> {
+    let (mut in_text, mut escaped) = (false, false);
+    json.bytes().enumerate().filter(move |(_, byte)| match byte {
+        _ if escaped => {
+            escaped = false;
+            false
+        }
+        b'\\' if in_text => {
+            escaped = true;
+            false
+        }
+        b'"' => {
+            in_text = !in_text;
+            true
+        }
+        _ => !in_text,
+    })
 }
 
 /// A 128-bit digest of everything the caller asked for, blind to white space and to key order.

@@ -22,6 +22,7 @@ use recado_store::StoreError;
 use recado_transport::Receiver;
 
 use crate::agreed::{Agreed, Owed, Stepped, make, make_on_record};
+use crate::endpoints::Endpoint;
 use crate::engine::Inner;
 use crate::providers::{Answer, Held, Provider, Refusal, Slots, Told};
 use crate::receivers::{ReceiverId, ReceiverWait};
@@ -77,8 +78,8 @@ impl Places {
         }
         self.started += 1;
         let (engine, provider) = (self.engine.clone(), self.provider.clone());
-        let address = receiver.as_ref().and_then(|id| engine.address_of(id));
-        Ok(Way { engine, provider, company: company.clone(), receiver, address, sent_at, open: true })
+        let endpoint = receiver.as_ref().and_then(|id| engine.endpoint_of(id));
+        Ok(Way { engine, provider, company: company.clone(), receiver, endpoint, sent_at, open: true })
     }
 
     /// Gives so many of the places to workers outside this process.
@@ -116,8 +117,8 @@ pub(crate) struct Way {
     company: CompanyId,
     /// The far end that users chose, where they do.
     receiver: Option<ReceiverId>,
-    /// The receiver's address when the delivery started.
-    address: Option<Box<str>>,
+    /// The receiver's endpoint as it was when the delivery started, if it is one.
+    endpoint: Option<Arc<Endpoint>>,
     sent_at: Timestamp,
     open: bool,
 }
@@ -135,7 +136,7 @@ impl Way {
             Some(id) => {
                 // An answer from an address that the endpoint no longer has must not hold the new one.
                 let told = match told {
-                    Told::Failed(..) if self.engine.address_of(id) != self.address => Told::Nothing,
+                    Told::Failed(..) if self.has_moved(id) => Told::Nothing,
                     told => told,
                 };
                 let hold = self.engine.heard_of_receiver(&self.provider, id, told, self.sent_at, now);
@@ -149,6 +150,12 @@ impl Way {
         };
         self.provider.end(&self.company);
         hold
+    }
+
+    /// Returns true if the endpoint is gone or has another address since the delivery started.
+    fn has_moved(&self, id: &ReceiverId) -> bool {
+        let now = self.engine.endpoint_of(id);
+        now.as_ref().map(|endpoint| &endpoint.url) != self.endpoint.as_ref().map(|endpoint| &endpoint.url)
     }
 }
 
@@ -168,10 +175,10 @@ impl Drop for Way {
 }
 
 impl Inner {
-    /// Returns the current address of an endpoint; `None` for a host, and for an endpoint that is gone.
-    fn address_of(&self, id: &ReceiverId) -> Option<Box<str>> {
+    /// Returns a receiver's endpoint; `None` for a host, and for an endpoint that is gone.
+    fn endpoint_of(&self, id: &ReceiverId) -> Option<Arc<Endpoint>> {
         match &id.receiver {
-            Receiver::Endpoint(id) => self.endpoints.get(id).map(|endpoint| endpoint.url.clone()),
+            Receiver::Endpoint(id) => self.endpoints.get(id),
             Receiver::Host(_) => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The processes that share the store: each leaves a note of itself, and all can read them.
 //!
-//! Where no other process shares the store nothing is written, and this process is the only node. The times
+//! A process that has the store for itself writes no note and is the only node. The times
 //! are the store's, so that nodes whose clocks differ agree on who is silent.
 
 use std::collections::VecDeque;

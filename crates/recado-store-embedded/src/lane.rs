@@ -115,7 +115,7 @@ impl Lane {
         self.delayed.peek(|entry| slots.waits(entry)).map(|(due, ..)| due)
     }
 
-    /// Since when the job has been due that nobody has taken for longest; the companies in `left_out` do not count.
+    /// Returns the due time of the oldest unclaimed job; the companies in `left_out` do not count.
     pub fn oldest_due(&mut self, slots: &Slots, left_out: &HashSet<CompanyKey>) -> Option<i64> {
         let Lane { ring, tenants, .. } = self;
         let counted = ring.values().filter(|key| !left_out.contains(*key));

@@ -58,7 +58,7 @@ pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 /// From this size on the writer itself waits for the folding, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
 
-/// What to do about a store that stopped.
+/// Advice to the operator of a store that stopped.
 pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
 
 pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -345,7 +345,7 @@ impl Writer {
 
 /// Why new jobs are refused, if they are.
 ///
-/// Who asks again about a job that is in gets to hear so, room or not.
+/// Returns the reason why new jobs are refused. A request that holds known jobs only needs no room, and is not refused.
 fn refusing<'a>(
     room: &Mutex<RoomGuard>,
     apply: &Apply<'_>,

@@ -88,7 +88,7 @@ impl Root {
     /// Runs a script on these keys, for a writer with this fence.
     ///
     /// Two are named, one that is never there and one that always is: while a Cluster moves the slot, it refuses
-    /// whoever names keys of which it has only some. So no script ever sees half of a partition. The fence is named as
+    /// a script that names keys of which it has only some. So no script ever sees half of a partition. The fence is named as
     /// a third, see `root.lua`.
     pub async fn run(
         &self,

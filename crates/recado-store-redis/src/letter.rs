@@ -86,7 +86,7 @@ pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Pa
     entry
 }
 
-/// What a letter tells beside its job.
+/// The fields of a letter that its job does not have.
 struct Told {
     expires_at: Timestamp,
     code: Option<Box<str>>,

@@ -49,7 +49,7 @@ pub struct Alert {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub calm_since: Option<Timestamp>,
-    /// When it is over, if it stays so; present with `calmSince`.
+    /// Time at which it ends if it stays calm; present with `calmSince`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub clears_at: Option<Timestamp>,

@@ -62,10 +62,10 @@ pub struct DeadLetter {
     pub cause: Cause,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::DeadLetterState))]
     pub state: DeadLetterState,
-    /// How many attempts handed it over without an answer, so that it may have arrived; absent when none did.
+    /// Attempts that handed it over and got no answer, so that it may have arrived; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_have_arrived: Option<u32>,
-    /// What to do before a replay; present with `mayHaveArrived`.
+    /// Advice before a replay; present with `mayHaveArrived`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// The same in Portuguese.

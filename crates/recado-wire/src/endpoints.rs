@@ -161,7 +161,7 @@ pub struct Endpoint {
 pub struct EndpointList {
     /// Oldest first.
     pub items: Vec<Endpoint>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::read::{Params, Query};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HoldList {
     pub items: Vec<Hold>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Lanes: a provider that is down, a company that is loud and a limit that is used up hold back their own
 //! jobs and no others.
 //!
-//! Where time matters, the far end says when: requests that came too soon or too often are counted there, and
+//! The far end keeps the time: requests that came too soon or too often are counted there, and
 //! no test asks how fast something went.
 
 mod adaptive;
