@@ -9,14 +9,14 @@ use std::sync::Arc;
 use recado_core::{
     AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp,
 };
-use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::{KvWrite, KvWritten, Namespace, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::archive::OURSELVES;
 use crate::copies::{Copies, OfCompany};
 use crate::engine::{Engine, EngineError};
 
-pub const SHELF: Shelf = Shelf::new("accounts");
+pub const NAMESPACE: Namespace = Namespace::new("accounts");
 
 /// Tries at a compare-and-set before giving up; each loss means that another writer won.
 const WRITE_TRIES_MAX: usize = 32;
@@ -52,7 +52,7 @@ pub struct Accounts {
 
 impl Default for Accounts {
     fn default() -> Self {
-        Accounts { marked: Copies::of(SHELF) }
+        Accounts { marked: Copies::of(NAMESPACE) }
     }
 }
 
@@ -118,8 +118,8 @@ impl Accounts {
         let value = serde_json::to_string(&account).ok().map(Payload::trusted);
         let audit =
             act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
-        let write = NoteWrite {
-            shelf: SHELF,
+        let write = KvWrite {
+            namespace: NAMESPACE,
             key: key.clone(),
             value,
             expect: Some(0),
@@ -127,7 +127,7 @@ impl Accounts {
             audit: vec![audit],
         };
         // One that another node marked meanwhile is read when that node's write is announced.
-        if let Some(Noted::Done { version }) = store.write_notes(vec![write], now).await?.pop() {
+        if let Some(KvWritten::Done { version }) = store.kv_write(vec![write], now).await?.pop() {
             self.marked.keep(key, version, account);
         }
         Ok(())
@@ -158,21 +158,21 @@ impl Accounts {
     ) -> Result<bool, StoreError> {
         let key = key(provider, company);
         for _ in 0..WRITE_TRIES_MAX {
-            let found = store.note(SHELF, &key, now).await?;
+            let found = store.kv_get(NAMESPACE, &key, now).await?;
             let account = found.as_ref().and_then(|note| note.value.parse::<Account>().ok());
             let (Some(note), Some(account)) = (found, account) else {
                 self.marked.remove(&key);
                 return Ok(false);
             };
-            let write = NoteWrite {
-                shelf: SHELF,
+            let write = KvWrite {
+                namespace: NAMESPACE,
                 key: key.clone(),
                 value: None,
                 expect: Some(note.version),
                 expires_at: None,
                 audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
             };
-            if let Some(Noted::Done { .. }) = store.write_notes(vec![write], now).await?.pop() {
+            if let Some(KvWritten::Done { .. }) = store.kv_write(vec![write], now).await?.pop() {
                 self.marked.remove(&key);
                 tracing::info!(provider, companyId = company, actor, "Account works again");
                 return Ok(true);

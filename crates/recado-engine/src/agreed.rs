@@ -18,7 +18,7 @@ use std::fmt::Debug;
 
 use parking_lot::Mutex;
 use recado_core::{AuditEvent, Payload, Timestamp};
-use recado_store::{Note, NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, Store, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -90,7 +90,7 @@ impl FromIterator<Heard> for Heard {
 
 #[derive(Debug)]
 pub(crate) struct Agreed<T: Stepped> {
-    shelf: Shelf,
+    namespace: Namespace,
     key: Box<str>,
     copy: Mutex<Copied<T>>,
     /// One writer in a process, so that its own tasks do not conflict with each other.
@@ -120,7 +120,7 @@ struct Draft<T: Stepped> {
 }
 
 impl<T: Stepped> Agreed<T> {
-    pub fn new(shelf: Shelf, key: impl Into<Box<str>>) -> Self {
+    pub fn new(namespace: Namespace, key: impl Into<Box<str>>) -> Self {
         let copy = Copied {
             written: T::default(),
             version: 0,
@@ -130,7 +130,7 @@ impl<T: Stepped> Agreed<T> {
             doubtful: None,
             known_at: None,
         };
-        Agreed { shelf, key: key.into(), copy: Mutex::new(copy), writing: tokio::sync::Mutex::default() }
+        Agreed { namespace, key: key.into(), copy: Mutex::new(copy), writing: tokio::sync::Mutex::default() }
     }
 
     /// Looks at it, as this process knows it.
@@ -167,7 +167,7 @@ impl<T: Stepped> Agreed<T> {
 
     /// Takes in what a read that began at `read_at` found; `None` if the store has no such note. Nothing is taken in
     /// while this value is being written, or if it was written since.
-    pub fn learn(&self, note: Option<&Note>, read_at: Instant) -> Heard {
+    pub fn learn(&self, note: Option<&KvEntry>, read_at: Instant) -> Heard {
         let Ok(_writing) = self.writing.try_lock() else { return Heard::BUSY };
         let mut copy = self.copy.lock();
         if copy.known_at.is_some_and(|at| at >= read_at) {
@@ -179,7 +179,7 @@ impl<T: Stepped> Agreed<T> {
         // What has an end goes by itself; the rest is never removed.
         if news && copy.version < version && copy.written.over_at().is_none() {
             tracing::warn!(
-                kind = self.shelf.as_str(),
+                kind = self.namespace.as_str(),
                 name = &*self.key,
                 "The store has lost what was last said about this; what it has now holds on all nodes"
             );
@@ -192,8 +192,8 @@ impl<T: Stepped> Agreed<T> {
         &self.key
     }
 
-    fn place(&self) -> (Shelf, &str) {
-        (self.shelf, &self.key)
+    fn place(&self) -> (Namespace, &str) {
+        (self.namespace, &self.key)
     }
 
     /// Makes the owed steps and the one asked for on the store's value; `None` when that changes nothing.
@@ -223,7 +223,7 @@ impl<T: Stepped> Agreed<T> {
 
     /// Reads the store's value, to go on from that.
     async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let note = store.note(self.shelf, &self.key, now).await?;
+        let note = store.kv_get(self.namespace, &self.key, now).await?;
         let mut copy = self.copy.lock();
         copy.replace(note.as_ref());
         copy.known_at = Some(Instant::now());
@@ -232,7 +232,7 @@ impl<T: Stepped> Agreed<T> {
 }
 
 impl<T: Stepped> Copied<T> {
-    fn replace(&mut self, note: Option<&Note>) {
+    fn replace(&mut self, note: Option<&KvEntry>) {
         let version = note.map_or(0, |note| note.version);
         if version == self.version {
             // A write without an answer may still be on its way.
@@ -300,9 +300,9 @@ pub(crate) async fn make_on_record<T: Stepped>(
                 }
                 (draft, Some((version, expires_at))) => {
                     let value = Some(json(&draft.after)?);
-                    let (shelf, key) = (agreed.shelf, agreed.key.clone());
+                    let (namespace, key) = (agreed.namespace, agreed.key.clone());
                     let audit = record(&draft.after);
-                    writes.push(NoteWrite { shelf, key, value, expect: Some(version), expires_at, audit });
+                    writes.push(KvWrite { namespace, key, value, expect: Some(version), expires_at, audit });
                     drafts.push((at, draft));
                 }
             }
@@ -310,7 +310,7 @@ pub(crate) async fn make_on_record<T: Stepped>(
         if writes.is_empty() {
             return Ok(made.into_iter().flatten().collect());
         }
-        let noted = match store.write_notes(writes, now).await {
+        let noted = match store.kv_write(writes, now).await {
             Ok(noted) => noted,
             Err(error) => {
                 drafts.into_iter().for_each(|(at, draft)| asked[at].0.doubt(draft));
@@ -320,8 +320,8 @@ pub(crate) async fn make_on_record<T: Stepped>(
         for ((at, draft), noted) in drafts.into_iter().zip(noted) {
             let (agreed, _) = &asked[at];
             match noted {
-                Noted::Done { version } => made[at] = Some(agreed.settle(draft, Some(version))),
-                Noted::Conflict { .. } => agreed.read_again(store, now).await?,
+                KvWritten::Done { version } => made[at] = Some(agreed.settle(draft, Some(version))),
+                KvWritten::Conflict { .. } => agreed.read_again(store, now).await?,
             }
         }
     }
@@ -337,6 +337,7 @@ fn json(value: &impl Serialize) -> Result<Payload, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use recado_store::prelude::*;
     use std::sync::Arc;
 
     use recado_store::faulty::{FaultyStore, Verb};
@@ -345,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    const SHELF: Shelf = Shelf::new("sums");
+    const NAMESPACE: Namespace = Namespace::new("sums");
     const NOW: Timestamp = Timestamp::from_millis(1_760_000_000_000);
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -379,15 +380,15 @@ mod tests {
     }
 
     fn sum(key: &str) -> Agreed<Sum> {
-        Agreed::new(SHELF, key)
+        Agreed::new(NAMESPACE, key)
     }
 
     fn read(sum: &Agreed<Sum>) -> i64 {
         sum.read(|sum| sum.0)
     }
 
-    async fn note(store: &FaultyStore, key: &str) -> Note {
-        store.note(SHELF, key, NOW).await.unwrap().unwrap()
+    async fn note(store: &FaultyStore, key: &str) -> KvEntry {
+        store.kv_get(NAMESPACE, key, NOW).await.unwrap().unwrap()
     }
 
     #[tokio::test]
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!(sum.owe(0), Owed::Nothing);
         let made = make(&store, &[(&sum, Some(0))], NOW).await.unwrap();
         assert_eq!(made[0].asked, Some(0));
-        assert!(store.notes(SHELF, NOW).await.unwrap().is_empty());
+        assert!(store.kv_list(NAMESPACE, NOW).await.unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -425,9 +426,9 @@ mod tests {
         let gone = StoreError::Unavailable("gone".to_owned());
         let (store, sum) = (store(), sum("a"));
         sum.owe(7);
-        store.fail(Verb::WriteNotesAnswer, 0, 1, gone);
+        store.fail(Verb::KvWriteAnswer, 0, 1, gone);
         assert!(make(&store, &[(&sum, None)], NOW).await.is_err());
-        assert_eq!((store.fired(Verb::WriteNotesAnswer), note(&store, "a").await.value.as_str()), (1, "7"));
+        assert_eq!((store.fired(Verb::KvWriteAnswer), note(&store, "a").await.value.as_str()), (1, "7"));
         make(&store, &[(&sum, Some(1))], NOW).await.unwrap();
         assert_eq!((read(&sum), note(&store, "a").await.value.as_str()), (8, "8"));
     }
@@ -440,7 +441,7 @@ mod tests {
         make(&store, &[(&there, Some(1))], NOW).await.unwrap();
         let new = note(&store, "a").await;
         here.owe(10);
-        let learn = |note: Option<&Note>| (here.learn(note, Instant::now()).news, read(&here));
+        let learn = |note: Option<&KvEntry>| (here.learn(note, Instant::now()).news, read(&here));
         assert_eq!(learn(Some(&new)), (true, 12));
         assert_eq!(learn(Some(&new)), (false, 12), "it is known");
         assert_eq!(learn(Some(&old)), (true, 11), "the store lost its last write");
@@ -463,7 +464,7 @@ mod tests {
         let gone = StoreError::Unavailable("gone".to_owned());
         let (store, sum) = (store(), sum("a"));
         sum.owe(7);
-        store.fail(Verb::WriteNotesAnswer, 0, 1, gone);
+        store.fail(Verb::KvWriteAnswer, 0, 1, gone);
         let read_at = Instant::now();
         assert!(make(&store, &[(&sum, None)], NOW).await.is_err());
         assert_eq!(
@@ -479,7 +480,7 @@ mod tests {
     async fn a_step_that_changes_nothing_of_an_outdated_copy_is_made_on_what_the_store_has() {
         let bell = Arc::default();
         let store = FaultyStore::shared(Arc::new(ReferenceStore::default()), &bell);
-        let (here, there) = (Agreed::<Flag>::new(SHELF, "a"), Agreed::<Flag>::new(SHELF, "a"));
+        let (here, there) = (Agreed::<Flag>::new(NAMESPACE, "a"), Agreed::<Flag>::new(NAMESPACE, "a"));
         make(&store, &[(&there, Some(true))], NOW).await.unwrap();
         make(&store, &[(&here, Some(false))], NOW).await.unwrap();
         assert_eq!(note(&store, "a").await.value.as_str(), "false", "the copy said so, the store did not");

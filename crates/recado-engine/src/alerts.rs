@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
 use recado_observe::alerts::{AlertChange, Change, Subject};
 use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
-use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
+use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::aftermath;
 use crate::engine::{Engine, Inner};
 use crate::leader::LeaseWatch;
 
-pub const SHELF: Shelf = Shelf::new("alerts");
+pub const NAMESPACE: Namespace = Namespace::new("alerts");
 const KEY: &str = "rung";
 
 /// Between two measurements, unless configured otherwise.
@@ -133,9 +133,9 @@ enum Taken {
 
 async fn take(engine: &Inner, version: Option<u64>, watch: &mut LeaseWatch) -> Result<Taken, StoreError> {
     let now = engine.clock.now();
-    let note = engine.store.note(SHELF, KEY, now).await?;
+    let note = engine.store.kv_get(NAMESPACE, KEY, now).await?;
     let found: Option<Rung> = note.as_ref().and_then(|note| note.value.parse().ok());
-    let at = note.as_ref().map_or(0, |note: &Note| note.version);
+    let at = note.as_ref().map_or(0, |note: &KvEntry| note.version);
     if let Some(rung) = &found
         && version == Some(at)
     {
@@ -188,18 +188,18 @@ async fn write_note(
 ) -> Result<Option<u64>, StoreError> {
     let value = serde_json::to_string(rung)
         .map_err(|error| StoreError::Unavailable(format!("cannot write a note: {error}")))?;
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: KEY.into(),
         value: Some(Payload::trusted(value)),
         expect: Some(expect),
         expires_at: None,
         audit: Vec::new(),
     };
-    let noted = engine.store.write_notes(vec![write], now).await?;
+    let noted = engine.store.kv_write(vec![write], now).await?;
     Ok(noted.first().and_then(|noted| match noted {
-        Noted::Done { version } => Some(*version),
-        Noted::Conflict { .. } => None,
+        KvWritten::Done { version } => Some(*version),
+        KvWritten::Conflict { .. } => None,
     }))
 }
 

@@ -19,12 +19,12 @@ use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, JobId, Timestamp};
 use recado_observe::Left;
-use recado_store::{Discard, Discarded, StoreError, Transfer};
+use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::aftermath;
 use crate::engine::{Engine, EngineError, Inner};
 
-pub use import::{Imported, SHELF};
+pub use import::{Imported, NAMESPACE};
 
 /// The archive of surplus dead letters.
 pub trait Archive: Send + Sync + std::fmt::Debug {
@@ -80,7 +80,7 @@ async fn bite(
     if wanted == 0 {
         return Ok(false);
     }
-    let mut entries: Vec<Transfer> = Vec::with_capacity(wanted);
+    let mut entries: Vec<JobSnapshot> = Vec::with_capacity(wanted);
     for entry in store.oldest_dead_letters(wanted).await? {
         entries.extend(store.transfer(&entry.job_id).await?);
     }
@@ -100,7 +100,7 @@ async fn bite(
         }
     };
     let mut moved = 0;
-    for Transfer { job, dead_letter, .. } in archived {
+    for JobSnapshot { job, dead_letter, .. } in archived {
         let moved_at = dead_letter.map_or(now, |entry| entry.moved_at);
         let audit = AuditEvent::about(&job, AuditKind::DeadLetterArchived, now)
             .reason(format!("{MOVED_TO}{place}"))

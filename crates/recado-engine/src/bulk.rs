@@ -21,7 +21,9 @@ use std::time::Duration;
 use recado_core::{
     AuditEvent, AuditKind, CompanyId, DeadLetter, DeadLetterState, JobId, Payload, RouteName, Timestamp,
 };
-use recado_store::{DeadLetterFilter, GroupBy, Note, NoteWrite, Noted, PageRequest, Shelf, StoreError};
+use recado_store::{
+    DeadLetterFilter, GroupBy, KvEntry, KvWrite, KvWritten, Namespace, PageRequest, StoreError,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -29,7 +31,7 @@ use crate::engine::{Engine, EngineError, Inner};
 
 pub(crate) use run::run;
 
-pub const SHELF: Shelf = Shelf::new("replays");
+pub const NAMESPACE: Namespace = Namespace::new("replays");
 
 /// At the same time, over all nodes.
 pub const RUNNING_MAX: usize = 4;
@@ -53,7 +55,7 @@ pub const FAILURES_NAMED_MAX: usize = 20;
 /// Tries at writing a note that another process changed meanwhile.
 const NOTE_TRIES: usize = 8;
 
-/// The note on the same shelf that says which bulk acts are about to begin.
+/// The note on the same namespace that says which bulk acts are about to begin.
 const SLOTS: &str = "slots";
 
 /// A slot whose bulk act is not there after this long is free: its process died before it wrote the bulk act.
@@ -262,7 +264,7 @@ impl Bulk {
         self.audit(AuditKind::BulkEnded, words, now)
     }
 
-    fn read(note: &Note) -> Option<Bulk> {
+    fn read(note: &KvEntry) -> Option<Bulk> {
         note.value.parse().ok()
     }
 }
@@ -392,9 +394,9 @@ impl Engine {
         );
         let audit = vec![bulk.audit(AuditKind::BulkStarted, words, now)];
         let forgotten = all.iter().filter(|bulk| bulk.ended_at.is_some()).skip(ENDED_KEPT_MAX - 1);
-        let mut writes = vec![NoteWrite { audit, ..write(&bulk, Some(0)) }];
-        writes.extend(forgotten.map(|old| NoteWrite { value: None, ..write(old, None) }));
-        self.store().write_notes(writes, now).await?;
+        let mut writes = vec![KvWrite { audit, ..write(&bulk, Some(0)) }];
+        writes.extend(forgotten.map(|old| KvWrite { value: None, ..write(old, None) }));
+        self.store().kv_write(writes, now).await?;
         tracing::warn!(id = %bulk.id, act = bulk.act.as_str(), total, actor = bulk.actor.as_deref(), "Bulk act on dead letters begins");
         self.inner.bulks.rung.notify_waiters();
         Ok(Ok(bulk))
@@ -406,7 +408,7 @@ impl Engine {
         for _ in 0..SLOT_TRIES {
             let now = self.now();
             // Slots first: a bulk act that is written after this has its slot in them.
-            let note = self.store().note(SHELF, SLOTS, now).await?;
+            let note = self.store().kv_get(NAMESPACE, SLOTS, now).await?;
             let all = self.bulks().await?;
             let running = all.iter().filter(|bulk| bulk.state == BulkState::Running).count();
             let slots = note.as_ref().and_then(|note| note.value.parse::<Vec<Slot>>().ok());
@@ -416,8 +418,8 @@ impl Engine {
                 return Ok(None);
             }
             taken.push(Slot { id: id.into(), at: now });
-            let write = NoteWrite {
-                shelf: SHELF,
+            let write = KvWrite {
+                namespace: NAMESPACE,
                 key: SLOTS.into(),
                 value: serde_json::to_string(&taken).ok().map(Payload::trusted),
                 expect: Some(note.map_or(0, |note| note.version)),
@@ -433,21 +435,21 @@ impl Engine {
 
     /// Every bulk act that is remembered, newest first.
     pub async fn bulks(&self) -> Result<Vec<Bulk>, EngineError> {
-        let notes = self.store().notes(SHELF, self.now()).await?;
+        let notes = self.store().kv_list(NAMESPACE, self.now()).await?;
         let mut all: Vec<_> = notes.iter().filter_map(Bulk::read).collect();
         all.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
         Ok(all)
     }
 
     pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>, EngineError> {
-        Ok(self.store().note(SHELF, id, self.now()).await?.as_ref().and_then(Bulk::read))
+        Ok(self.store().kv_get(NAMESPACE, id, self.now()).await?.as_ref().and_then(Bulk::read))
     }
 
     /// Stops a bulk act; what it has done stays done. One that has ended is left as it is.
     pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>, EngineError> {
         for _ in 0..NOTE_TRIES {
             let now = self.now();
-            let Some(note) = self.store().note(SHELF, id, now).await? else { return Ok(None) };
+            let Some(note) = self.store().kv_get(NAMESPACE, id, now).await? else { return Ok(None) };
             let Some(mut bulk) = Bulk::read(&note) else { return Ok(None) };
             if bulk.state != BulkState::Running {
                 return Ok(Some(bulk));
@@ -464,9 +466,9 @@ impl Engine {
     }
 }
 
-fn write(bulk: &Bulk, expect: Option<u64>) -> NoteWrite {
-    NoteWrite {
-        shelf: SHELF,
+fn write(bulk: &Bulk, expect: Option<u64>) -> KvWrite {
+    KvWrite {
+        namespace: NAMESPACE,
         key: bulk.id.clone(),
         value: serde_json::to_string(bulk).ok().map(Payload::trusted),
         expect,
@@ -489,13 +491,13 @@ impl Inner {
         audit: AuditEvent,
         now: Timestamp,
     ) -> Result<Option<u64>, StoreError> {
-        self.write_bulk(NoteWrite { audit: vec![audit], ..write(bulk, Some(version)) }, now).await
+        self.write_bulk(KvWrite { audit: vec![audit], ..write(bulk, Some(version)) }, now).await
     }
 
-    async fn write_bulk(&self, write: NoteWrite, now: Timestamp) -> Result<Option<u64>, StoreError> {
-        let noted = self.store.write_notes(vec![write], now).await?;
+    async fn write_bulk(&self, write: KvWrite, now: Timestamp) -> Result<Option<u64>, StoreError> {
+        let noted = self.store.kv_write(vec![write], now).await?;
         Ok(match noted.first() {
-            Some(Noted::Done { version }) => Some(*version),
+            Some(KvWritten::Done { version }) => Some(*version),
             _ => None,
         })
     }

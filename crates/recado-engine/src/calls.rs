@@ -11,7 +11,7 @@ use recado_core::{
     Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp, TraceParent,
     Verdict, decide,
 };
-use recado_store::{NoteWrite, Shelf};
+use recado_store::{KvWrite, Namespace};
 use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
 use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ use crate::receivers::ReceiverWait;
 use crate::route::{Carrier, Leg, Route};
 use crate::traces::Went;
 
-pub const SHELF: Shelf = Shelf::new("answers");
+pub const NAMESPACE: Namespace = Namespace::new("answers");
 
 /// Time that an answer is good for as a last resort.
 pub const ANSWER_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -268,7 +268,7 @@ impl Engine {
         let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
         let key = wanted.map(|key| key_of(&call.route, &call.company_id, key));
         if let Some(key) = &key
-            && let Some(note) = self.store().note(SHELF, key, now).await?
+            && let Some(note) = self.store().kv_get(NAMESPACE, key, now).await?
             && let Ok(Remembered { at, answer }) = note.value.parse()
         {
             let retry = match failure.class {
@@ -358,8 +358,8 @@ pub(crate) fn as_receipt(verdict: Verdict) -> Verdict {
 /// Writes an answer down. The caller does not wait for it: a crash costs at most an older last resort.
 pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Timestamp) {
     let Ok(value) = serde_json::to_string(&Remembered { at: now, answer }) else { return };
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: key.into(),
         value: Some(Payload::trusted(value)),
         expect: None,
@@ -368,7 +368,7 @@ pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Tim
     };
     let store = engine.store.clone();
     engine.deliveries.spawn(async move {
-        if let Err(error) = store.write_notes(vec![write], now).await {
+        if let Err(error) = store.kv_write(vec![write], now).await {
             tracing::warn!(%error, "cannot remember an answer");
         }
     });

@@ -1,6 +1,6 @@
-//! A shelf of notes as this process knows it.
+//! A namespace of notes as this process knows it.
 //!
-//! A writer of a note puts its copy here; where other nodes write too, the shelf is read again now and then.
+//! A writer of a note puts its copy here; where other nodes write too, the namespace is read again now and then.
 //! A value written here while it was being read is newer than the one read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use recado_core::{CompanyId, Timestamp};
-use recado_store::{Shelf, Store, StoreError};
+use recado_store::{Namespace, Store, StoreError};
 use serde::de::DeserializeOwned;
 
 /// A value that belongs to a company.
@@ -19,7 +19,7 @@ pub(crate) trait OfCompany {
 
 #[derive(Debug)]
 pub(crate) struct Copies<T> {
-    shelf: Shelf,
+    namespace: Namespace,
     notes: RwLock<Notes<T>>,
 }
 
@@ -56,15 +56,15 @@ impl<T: OfCompany> Notes<T> {
 }
 
 impl<T: DeserializeOwned + OfCompany> Copies<T> {
-    pub fn of(shelf: Shelf) -> Self {
+    pub fn of(namespace: Namespace) -> Self {
         let notes = Notes { by_key: BTreeMap::new(), by_company: HashMap::new() };
-        Copies { shelf, notes: RwLock::new(notes) }
+        Copies { namespace, notes: RwLock::new(notes) }
     }
 
     pub async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let before: HashMap<Box<str>, u64> =
             self.notes.read().by_key.iter().map(|(key, copy)| (key.clone(), copy.version)).collect();
-        let found = store.notes(self.shelf, now).await?;
+        let found = store.kv_list(self.namespace, now).await?;
         let there: HashSet<&str> = found.iter().map(|note| &*note.key).collect();
         let mut notes = self.notes.write();
         let before_of = |key: &str| before.get(key).copied();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_look_at_one_companys_values_looks_at_no_others() {
-        let copies = Copies::of(Shelf::new("owned"));
+        let copies = Copies::of(Namespace::new("owned"));
         let keep = |company: &str, key: &str| {
             copies.keep(key.into(), 1, Owned(CompanyId::trusted(company)));
         };

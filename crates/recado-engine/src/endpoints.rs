@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::RwLock;
 use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Payload, Timestamp};
-use recado_store::{NoteWrite, Noted, Shelf, Store, StoreError};
+use recado_store::{KvWrite, KvWritten, Namespace, Store, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use crate::notices::NOTICES_COMPANY;
 
 pub mod manage;
 
-pub const SHELF: Shelf = Shelf::new("endpoints");
+pub const NAMESPACE: Namespace = Namespace::new("endpoints");
 
 /// Failures in a row after which an endpoint is switched off.
 pub const FAILURES_MAX: u32 = 10;
@@ -254,7 +254,7 @@ pub struct Book {
 impl Book {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (fixed, shared) = (RwLock::default(), OnceLock::new());
-        Book { endpoints: Copies::of(SHELF), fixed, clock, shared }
+        Book { endpoints: Copies::of(NAMESPACE), fixed, clock, shared }
     }
 
     /// Names the store to ask before a delivery is told that there is no such endpoint, or that it is switched off.
@@ -267,7 +267,7 @@ impl Book {
     /// As the store has it this moment.
     async fn ask_for(&self, id: &str) -> Result<Option<Endpoint>, StoreError> {
         let Some(store) = self.shared.get() else { return Ok(None) };
-        let note = store.note(SHELF, id, self.clock.now()).await?;
+        let note = store.kv_get(NAMESPACE, id, self.clock.now()).await?;
         Ok(note.and_then(|note| note.value.parse().ok()))
     }
 
@@ -328,8 +328,8 @@ impl Book {
         };
         let audit = vec![endpoint.act(AuditKind::EndpointAdded, actor, now)];
         match write(store, &endpoint.id, Some(&endpoint), 0, audit, now).await? {
-            Noted::Done { version } => Ok(self.keep(endpoint, version)),
-            Noted::Conflict { .. } => Err(EndpointError::Contended),
+            KvWritten::Done { version } => Ok(self.keep(endpoint, version)),
+            KvWritten::Conflict { .. } => Err(EndpointError::Contended),
         }
     }
 
@@ -359,7 +359,7 @@ impl Book {
         for _ in 0..WRITE_TRIES_MAX {
             let (endpoint, version) = read(store, id, now).await?;
             let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
-            if let Noted::Done { .. } = write(store, id, None, version, audit, now).await? {
+            if let KvWritten::Done { .. } = write(store, id, None, version, audit, now).await? {
                 self.endpoints.remove(id);
                 return Ok(endpoint.company_id);
             }
@@ -411,7 +411,7 @@ impl Book {
             let (mut endpoint, version) = read(store, id, now).await?;
             let audit = change(&mut endpoint);
             let noted = write(store, id, Some(&endpoint), version, audit, now).await?;
-            if let Noted::Done { version } = noted {
+            if let KvWritten::Done { version } = noted {
                 return Ok(self.keep(endpoint, version));
             }
         }
@@ -425,7 +425,7 @@ impl Book {
 
 /// An endpoint as the store has it, and its version.
 async fn read(store: &dyn Store, id: &str, now: Timestamp) -> Result<(Endpoint, u64), EndpointError> {
-    let note = store.note(SHELF, id, now).await?.ok_or(EndpointError::Unknown)?;
+    let note = store.kv_get(NAMESPACE, id, now).await?.ok_or(EndpointError::Unknown)?;
     let endpoint = note.value.parse().map_err(|_| EndpointError::Unknown)?;
     Ok((endpoint, note.version))
 }
@@ -438,11 +438,11 @@ async fn write(
     version: u64,
     audit: Vec<AuditEvent>,
     now: Timestamp,
-) -> Result<Noted, StoreError> {
+) -> Result<KvWritten, StoreError> {
     let value = endpoint.and_then(|one| serde_json::to_string(one).ok()).map(Payload::trusted);
     let (key, expect) = (id.into(), Some(version));
-    let write = NoteWrite { shelf: SHELF, key, value, expect, expires_at: None, audit };
-    let noted = store.write_notes(vec![write], now).await?.pop();
+    let write = KvWrite { namespace: NAMESPACE, key, value, expect, expires_at: None, audit };
+    let noted = store.kv_write(vec![write], now).await?.pop();
     noted.ok_or_else(|| StoreError::Unavailable("it did not say".to_owned()))
 }
 

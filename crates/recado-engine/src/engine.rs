@@ -9,7 +9,7 @@ use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_observe::Ledger;
-use recado_store::{Note, Retention, Shelf, Store, StoreError};
+use recado_store::{KvEntry, Namespace, Retention, Store, StoreError};
 use recado_transport::Transport;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
@@ -231,7 +231,7 @@ pub struct Parts {
     /// Protection of providers; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
     /// The store's values that all nodes share.
-    found: Vec<(Shelf, Vec<Note>)>,
+    found: Vec<(Namespace, Vec<KvEntry>)>,
     /// This process's description for the others that share the store.
     pub about: About,
     /// Terms of the dead letter queue.
@@ -353,9 +353,9 @@ impl Engine {
             broken: CancellationToken::new(),
             broken_why: parking_lot::Mutex::new(None),
         });
-        for (shelf, notes) in &found {
+        for (namespace, notes) in &found {
             // No task writes yet that could be too busy to listen.
-            let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
+            let _ = inner.learn(*namespace, notes, Instant::now(), Teller::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
@@ -363,7 +363,7 @@ impl Engine {
         for route in inner.routes.iter().filter(|route| route.fallback.acts_on_open()) {
             inner.duties.spawn(closed_off::run(inner.clone(), route.clone()));
         }
-        if let Some(bell) = inner.store.notes_changed() {
+        if let Some(bell) = inner.store.kv_changes() {
             inner.duties.spawn(refresh::run(inner.clone(), bell));
         }
         inner.duties.spawn(sweeper::run_orphaned(inner.clone()));

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{Payload, Timestamp};
-use recado_store::{NoteWrite, Noted, Shelf, StoreError};
+use recado_store::{KvWrite, KvWritten, Namespace, StoreError};
 
 use crate::engine::{Engine, EngineError, Inner};
 
-pub const SHELF: Shelf = Shelf::new("dlq-hours");
+pub const NAMESPACE: Namespace = Namespace::new("dlq-hours");
 
 /// Hours that are told of; notes are kept a little longer.
 pub const HOURS: usize = 24;
@@ -70,17 +70,17 @@ async fn add(engine: &Inner, hour: i64, count: u64) -> Result<(), StoreError> {
     let key: Box<str> = hour.to_string().into();
     let now = engine.clock.now();
     for _ in 0..NOTE_TRIES {
-        let note = engine.store.note(SHELF, &key, now).await?;
+        let note = engine.store.kv_get(NAMESPACE, &key, now).await?;
         let known: u64 = note.as_ref().and_then(|note| note.value.parse().ok()).unwrap_or(0);
-        let write = NoteWrite {
-            shelf: SHELF,
+        let write = KvWrite {
+            namespace: NAMESPACE,
             key: key.clone(),
             value: Some(Payload::trusted((known + count).to_string())),
             expect: Some(note.map_or(0, |note| note.version)),
             expires_at: Some(Timestamp::from_millis(hour * HOUR_MS).plus(KEPT)),
             audit: Vec::new(),
         };
-        if let Some(Noted::Done { .. }) = engine.store.write_notes(vec![write], now).await?.first() {
+        if let Some(KvWritten::Done { .. }) = engine.store.kv_write(vec![write], now).await?.first() {
             return Ok(());
         }
     }
@@ -92,7 +92,7 @@ impl Engine {
     pub async fn entries_per_hour(&self) -> Result<Vec<(Timestamp, u64)>, EngineError> {
         let now = self.now();
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
-        for note in self.store().notes(SHELF, now).await? {
+        for note in self.store().kv_list(NAMESPACE, now).await? {
             if let (Ok(hour), Ok(count)) = (note.key.parse(), note.value.parse()) {
                 counts.insert(hour, count);
             }

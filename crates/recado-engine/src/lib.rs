@@ -22,7 +22,7 @@
 //! | [`holds`] [`held_up`] | why something waits, and whether it had to |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
 //! | [`nodes`] | the processes that share the store |
-//! | [`shelves`] | the notes that move with a store |
+//! | [`namespaces`] | the notes that move with a store |
 //! | [`sweeper`] | takes over leases whose holder vanished, and jobs whose time ran out |
 //! | [`janitor`] | forgets what retention no longer keeps |
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
@@ -76,6 +76,7 @@ mod holds;
 mod janitor;
 mod leader;
 mod log;
+mod namespaces;
 pub mod nodes;
 pub mod notices;
 pub mod operate;
@@ -89,7 +90,6 @@ mod receivers;
 mod refresh;
 mod retries;
 pub mod route;
-mod shelves;
 mod shortage;
 mod sweeper;
 pub mod tenants;
@@ -103,8 +103,8 @@ pub use clock::{Chance, Clock, SteadyClock, SystemClock};
 pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings, StopError};
 pub use fallback::{Act, Fallback};
 pub use holds::{Hold, Holder, Limit, Paused};
+pub use namespaces::SHELVES;
 pub use outside_holds::{HeldScope, OutsideHold};
 pub use protect::Permit;
 pub use recado_transport::Receiver;
 pub use route::{Carrier, Route, Routes};
-pub use shelves::SHELVES;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{Payload, Timestamp};
-use recado_store::{NoteWrite, Shelf, Store};
+use recado_store::{KvWrite, Namespace, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, EngineError, Inner};
 
-pub const SHELF: Shelf = Shelf::new("nodes");
+pub const NAMESPACE: Namespace = Namespace::new("nodes");
 
 /// Interval of a node's beats.
 const BEAT_EVERY: Duration = Duration::from_secs(5);
@@ -167,9 +167,15 @@ pub async fn deregister(store: &dyn Store, node: &str, now: Timestamp) {
 
 async fn write(store: &dyn Store, node: &str, value: Option<Payload>, now: Timestamp) {
     let expires_at = value.is_some().then(|| now.plus(FORGOTTEN_AFTER));
-    let note =
-        NoteWrite { shelf: SHELF, key: node.into(), value, expect: None, expires_at, audit: Vec::new() };
-    if let Err(error) = store.write_notes(vec![note], now).await {
+    let note = KvWrite {
+        namespace: NAMESPACE,
+        key: node.into(),
+        value,
+        expect: None,
+        expires_at,
+        audit: Vec::new(),
+    };
+    if let Err(error) = store.kv_write(vec![note], now).await {
         tracing::debug!(%error, "cannot tell the other nodes that this one is there");
     }
 }
@@ -181,7 +187,7 @@ impl Engine {
         let now = self.now();
         let own = &inner.settings.node;
         let mut beats = vec![(own.clone(), inner.nodes.beat(inner, now))];
-        for note in inner.store.notes(SHELF, now).await? {
+        for note in inner.store.kv_list(NAMESPACE, now).await? {
             // One that a newer version wrote in a way that this one cannot read is left out.
             if let (true, Ok(beat)) = (note.key != *own, note.value.parse()) {
                 beats.push((note.key, beat));

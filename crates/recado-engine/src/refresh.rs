@@ -1,7 +1,7 @@
 //! Keeps this process's copies of what all nodes share fresh, where other nodes write too.
 //!
 //! Nothing depends on it being fast: whatever must not be granted twice is asked of the store. It is what lets a
-//! pause, a breaker or an endpoint of one node hold on the others before they find out by themselves. A shelf is read
+//! pause, a breaker or an endpoint of one node hold on the others before they find out by themselves. A namespace is read
 //! when its version is another one than when it was last read, so nodes that change nothing cost the store next to
 //! nothing.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use recado_core::limit::Limit;
 use recado_core::{CompanyId, Timestamp};
-use recado_store::{Note, Shelf, Store, StoreError, Waker};
+use recado_store::{KvEntry, Namespace, Store, StoreError, Waker};
 use tokio::time::Instant;
 
 use crate::agreed::{Agreed, Heard, Stepped};
@@ -21,20 +21,20 @@ use crate::receivers::ReceiverId;
 use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, endpoints, tenants};
 
-/// The shared shelves, in the order to learn them: a company's limit means nothing without its terms.
-pub(crate) const SHELVES: [Shelf; 6] =
-    [PROVIDERS, ROUTES, tenants::SHELF, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
+/// The shared namespaces, in the order to learn them: a company's limit means nothing without its terms.
+pub(crate) const SHELVES: [Namespace; 6] =
+    [PROVIDERS, ROUTES, tenants::NAMESPACE, LIMITS, RECEIVER_HOLDS, TENANT_LIMITS];
 
 /// All that this process has copies of.
-const COPIED: [Shelf; 8] = [
+const COPIED: [Namespace; 8] = [
     PROVIDERS,
     ROUTES,
-    tenants::SHELF,
+    tenants::NAMESPACE,
     LIMITS,
     RECEIVER_HOLDS,
     TENANT_LIMITS,
-    endpoints::SHELF,
-    accounts::SHELF,
+    endpoints::NAMESPACE,
+    accounts::NAMESPACE,
 ];
 
 /// A bell may be missed, so no wait is longer than this.
@@ -69,8 +69,8 @@ pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
 
 /// The store's values as read.
 struct Read {
-    /// Of each shelf, before it was read: what is written meanwhile is read again.
-    versions: HashMap<Shelf, u64>,
+    /// Of each namespace, before it was read: what is written meanwhile is read again.
+    versions: HashMap<Namespace, u64>,
     all_at: Instant,
 }
 
@@ -80,17 +80,17 @@ impl Read {
             self.versions.clear();
             self.all_at = Instant::now();
         }
-        let versions = engine.store.shelf_versions(&COPIED).await?;
-        for (shelf, version) in COPIED.into_iter().zip(versions) {
-            if version.is_some() && version == self.versions.get(&shelf).copied() {
+        let versions = engine.store.kv_versions(&COPIED).await?;
+        for (namespace, version) in COPIED.into_iter().zip(versions) {
+            if version.is_some() && version == self.versions.get(&namespace).copied() {
                 continue;
             }
-            let heard = engine.read_again(shelf).await?;
+            let heard = engine.read_again(namespace).await?;
             match version.filter(|_| !heard.busy) {
-                Some(version) => drop(self.versions.insert(shelf, version)),
-                None => drop(self.versions.remove(&shelf)),
+                Some(version) => drop(self.versions.insert(namespace, version)),
+                None => drop(self.versions.remove(&namespace)),
             }
-            if shelf == tenants::SHELF && heard.news {
+            if namespace == tenants::NAMESPACE && heard.news {
                 self.versions.remove(&TENANT_LIMITS);
             }
         }
@@ -98,16 +98,16 @@ impl Read {
     }
 }
 
-/// Every shelf of what is agreed on.
+/// Every namespace of what is agreed on.
 pub(crate) async fn read(
     store: &dyn Store,
     now: recado_core::Timestamp,
-) -> Result<Vec<(Shelf, Vec<Note>)>, StoreError> {
-    let mut shelves = Vec::with_capacity(SHELVES.len());
-    for shelf in SHELVES {
-        shelves.push((shelf, store.notes(shelf, now).await?));
+) -> Result<Vec<(Namespace, Vec<KvEntry>)>, StoreError> {
+    let mut namespaces = Vec::with_capacity(SHELVES.len());
+    for namespace in SHELVES {
+        namespaces.push((namespace, store.kv_list(namespace, now).await?));
     }
-    Ok(shelves)
+    Ok(namespaces)
 }
 
 /// Whose word the store has kept.
@@ -118,9 +118,9 @@ pub(crate) enum Teller {
     AnotherNode,
 }
 
-/// A shelf as a read found it: a value without a note there has none in the store.
+/// A namespace as a read found it: a value without a note there has none in the store.
 pub(crate) struct Found<'a> {
-    notes: HashMap<&'a str, &'a Note>,
+    notes: HashMap<&'a str, &'a KvEntry>,
     read_at: Instant,
 }
 
@@ -136,31 +136,37 @@ impl<'a> Found<'a> {
 }
 
 impl Inner {
-    async fn read_again(self: &Arc<Self>, shelf: Shelf) -> Result<Heard, StoreError> {
+    async fn read_again(self: &Arc<Self>, namespace: Namespace) -> Result<Heard, StoreError> {
         let now = self.clock.now();
-        match shelf {
-            endpoints::SHELF => self.endpoints.read_again(&*self.store, now).await?,
-            accounts::SHELF => self.accounts.read_again(&*self.store, now).await?,
+        match namespace {
+            endpoints::NAMESPACE => self.endpoints.read_again(&*self.store, now).await?,
+            accounts::NAMESPACE => self.accounts.read_again(&*self.store, now).await?,
             _ => {
                 let read_at = Instant::now();
-                let notes = self.store.notes(shelf, now).await?;
-                return Ok(self.learn(shelf, &notes, read_at, Teller::AnotherNode));
+                let notes = self.store.kv_list(namespace, now).await?;
+                return Ok(self.learn(namespace, &notes, read_at, Teller::AnotherNode));
             }
         }
         Ok(Heard::default())
     }
 
-    /// Takes in what a read that began at `read_at` found on a shelf, and wakes the tasks that wait for such news.
-    pub fn learn(self: &Arc<Self>, shelf: Shelf, notes: &[Note], read_at: Instant, teller: Teller) -> Heard {
+    /// Takes in what a read that began at `read_at` found on a namespace, and wakes the tasks that wait for such news.
+    pub fn learn(
+        self: &Arc<Self>,
+        namespace: Namespace,
+        notes: &[KvEntry],
+        read_at: Instant,
+        teller: Teller,
+    ) -> Heard {
         let found = Found { notes: notes.iter().map(|note| (&*note.key, note)).collect(), read_at };
-        let heard: Heard = match shelf {
+        let heard: Heard = match namespace {
             PROVIDERS => {
                 return self.providers.values().map(|one| self.learn_valve(one, &found, teller)).collect();
             }
             LIMITS => return self.learn_limits(&found),
             RECEIVER_HOLDS => return self.learn_receiver_holds(&found),
             ROUTES => self.doors.iter().map(|(route, door)| found.teach(route.as_str(), door)).collect(),
-            tenants::SHELF => self.tenants.learn(&found),
+            tenants::NAMESPACE => self.tenants.learn(&found),
             TENANT_LIMITS => self.tenants.learn_limits(&found),
             _ => Heard::default(),
         };

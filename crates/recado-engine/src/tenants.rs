@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::limit::{Limit, Rate};
 use recado_core::{CompanyId, Timestamp};
-use recado_store::Shelf;
+use recado_store::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::agreed::{Agreed, Heard, Stepped};
@@ -15,7 +15,7 @@ use crate::providers::{Held, Quotas};
 use crate::refresh::Found;
 use crate::values::{Pause, TENANT_LIMITS};
 
-pub const SHELF: Shelf = Shelf::new("tenants");
+pub const NAMESPACE: Namespace = Namespace::new("tenants");
 
 pub const WEIGHT_MAX: u32 = 100;
 
@@ -126,7 +126,7 @@ struct Tenant {
 impl State {
     fn tenant(&mut self, company: &CompanyId) -> &Tenant {
         self.known.entry(company.clone()).or_insert_with(|| Tenant {
-            terms: Arc::new(Agreed::new(SHELF, company.as_str())),
+            terms: Arc::new(Agreed::new(NAMESPACE, company.as_str())),
             limit: Arc::new(Agreed::new(TENANT_LIMITS, company.as_str())),
         })
     }

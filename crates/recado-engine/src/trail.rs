@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use recado_audit::Trail;
 use recado_core::Timestamp;
-use recado_store::{Shelf, Store, StoreError};
+use recado_store::{Namespace, Store, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -40,7 +40,7 @@ pub use search::{Found, Page, Place, Seal};
 
 /// The archiving node, and its progress. It does not move with a store: numbers mean something in their own
 /// store alone.
-pub const SHELF: Shelf = Shelf::new("audit");
+pub const NAMESPACE: Namespace = Namespace::new("audit");
 
 /// Place of the trail's files, and their retention.
 #[derive(Clone, Debug)]

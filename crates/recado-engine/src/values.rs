@@ -7,25 +7,25 @@ use std::time::Duration;
 use recado_core::Timestamp;
 use recado_core::breaker::{Admission, Breaker, BreakerTerms, Swing};
 use recado_core::limit::{Limit, Rate};
-use recado_store::Shelf;
+use recado_store::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::agreed::Stepped;
 
 /// Valves, by provider.
-pub(crate) const PROVIDERS: Shelf = Shelf::new("providers");
+pub(crate) const PROVIDERS: Namespace = Namespace::new("providers");
 
 /// Limits of a provider (`name/`), and of a company there (`name/company`).
-pub(crate) const LIMITS: Shelf = Shelf::new("limits");
+pub(crate) const LIMITS: Namespace = Namespace::new("limits");
 
 /// Holds on receivers that users choose, by provider, company and receiver.
-pub(crate) const RECEIVER_HOLDS: Shelf = Shelf::new("receiver-holds");
+pub(crate) const RECEIVER_HOLDS: Namespace = Namespace::new("receiver-holds");
 
 /// Limits of a company over all providers, by company.
-pub(crate) const TENANT_LIMITS: Shelf = Shelf::new("tenant-limits");
+pub(crate) const TENANT_LIMITS: Namespace = Namespace::new("tenant-limits");
 
 /// Doors, by route.
-pub(crate) const ROUTES: Shelf = Shelf::new("routes");
+pub(crate) const ROUTES: Namespace = Namespace::new("routes");
 
 /// A pause that a person set.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

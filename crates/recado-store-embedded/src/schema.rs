@@ -90,11 +90,11 @@ CREATE INDEX audit_by_job ON audit (seq) WHERE seq IS NOT NULL;
 const VERSION_2: &str = "
 CREATE TABLE notes (
   version   INTEGER PRIMARY KEY AUTOINCREMENT, -- a new one with every write
-  shelf     TEXT NOT NULL,
+  namespace     TEXT NOT NULL,
   key       TEXT NOT NULL,
   value     TEXT NOT NULL, -- JSON
   expiresAt INTEGER,
-  UNIQUE (shelf, key)
+  UNIQUE (namespace, key)
 );
 CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
 ";

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, JobId, Payload, Status, Timestamp};
-use recado_store::{Adopted, NoteWrite, Shelf, Transfer};
+use recado_store::{Adopted, JobSnapshot, KvWrite, Namespace};
 
 use super::last_change;
 use super::line::{self, Read};
@@ -18,7 +18,7 @@ const IMPORT_ENTRIES: usize = 100;
 
 /// Lines that were imported, by their digest. Each archiving or export of an entry writes a line of its own, so a
 /// line that came back once has had its chance: what became of it since is for people to know and not for a file.
-pub const SHELF: Shelf = Shelf::new("imports");
+pub const NAMESPACE: Namespace = Namespace::new("imports");
 
 /// As long as an audit trail is kept.
 const IMPORTS_KEPT: Duration = Duration::from_secs(5 * 366 * 24 * 60 * 60);
@@ -58,7 +58,7 @@ struct Line<'a> {
 struct Taken {
     /// The place of each among the answers, and its line's digest.
     places: Vec<(usize, String)>,
-    transfers: Vec<Transfer>,
+    transfers: Vec<JobSnapshot>,
 }
 
 impl Engine {
@@ -115,7 +115,7 @@ impl Engine {
         let Line { read, key, at, actor } = line;
         let (id, is_export) = (read.transfer.job.id.clone(), read.is_export);
         let is_known = taken.transfers.iter().any(|other| other.job.id == id)
-            || self.store().note(SHELF, &key, self.now()).await?.is_some();
+            || self.store().kv_get(NAMESPACE, &key, self.now()).await?.is_some();
         let returning = if is_known { None } else { self.may_return(read).await? };
         let Some(transfer) = returning else { return Ok(Imported::Known(id)) };
         if *room == 0 {
@@ -141,12 +141,12 @@ impl Engine {
                 notes.push(imported(key, now));
             }
         }
-        self.store().write_notes(notes, now).await?;
+        self.store().kv_write(notes, now).await?;
         Ok(())
     }
 
     /// The entry, if its job is forgotten here or was given up in a way that this line may undo. With its whole trail.
-    async fn may_return(&self, read: Read) -> Result<Option<Transfer>, EngineError> {
+    async fn may_return(&self, read: Read) -> Result<Option<JobSnapshot>, EngineError> {
         let Read { mut transfer, is_export } = read;
         let Some(view) = self.store().job(&transfer.job.id, self.now()).await? else {
             return Ok(Some(transfer));
@@ -159,7 +159,7 @@ impl Engine {
     }
 
     /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
-    fn renewed(&self, mut transfer: Transfer, is_export: bool, actor: Option<&str>) -> Transfer {
+    fn renewed(&self, mut transfer: JobSnapshot, is_export: bool, actor: Option<&str>) -> JobSnapshot {
         let now = self.now();
         if let Some(entry) = &mut transfer.dead_letter {
             // Who wrote the line had a clock of their own.
@@ -183,10 +183,10 @@ fn digest(line: &str) -> String {
     format!("{:032x}", recado_core::payload::digest_of(&[line]))
 }
 
-fn imported(key: String, now: Timestamp) -> NoteWrite {
+fn imported(key: String, now: Timestamp) -> KvWrite {
     let value = Some(Payload::trusted("{}"));
-    NoteWrite {
-        shelf: SHELF,
+    KvWrite {
+        namespace: NAMESPACE,
         key: key.into(),
         value,
         expect: None,

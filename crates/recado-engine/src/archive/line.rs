@@ -18,7 +18,7 @@ use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
     Payload, Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
 };
-use recado_store::{Standing, Transfer};
+use recado_store::{JobSnapshot, Standing};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -104,8 +104,8 @@ struct Line {
 }
 
 /// The line of a dead letter, without its end; `None` when the job is not one. Exported at this time, or archived.
-pub fn write(transfer: &Transfer, exported_at: Option<Timestamp>) -> Option<String> {
-    let Transfer { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
+pub fn write(transfer: &JobSnapshot, exported_at: Option<Timestamp>) -> Option<String> {
+    let JobSnapshot { job, body_hash, dead_letter: Some(entry), audit, .. } = transfer else { return None };
     let line = Line {
         recado: KIND.into(),
         version: VERSION,
@@ -170,7 +170,7 @@ fn checksum_of(line: &str) -> Result<String, serde_json::Error> {
 /// A line that was read back.
 #[derive(Debug)]
 pub struct Read {
-    pub transfer: Transfer,
+    pub transfer: JobSnapshot,
     pub is_export: bool,
 }
 
@@ -256,7 +256,7 @@ fn unreadable(line: &str, error: &serde_json::Error) -> String {
     format!("is no whole dead letter: {what}; take the line as it was written")
 }
 
-fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
+fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> JobSnapshot {
     let entry = DeadLetter {
         job_id: line.job_id.clone(),
         company: line.company_id.clone(),
@@ -304,7 +304,7 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> Transfer {
         },
         attempts: line.attempts,
     };
-    Transfer {
+    JobSnapshot {
         job,
         body_hash,
         standing: Standing::Dead,
@@ -323,7 +323,7 @@ mod tests {
 
     const AT: Timestamp = Timestamp::from_millis(1_760_000_000_123);
 
-    fn whole() -> Transfer {
+    fn whole() -> JobSnapshot {
         let name = |text: &str| text.to_owned();
         let mut attempt = Attempt::ended(3, AT, AT, AttemptResult::Failed);
         attempt.error_code = Some("550".into());
@@ -374,7 +374,7 @@ mod tests {
             checksum: None,
         };
         let audit = vec![AuditEvent::about(&job, AuditKind::Buried, AT)];
-        Transfer {
+        JobSnapshot {
             job,
             body_hash: BodyHash(7),
             standing: Standing::Dead,

@@ -12,7 +12,7 @@ use recado_store::{Discarded, PageRequest, StoreError};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::{Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, SHELF, is_dead};
+use super::{Bulk, BulkAct, BulkFailure, BulkState, CanaryState, FAILURES_NAMED_MAX, NAMESPACE, is_dead};
 use crate::engine::{Engine, EngineError};
 use crate::leader::LeaseWatch;
 use crate::operate::Replay;
@@ -74,7 +74,7 @@ async fn take_free(
 ) -> Result<Vec<Runner>, StoreError> {
     let now = engine.now();
     let mut taken = Vec::new();
-    let notes = engine.store().notes(SHELF, now).await?;
+    let notes = engine.store().kv_list(NAMESPACE, now).await?;
     watches.retain(|id, _| notes.iter().any(|note| note.key == *id));
     for note in notes {
         let Some(mut bulk) = Bulk::read(&note).filter(|bulk| bulk.state == BulkState::Running) else {
@@ -367,7 +367,7 @@ impl Runner {
             self.version = version;
             return Ok(Step::GoOn);
         }
-        let Some(note) = self.engine.store().note(SHELF, &self.bulk.id, now).await? else {
+        let Some(note) = self.engine.store().kv_get(NAMESPACE, &self.bulk.id, now).await? else {
             return Ok(Step::Over);
         };
         if let Some(stopped) = Bulk::read(&note).filter(|bulk| bulk.state != BulkState::Running) {

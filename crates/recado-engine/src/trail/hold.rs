@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recado_core::{Payload, Timestamp};
-use recado_store::{NoteWrite, Noted, Store, StoreError};
+use recado_store::{KvWrite, KvWritten, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Reach, SHELF};
+use super::{NAMESPACE, Reach};
 use crate::engine::Inner;
 
 const KEY: &str = "archiver";
@@ -64,7 +64,7 @@ impl Hold {
 
     /// As the store has it.
     pub async fn read(store: &dyn Store, now: Timestamp) -> Result<Option<Hold>, StoreError> {
-        let Some(note) = store.note(SHELF, KEY, now).await? else { return Ok(None) };
+        let Some(note) = store.kv_get(NAMESPACE, KEY, now).await? else { return Ok(None) };
         let unreadable = |_| {
             let words = "the note of who archives cannot be read; was it written by a newer version?";
             StoreError::Unavailable(words.to_owned())
@@ -122,16 +122,16 @@ impl Hold {
         self.until = now.plus(held_for);
         let value =
             serde_json::to_string(self).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let write = NoteWrite {
-            shelf: SHELF,
+        let write = KvWrite {
+            namespace: NAMESPACE,
             key: KEY.into(),
             value: Some(Payload::trusted(value)),
             expect: Some(self.version),
             expires_at: None,
             audit: Vec::new(),
         };
-        match engine.store.write_notes(vec![write], now).await?.first() {
-            Some(Noted::Done { version }) => {
+        match engine.store.kv_write(vec![write], now).await?.first() {
+            Some(KvWritten::Done { version }) => {
                 self.version = *version;
                 engine.keeper.lease().renewed = Some(Instant::now());
                 Ok(true)

@@ -1,5 +1,6 @@
 //! Effects of an attempt: events, callbacks, notices, marks, counts.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use recado_engine::endpoints::manage::Draft;
 use recado_engine::notices::{Channel, NOTICES_COMPANY, Notices};
 use recado_engine::operate::Replay;
 use recado_engine::{Act, Carrier, Engine, Fallback, Parts, Route, Routes};
-use recado_store::{JobFilter, PageRequest, Store};
+use recado_store::{JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -124,7 +125,8 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
     assert!(!now.enabled);
     assert_eq!(now.disabled_reason.as_deref(), Some("10 deliveries in a row failed"));
     // The store knows as well: a restart does not switch it on again.
-    let kept = given.store.note(recado_engine::endpoints::SHELF, &endpoint.id, engine.now()).await.unwrap();
+    let kept =
+        given.store.kv_get(recado_engine::endpoints::NAMESPACE, &endpoint.id, engine.now()).await.unwrap();
     assert!(kept.unwrap().value.as_str().contains("\"enabled\":false"));
     let on = Draft { enabled: Some(true), ..Draft::default() };
     let again = engine.change_endpoint(&endpoint.id, on, "ana").await.unwrap();

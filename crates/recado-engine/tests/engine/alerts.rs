@@ -1,5 +1,6 @@
 //! It rings once, for the right ones, across restarts and nodes, and says when it is over.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,10 +173,10 @@ async fn a_state_that_cannot_be_written_down_is_written_later_and_nothing_rings_
     let engine = node(&given, "node-1", store.clone());
     let mut heard = engine.events().listen(None);
     // Enough for those who write more often as well.
-    store.fail(Verb::WriteNotes, 0, 9, StoreError::Unavailable("gone".to_owned()));
+    store.fail(Verb::KvWrite, 0, 9, StoreError::Unavailable("gone".to_owned()));
     bury(&engine, &given, &["a", "b"], "acme").await;
     pass(120).await;
-    assert_eq!(store.fired(Verb::WriteNotes), 9);
+    assert_eq!(store.fired(Verb::KvWrite), 9);
     assert_eq!(told(&mut heard), ["AlertFired dlq_company acme"]);
     engine.stop().await.unwrap();
     let engine = node(&given, "node-1 again", given.store.clone());

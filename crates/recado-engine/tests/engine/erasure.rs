@@ -1,5 +1,6 @@
 //! Erasing a person reaches what Recado made of their jobs: callbacks and notices.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use recado_engine::endpoints::manage::Draft;
 use recado_engine::notices::{Channel, Notices, Shape};
 use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms};
 use recado_engine::{Carrier, Chance, Engine, Fallback, Parts, Route, Routes, Settings, Submission};
-use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest, Store};
+use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 use tempfile::TempDir;
 

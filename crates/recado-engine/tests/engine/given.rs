@@ -1,5 +1,6 @@
 //! Fixtures of the tests: a clock that follows tokio's, routes, and far ends that misbehave.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;

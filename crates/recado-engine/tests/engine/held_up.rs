@@ -1,5 +1,6 @@
 //! A job that had to wait although it was due says so, however it was held back, and no other does.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use recado_engine::providers::ProviderTerms;
 use recado_engine::tenants::TermsChange;
 use recado_engine::workers::{LeaseRequest, Report};
 use recado_engine::{Carrier, Submission};
-use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
 use crate::given::{Given, route, submission, submit};

@@ -1,5 +1,6 @@
 //! Leases of living deliveries, while the store stalls or the wall clock is set.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use recado_core::{AttemptResult, JobId, RouteName, Status};
 use recado_engine::workers::LeaseRequest;
 use recado_engine::{Carrier, Clock, Engine, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{Claim, Pick, Store, StoreError, Turns};
+use recado_store::{Claim, Pick, StoreError, Turns};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

@@ -113,7 +113,7 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let gone = || StoreError::Unavailable("gone".to_owned());
-    for (verb, kept) in [(Verb::WriteNotes, 0), (Verb::WriteNotesAnswer, 1)] {
+    for (verb, kept) in [(Verb::KvWrite, 0), (Verb::KvWriteAnswer, 1)] {
         store.fail(verb, 0, 3, gone());
         let recorded = || store.recorded().len();
         let before = recorded();

@@ -10,6 +10,7 @@
 //! **A record**: jobs are claimed and settled right on the store, once with a record each and once without.
 //! Nothing else is on the clock, and the best counts.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,11 +1,12 @@
 //! Measures the cost of a claim while held jobs pile up beside it, or companies that have nothing to send.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::RouteName;
 use recado_engine::{Carrier, Clock, Engine, SystemClock};
-use recado_store::{Claim, Pick, Store, Turns};
+use recado_store::{Claim, Pick, Turns};
 use recado_transport::Sandbox;
 
 use crate::bench::report::{Report, grouped};

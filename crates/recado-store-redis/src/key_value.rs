@@ -2,7 +2,7 @@
 //! of the trail of its own: no script could write to another slot in the same step.
 
 use recado_core::{Payload, Timestamp};
-use recado_store::{Note, NoteWrite, Noted, Shelf, StoreError};
+use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
 
 use crate::answer::Answer;
 use crate::bytes::Reader;
@@ -16,9 +16,9 @@ const CALL_WRITES_MAX: usize = 500;
 impl RedisStore {
     pub(crate) async fn note_down(
         &self,
-        writes: &[NoteWrite],
+        writes: &[KvWrite],
         now: Timestamp,
-    ) -> Result<Vec<Noted>, StoreError> {
+    ) -> Result<Vec<KvWritten>, StoreError> {
         let mut answers = Vec::with_capacity(writes.len());
         for some in writes.chunks(CALL_WRITES_MAX) {
             let mut args = vec![Arg::Int(now.as_millis())];
@@ -28,7 +28,11 @@ impl RedisStore {
             for answer in self.run_on_notes(&self.scripts.notes, &args).await?.list()? {
                 let [done, version] = answer.parts()?;
                 let (done, version) = (done.yes()?, version.count()?);
-                answers.push(if done { Noted::Done { version } } else { Noted::Conflict { version } });
+                answers.push(if done {
+                    KvWritten::Done { version }
+                } else {
+                    KvWritten::Conflict { version }
+                });
             }
         }
         Ok(answers)
@@ -36,20 +40,24 @@ impl RedisStore {
 
     pub(crate) async fn read_note(
         &self,
-        shelf: Shelf,
+        namespace: Namespace,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Note>, StoreError> {
-        let name = self.shelf(shelf);
+    ) -> Result<Option<KvEntry>, StoreError> {
+        let name = self.namespace(namespace);
         let mut command = redis::cmd("HGET");
         command.arg(&name).arg(key);
         let found = Answer(self.link.command(&command, &name).await?).there();
-        let note = found.map(Answer::bytes).transpose()?.and_then(|value| read(shelf, key, &value));
+        let note = found.map(Answer::bytes).transpose()?.and_then(|value| read(namespace, key, &value));
         Ok(note.filter(|note| note.is_there(now)))
     }
 
-    pub(crate) async fn read_shelf(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        let name = self.shelf(shelf);
+    pub(crate) async fn read_shelf(
+        &self,
+        namespace: Namespace,
+        now: Timestamp,
+    ) -> Result<Vec<KvEntry>, StoreError> {
+        let name = self.namespace(namespace);
         let mut command = redis::cmd("HGETALL");
         command.arg(&name);
         let pairs = match self.link.command(&command, &name).await? {
@@ -62,22 +70,23 @@ impl RedisStore {
         };
         let mut notes = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
-            let note = read(shelf, &String::from_utf8_lossy(&Answer(key).bytes()?), &Answer(value).bytes()?);
+            let note =
+                read(namespace, &String::from_utf8_lossy(&Answer(key).bytes()?), &Answer(value).bytes()?);
             notes.extend(note.filter(|note| note.is_there(now)));
         }
         notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         Ok(notes)
     }
 
-    pub(crate) async fn versions_of(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        let key = self.notes_root.key("shelves");
+    pub(crate) async fn versions_of(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        let key = self.notes_root.key("namespaces");
         let mut command = redis::cmd("HMGET");
         command.arg(&key);
-        for shelf in shelves {
-            command.arg(shelf.as_str());
+        for namespace in namespaces {
+            command.arg(namespace.as_str());
         }
         let found = Answer(self.link.command(&command, &key).await?).list()?;
-        // A shelf that nobody has written to yet has none.
+        // A namespace that nobody has written to yet has none.
         found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
     }
 
@@ -86,14 +95,14 @@ impl RedisStore {
         self.run_on_notes(&self.scripts.notes_prune, &args).await?.count()
     }
 
-    fn shelf(&self, shelf: Shelf) -> Vec<u8> {
-        self.notes_root.key(&format!("shelf:{}", shelf.as_str()))
+    fn namespace(&self, namespace: Namespace) -> Vec<u8> {
+        self.notes_root.key(&format!("namespace:{}", namespace.as_str()))
     }
 }
 
-fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+fn push<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
     let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
-    args.push(Arg::from(write.shelf.as_str()));
+    args.push(Arg::from(write.namespace.as_str()));
     args.push(Arg::from(&*write.key));
     args.push(Arg::Int(i64::from(write.value.is_some())));
     args.push(Arg::from(write.value.as_ref().map_or("", Payload::as_str)));
@@ -107,21 +116,21 @@ fn push<'a>(write: &'a NoteWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreEr
 }
 
 /// Reads a note. One that is damaged is as good as none, and the log says so.
-fn read(shelf: Shelf, key: &str, bytes: &[u8]) -> Option<Note> {
+fn read(namespace: Namespace, key: &str, bytes: &[u8]) -> Option<KvEntry> {
     let note = note(key, bytes);
     if note.is_none() {
-        tracing::error!(shelf = shelf.as_str(), key, "A stored note is damaged; it is left out");
+        tracing::error!(namespace = namespace.as_str(), key, "A stored note is damaged; it is left out");
     }
     note
 }
 
 /// A note as `notes.lua` writes it: version, end or zero, value.
-fn note(key: &str, bytes: &[u8]) -> Option<Note> {
+fn note(key: &str, bytes: &[u8]) -> Option<KvEntry> {
     let mut value = Reader(bytes);
     let version = value.fixed(7)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let expires_at = value.time()?;
     let text = std::str::from_utf8(value.0).ok()?;
-    Some(Note {
+    Some(KvEntry {
         key: key.into(),
         value: Payload::trusted(text),
         version,

@@ -1,26 +1,26 @@
-//! The shelves of notes that move with a store.
+//! The namespaces of notes that move with a store.
 
-use recado_store::Shelf;
+use recado_store::Namespace;
 
 use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::{accounts, alerts, archive, bulk, calls, endpoints, entries, tenants};
 
-/// All but [`crate::nodes::SHELF`] and [`crate::trail::SHELF`]: who shared one store does not share the next, and its
+/// All but [`crate::nodes::NAMESPACE`] and [`crate::trail::NAMESPACE`]: who shared one store does not share the next, and its
 /// trail's numbers are its own.
-pub const SHELVES: [Shelf; 13] = [
+pub const SHELVES: [Namespace; 13] = [
     PROVIDERS,
     ROUTES,
     LIMITS,
     RECEIVER_HOLDS,
     TENANT_LIMITS,
-    tenants::SHELF,
-    accounts::SHELF,
-    endpoints::SHELF,
-    calls::SHELF,
-    bulk::SHELF,
-    entries::SHELF,
-    archive::SHELF,
-    alerts::SHELF,
+    tenants::NAMESPACE,
+    accounts::NAMESPACE,
+    endpoints::NAMESPACE,
+    calls::NAMESPACE,
+    bulk::NAMESPACE,
+    entries::NAMESPACE,
+    archive::NAMESPACE,
+    alerts::NAMESPACE,
 ];
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
 
     use super::*;
 
-    /// Names of the shelves in the code above each file's tests.
+    /// Names of the namespaces in the code above each file's tests.
     fn written(dir: &Path, names: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -40,7 +40,7 @@ mod tests {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap();
-            let found = code.split("Shelf::new(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            let found = code.split("Namespace::new(\"").skip(1).filter_map(|rest| rest.split('"').next());
             names.extend(found.map(str::to_owned));
         }
     }
@@ -49,8 +49,11 @@ mod tests {
     fn every_shelf_of_the_engine_moves_but_those_of_the_nodes_and_of_the_trail() {
         let mut names = BTreeSet::new();
         written(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
-        assert!(names.remove(crate::nodes::SHELF.as_str()) && names.remove(crate::trail::SHELF.as_str()));
-        let listed: BTreeSet<String> = SHELVES.iter().map(|shelf| shelf.as_str().to_owned()).collect();
+        assert!(
+            names.remove(crate::nodes::NAMESPACE.as_str()) && names.remove(crate::trail::NAMESPACE.as_str())
+        );
+        let listed: BTreeSet<String> =
+            SHELVES.iter().map(|namespace| namespace.as_str().to_owned()).collect();
         assert_eq!(names, listed);
     }
 }

@@ -5,19 +5,19 @@
 
 use recado_core::{AuditEvent, Payload, Timestamp};
 
-/// Bytes at most in a shelf's name.
+/// Bytes at most in a namespace's name.
 const SHELF_LEN_MAX: usize = 32;
 
-/// The kind of a note. Each use has a shelf of its own, small enough to be read whole.
+/// The kind of a note. Each use has a namespace of its own, small enough to be read whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shelf(&'static str);
+pub struct Namespace(&'static str);
 
-impl Shelf {
+impl Namespace {
     /// Made as a constant, so that a bad name does not compile:
     ///
     /// ```
-    /// # use recado_store::Shelf;
-    /// const ENDPOINTS: Shelf = Shelf::new("webhook-endpoints");
+    /// # use recado_store::Namespace;
+    /// const ENDPOINTS: Namespace = Namespace::new("webhook-endpoints");
     /// ```
     ///
     /// # Panics
@@ -25,16 +25,19 @@ impl Shelf {
     /// When the name is not 1 to 32 lower-case letters and hyphens.
     pub const fn new(name: &'static str) -> Self {
         let bytes = name.as_bytes();
-        assert!(!bytes.is_empty() && bytes.len() <= SHELF_LEN_MAX, "a shelf's name has 1 to 32 characters");
+        assert!(
+            !bytes.is_empty() && bytes.len() <= SHELF_LEN_MAX,
+            "a namespace's name has 1 to 32 characters"
+        );
         let mut at = 0;
         while at < bytes.len() {
             assert!(
                 bytes[at].is_ascii_lowercase() || bytes[at] == b'-',
-                "a shelf's name holds only lower-case letters and hyphens"
+                "a namespace's name holds only lower-case letters and hyphens"
             );
             at += 1;
         }
-        Shelf(name)
+        Namespace(name)
     }
 
     pub const fn as_str(self) -> &'static str {
@@ -42,9 +45,9 @@ impl Shelf {
     }
 }
 
-/// A small durable value, by shelf and key.
+/// A small durable value, by namespace and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct KvEntry {
     pub key: Box<str>,
     pub value: Payload,
     /// Grows with every write, and is never given twice in a store's life: a note that was removed and
@@ -54,15 +57,15 @@ pub struct Note {
     pub expires_at: Option<Timestamp>,
 }
 
-impl Note {
+impl KvEntry {
     pub fn is_there(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| at > now)
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct NoteWrite {
-    pub shelf: Shelf,
+pub struct KvWrite {
+    pub namespace: Namespace,
     pub key: Box<str>,
     /// Absent to remove the note.
     pub value: Option<Payload>,
@@ -77,7 +80,7 @@ pub struct NoteWrite {
 
 /// Answer to one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
+pub enum KvWritten {
     /// It has this version now; 0 when it was removed.
     Done { version: u64 },
     /// It is not what was expected and nothing changed; 0 when it is not there.
@@ -90,10 +93,10 @@ mod tests {
 
     #[test]
     fn a_shelf_has_a_short_plain_name() {
-        assert_eq!(Shelf::new("webhook-endpoints").as_str(), "webhook-endpoints");
-        assert_eq!(Shelf::new("abcdefghijklmnopqrstuvwxyzabcdef").as_str().len(), SHELF_LEN_MAX);
+        assert_eq!(Namespace::new("webhook-endpoints").as_str(), "webhook-endpoints");
+        assert_eq!(Namespace::new("abcdefghijklmnopqrstuvwxyzabcdef").as_str().len(), SHELF_LEN_MAX);
         for bad in ["", "Accounts", "a_b", "conta-é", "a b", "abcdefghijklmnopqrstuvwxyzabcdefg"] {
-            assert!(std::panic::catch_unwind(|| Shelf::new(bad)).is_err(), "{bad:?} was taken");
+            assert!(std::panic::catch_unwind(|| Namespace::new(bad)).is_err(), "{bad:?} was taken");
         }
     }
 }
