@@ -41,11 +41,11 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use recado_client::{Client, ClientError};
+use recado_config::catalogue::Environment;
+use recado_config::fault::Faults;
+use recado_config::variables::Variables;
+use recado_config::{Config, Flags, Inputs};
 
-use crate::catalogue::Environment;
-use crate::config::fault::Faults;
-use crate::config::variables::Variables;
-use crate::config::{self, Config, Flags, Inputs};
 use crate::screen::{Screen, clean_lines};
 
 /// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
@@ -326,7 +326,7 @@ struct ConfigArgs {
 impl ConfigArgs {
     fn inputs(&self, flags: Flags) -> Result<Inputs, Stop> {
         let variables = variables();
-        let file = config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
+        let file = recado_config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
         Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
     }
 

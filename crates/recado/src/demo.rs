@@ -41,12 +41,12 @@ use std::time::Duration;
 
 use recado_client::wire::events::EventQuery;
 use recado_client::{Client, ClientError, Heard};
+use recado_config::fault::Source;
+use recado_config::{Config, Flags, Inputs};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::config::fault::Source;
-use crate::config::{Config, Flags, Inputs};
 use crate::screen::{Paint, Screen};
 use crate::serve::{self, Server, Signals};
 use scratch::Scratch;

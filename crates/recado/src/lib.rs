@@ -4,8 +4,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`catalogue`] | the routes that exist without configuration, as data |
-//! | [`config`] | from files, variables and flags to what the engine needs |
 //! | [`archive`] | where dead letters go that are too many |
 //! | [`serve`] | store, engine and API put together, run, and taken apart in order |
 //! | [`logging`] | one line for each event on standard output |
@@ -15,13 +13,10 @@
 //! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
 //! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
-//! | [`units`] | sizes and durations as people write and read them |
 
 pub mod archive;
 pub mod bench;
-pub mod catalogue;
 pub mod cli;
-pub mod config;
 pub mod demo;
 pub mod descriptors;
 pub mod logging;
@@ -29,4 +24,3 @@ pub mod migrate;
 pub mod screen;
 pub mod serve;
 pub mod traces;
-pub mod units;

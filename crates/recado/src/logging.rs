@@ -15,6 +15,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::sync::{Arc, LazyLock};
 
+use recado_config::{Level, Log, LogFormat};
 use recado_engine::Clock;
 use regex::Regex;
 use tracing::level_filters::LevelFilter;
@@ -24,7 +25,6 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry, reload};
 
-use crate::config::{Level, Log, LogFormat};
 pub use line::Format;
 pub use outlet::{Outlet, Sink};
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
+use recado_config::{Config, Log, batch_body_max_bytes};
 use recado_core::Timestamp;
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::nodes::{self, About};
@@ -23,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Log, batch_body_max_bytes};
+use crate::archive::FileArchive;
 use crate::logging::{self, Logging};
 use crate::{descriptors, migrate, traces};
 
@@ -87,6 +88,8 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     parts.webhook = config.webhook();
     parts.providers = config.protection.clone();
     parts.dead_letters = config.dead_letters();
+    // In the data directory, whatever the store is.
+    parts.dead_letters.archive = Some(Arc::new(FileArchive::within(&config.store.data_dir)));
     parts.alerts = config.alerts.clone();
     parts.trail = Some(config.audit.terms());
     let exporting = match traces::start(&config.traces, &parts.settings.node, parts.clock.clone())? {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use recado_config::Traces;
 use recado_core::{Fault, Payload};
 use recado_engine::Clock;
 use recado_engine::traces::{Span, Tracer};
@@ -27,8 +28,6 @@ use recado_transport::{Url, Wanted};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use crate::config::Traces;
 
 /// Spans at most that wait for the collector.
 const QUEUE_SPANS_MAX: usize = 16_384;

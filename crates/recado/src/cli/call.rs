@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
+use recado_config::units::about_duration;
 use recado_wire::calls::{CallAnswer, CallRequest};
 
 use super::{Done, ServerArgs, data, duration, millis};
 use crate::screen::{Paint, Screen, clean};
-use crate::units::about_duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

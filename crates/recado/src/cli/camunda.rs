@@ -8,12 +8,12 @@ use recado_camunda::{
     Auth, Camunda7, Camunda8, Chance, EngineError, Limits, Mode, OAuth, OnRefusal, Rest, Rules, Secret,
     Subscription, TYPE_DEFAULT, Worker,
 };
+use recado_config::{Level, Log, LogFormat};
 use recado_engine::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
-use crate::config::{Level, Log, LogFormat};
 use crate::logging;
 
 /// Time that Recado may take to decide: far less than a job's lock.

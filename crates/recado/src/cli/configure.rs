@@ -6,14 +6,14 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use recado_config::catalogue::Environment;
+use recado_config::fault::Warnings;
+use recado_config::show::{Style, page};
+use recado_config::variables::misspelled;
+use recado_config::{Config, FILE_NAME, Flags, template};
 use recado_engine::Carrier;
 
 use super::{ConfigArgs, Done, Stop, variables};
-use crate::catalogue::Environment;
-use crate::config::fault::Warnings;
-use crate::config::show::{Style, page};
-use crate::config::variables::misspelled;
-use crate::config::{Config, FILE_NAME, Flags, template};
 use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Subcommand)]

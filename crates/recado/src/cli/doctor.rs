@@ -6,12 +6,12 @@ mod redis;
 use std::time::Duration;
 
 use clap::Args;
+use recado_config::{Config, Flags};
 use recado_core::words::counted;
 use recado_engine::{Clock, SystemClock};
 use serde::Serialize;
 
 use super::{ConfigArgs, Done, ServerArgs, Stop};
-use crate::config::{Config, Flags};
 use crate::screen::{Paint, Screen, clean_lines};
 
 #[derive(Debug, Args)]

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use recado_config::units::about_duration;
 use recado_wire::routes::PolicyStep;
-
-use crate::units::about_duration;
 
 /// Columns left of the drawing: the attempt's number and the axis.
 const MARGIN: usize = 5;
@@ -58,7 +57,7 @@ mod tests {
     use recado_wire::routes::steps;
 
     use super::*;
-    use crate::catalogue::{BuiltIn, Environment};
+    use recado_config::catalogue::{BuiltIn, Environment};
 
     #[test]
     fn the_band_grows_with_the_delay() {
@@ -79,7 +78,7 @@ delay before each attempt: █ as computed, ░ where jitter may put it
 
     #[test]
     fn every_row_of_the_catalogue_can_be_drawn_in_a_narrow_place() {
-        for row in &crate::catalogue::ROUTES {
+        for row in &recado_config::catalogue::ROUTES {
             let drawn = delays(&steps(&row.policy(Environment::Production)), 10);
             assert!(drawn.lines().count() > 3, "{drawn}");
         }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use recado_config::fault::suggestion;
+use recado_config::show;
+use recado_config::units::about_duration;
 use recado_core::time::show_duration;
 use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
 use super::{ConfigArgs, Done, Stop, millis, plot};
-use crate::config::fault::suggestion;
-use crate::config::show;
 use crate::screen::{Field, Paint, Screen};
-use crate::units::about_duration;
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -108,7 +108,7 @@ pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{BuiltIn, Environment};
+    use recado_config::catalogue::{BuiltIn, Environment};
 
     #[test]
     fn steps_add_up_with_their_jitter() {

@@ -3,6 +3,7 @@
 use std::io;
 
 use clap::{Args, Subcommand};
+use recado_config::units::about_duration;
 use recado_core::breaker::BreakerState;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
@@ -10,7 +11,6 @@ use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provid
 use super::timeline::waits_for;
 use super::{Done, ServerArgs};
 use crate::screen::{Field, Paint, Screen};
-use crate::units::about_duration;
 
 #[derive(Debug, Args)]
 #[command(

@@ -1,9 +1,9 @@
 //! `recado serve`.
 
 use clap::Args;
+use recado_config::{Config, Flags};
 
 use super::{ConfigArgs, Done, Stop};
-use crate::config::{Config, Flags};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

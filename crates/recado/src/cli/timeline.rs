@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use recado_config::units::about_duration;
 use recado_core::{AttemptResult, Status, Timestamp};
 use recado_wire::jobs::{Attempt, JobView, Recipient, WaitingFor};
 
 use crate::screen::{Field, Paint, Screen, clean};
-use crate::units::about_duration;
 
 pub fn status_paint(status: Status) -> Paint {
     match status {

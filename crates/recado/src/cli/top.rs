@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use recado_client::{Client, EventStream, Heard};
+use recado_config::units::about_size;
 use recado_core::reason::clip;
 use recado_wire::dlq::{DeadLetterStats, DeadLetterStatsQuery};
 use recado_wire::events::{EventKind, EventQuery};
@@ -24,7 +25,6 @@ use serde::Serialize;
 use super::timeline::waits_for;
 use super::{Done, ServerArgs, Stop, providers};
 use crate::screen::{Field, Paint, Screen, clean};
-use crate::units::about_size;
 use terminal::Terminal;
 
 const DRAWN_EVERY: Duration = Duration::from_secs(1);

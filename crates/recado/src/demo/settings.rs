@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use recado_config::catalogue::Kind;
 use recado_core::time::show_duration;
 
 use super::far_ends::{evolution, graph, mail, openai, receiver, ses, tiktok, youtube};
@@ -103,7 +104,7 @@ max_size = 2000
 
 /// A build without SES does without its route.
 fn by_ses(world: &World, base: &str, cap: &str, per: &str) -> String {
-    if !cfg!(feature = "ses") {
+    if !Kind::Ses.is_built() {
         return String::new();
     }
     format!(

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use recado_config::units::about_duration;
 
 use super::tally::EventTally;
 use super::timetable::{CYCLE, ENTRIES, Timetable, TimetableEntry};
 use super::traffic::{CARELESS, NOISY};
 use crate::screen::{Paint, Screen};
-use crate::units::about_duration;
 
 /// Interval of status lines in a pipe; a terminal shows it all the time.
 const STATUS_EVERY: Duration = Duration::from_secs(10);

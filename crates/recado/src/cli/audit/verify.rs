@@ -3,6 +3,7 @@
 //! A directory that all files were removed from looks like a new one. So where nothing is found the store is asked, which
 //! knows how far it was archived; unless a server has it to itself, or only a copy of the trail is here.
 
+use recado_config::{Config, Flags};
 use recado_core::words::counted;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,6 @@ use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
 use recado_engine::trail::archived_in;
 
 use crate::cli::{ConfigArgs, Done, Stop};
-use crate::config::{Config, Flags};
 use crate::screen::{Field, Paint, Screen};
 use crate::serve;
 

@@ -1,5 +1,8 @@
 //! The single looks. Each answers with what it found and, when that is not good, with what to do.
 
+use recado_config::catalogue::Environment;
+use recado_config::units::about_size;
+use recado_config::{Config, Inputs};
 use recado_core::words::counted;
 use std::fs::File;
 use std::io::Write;
@@ -13,9 +16,6 @@ use recado_wire::alerts::Alert;
 use recado_wire::health::{Health, Ready};
 
 use super::{Finding, State};
-use crate::catalogue::Environment;
-use crate::config::{Config, Inputs};
-use crate::units::about_size;
 
 /// Time for timing durable writes.
 const FSYNC_TIMED: Duration = Duration::from_millis(400);

@@ -193,8 +193,8 @@ fn settings_that_are_sound_are_not_warned_of() {
 #[test]
 fn the_page_on_anti_patterns_has_a_row_for_each() {
     for page in [
-        include_str!("../../../../../docs/operating/anti-patterns.md"),
-        include_str!("../../../../../docs/operating/anti-patterns.pt-BR.md"),
+        include_str!("../../../../docs/operating/anti-patterns.md"),
+        include_str!("../../../../docs/operating/anti-patterns.pt-BR.md"),
     ] {
         for pattern in AntiPattern::ALL {
             assert!(page.contains(&format!("`{}`", pattern.as_str())), "{pattern:?}");

@@ -12,6 +12,7 @@
 mod alerts;
 mod anti_patterns;
 mod audit;
+pub mod catalogue;
 pub mod fault;
 mod hidden;
 mod legs;
@@ -28,6 +29,7 @@ mod store;
 pub mod template;
 mod traces;
 mod tree;
+pub mod units;
 pub mod variables;
 
 use std::collections::BTreeMap;
@@ -49,8 +51,7 @@ use recado_store_redis::link::RedisOptions;
 use recado_transport::{Transport, Url};
 use recado_transport_webhook::{Guard, Webhook};
 
-use crate::archive::FileArchive;
-use crate::catalogue::{BuiltIn, Environment, Kind};
+use catalogue::{BuiltIn, Environment, Kind};
 use fault::{Fault, Faults, Place, Source, suggestion};
 use reader::FaultList;
 use tree::{Node, Table, Text, Value};
@@ -296,17 +297,13 @@ impl Config {
         }
     }
 
-    /// Terms of the dead letter queue. Its archive is in the data directory, whatever the store is.
+    /// Terms of the dead letter queue, without its archive.
     pub fn dead_letters(&self) -> DeadLetterTerms {
         let asked = self.routes.iter().filter_map(|config| {
             let terms = config.auto_replay.clone()?;
             Some((config.route.name.clone(), terms))
         });
-        DeadLetterTerms {
-            max_size: self.dead_letters_max,
-            archive: Some(Arc::new(FileArchive::within(&self.store.data_dir))),
-            auto_replay: asked.collect(),
-        }
+        DeadLetterTerms { max_size: self.dead_letters_max, archive: None, auto_replay: asked.collect() }
     }
 
     /// The transport that signs webhooks, of the route that events go out by.

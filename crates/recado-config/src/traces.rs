@@ -1,6 +1,6 @@
 //! Traces: who collects them, and how many.
 
-use axum::http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use recado_transport::Url;
 
 use super::fault::At;

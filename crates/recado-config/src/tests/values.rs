@@ -268,11 +268,11 @@ fn the_starter_file_works_with_every_line_taken_in() {
     assert!(config.routes.iter().all(|route| !matches!(route.route.carrier, Carrier::Missing(_))));
 }
 
-/// Run `cargo run -p recado -- config show --default > crates/recado/config.default.toml` when this fails.
+/// Run `cargo run -p recado -- config show --default > crates/recado-config/config.default.toml` when this fails.
 #[test]
 fn the_committed_default_file_is_up_to_date() {
-    let committed = include_str!("../../../config.default.toml");
-    assert!(committed == template::default_file(), "crates/recado/config.default.toml is stale");
+    let committed = include_str!("../../config.default.toml");
+    assert!(committed == template::default_file(), "crates/recado-config/config.default.toml is stale");
 }
 
 #[test]

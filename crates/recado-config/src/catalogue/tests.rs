@@ -4,7 +4,7 @@ use recado_core::{Backoff, Class, Draw, Fault, NetworkKind};
 use recado_engine::Carrier;
 
 use super::*;
-use crate::config::{Config, Flags, Inputs};
+use crate::{Config, Flags, Inputs};
 
 fn config(environment: Environment) -> Config {
     let flags = Flags { environment: Some(environment), ..Flags::default() };
