@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 19] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("recado-core", &[]),
     ("recado-audit", &["recado-core"]),
     ("recado-observe", &["recado-core"]),
@@ -61,12 +61,14 @@ const ALLOWED: [(&str, &[&str]); 19] = [
             "recado-engine",
         ],
     ),
+    ("recado-terminal", &["recado-core"]),
     (
         "recado",
         &[
             "recado-core",
             "recado-audit",
             "recado-config",
+            "recado-terminal",
             "recado-store",
             "recado-store-embedded",
             "recado-store-redis",

@@ -45,8 +45,7 @@ use recado_config::catalogue::Environment;
 use recado_config::fault::Faults;
 use recado_config::variables::Variables;
 use recado_config::{Config, Flags, Inputs};
-
-use crate::screen::{Screen, clean_lines};
+use recado_terminal::{Screen, clean_lines};
 
 /// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
 #[derive(Debug, Parser)]

@@ -43,11 +43,11 @@ use recado_client::wire::events::EventQuery;
 use recado_client::{Client, ClientError, Heard};
 use recado_config::fault::Source;
 use recado_config::{Config, Flags, Inputs};
+use recado_terminal::{Paint, Screen};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::screen::{Paint, Screen};
 use crate::serve::{self, Server, Signals};
 use scratch::Scratch;
 use show::Show;

@@ -12,7 +12,6 @@
 //! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
 //! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
-//! | [`screen`] | tables and colour on a terminal, plain text in a pipe |
 
 pub mod archive;
 pub mod bench;
@@ -21,6 +20,5 @@ pub mod demo;
 pub mod descriptors;
 pub mod logging;
 pub mod migrate;
-pub mod screen;
 pub mod serve;
 pub mod traces;

@@ -80,7 +80,7 @@ pub fn start(log: Log, clock: Arc<dyn Clock>) -> Logging {
         LogFormat::Json => false,
         LogFormat::Human => true,
     };
-    let colour = people && stdout.is_terminal() && crate::screen::colour_is_welcome();
+    let colour = people && stdout.is_terminal() && recado_terminal::colour_is_welcome();
     let format = if people { Format::Human { colour } } else { Format::Json };
     let outlet = Outlet::to(stdout, format, clock.clone());
     let (subscriber, volume) = subscriber(log.level, LineLayer { format, clock, outlet: outlet.clone() });

@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
+use recado_terminal::{Field, Screen};
 use serde::Serialize;
-
-use crate::screen::{Field, Screen};
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]

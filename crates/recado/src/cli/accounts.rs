@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use recado_core::CompanyId;
+use recado_terminal::{Field, Paint, Screen, clean};
 use recado_wire::accounts::{Account, AccountQuery};
 use serde_json::json;
 
 use super::jobs::company;
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen, clean};
 
 #[derive(Debug, Args)]
 #[command(

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_config::units::about_duration;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
 
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]

@@ -10,9 +10,9 @@ mod verify;
 
 use clap::Subcommand;
 use recado_audit::Identity;
+use recado_terminal::Screen;
 
 use super::Done;
-use crate::screen::Screen;
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use recado_terminal::Screen;
 
 use super::{Done, Stop, duration};
 use crate::bench::{self, BenchOptions, Failed, Part};
-use crate::screen::Screen;
 
 /// Measure this build on this machine, beside what the machine itself can do.
 #[derive(Debug, Args)]

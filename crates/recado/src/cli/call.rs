@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use recado_config::units::about_duration;
+use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
 use super::{Done, ServerArgs, data, duration, millis};
-use crate::screen::{Paint, Screen, clean};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -12,9 +12,9 @@ use recado_config::show::{Style, page};
 use recado_config::variables::misspelled;
 use recado_config::{Config, FILE_NAME, Flags, template};
 use recado_engine::Carrier;
+use recado_terminal::{Field, Paint, Screen};
 
 use super::{ConfigArgs, Done, Stop, variables};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use recado_core::Timestamp;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::decisions::DecisionRequest;
 
 use super::{Done, ServerArgs, Stop};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

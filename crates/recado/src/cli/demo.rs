@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use recado_terminal::Screen;
 
 use super::{Done, Stop, duration};
 use crate::demo::{self, DemoError, DemoOptions};
-use crate::screen::Screen;
 
 /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
 #[derive(Debug, Args)]

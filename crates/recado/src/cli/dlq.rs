@@ -7,11 +7,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use recado_core::reason::clip;
 use recado_core::words::counted;
 use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
+use recado_terminal::{Field, Paint, Screen, clean_lines};
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
 
 use super::jobs::{company, route};
 use super::{Done, ServerArgs, timeline};
-use crate::screen::{Field, Paint, Screen, clean_lines};
 
 /// Bytes at most of a reason in a list.
 const REASON_SHOWN_MAX_BYTES: usize = 120;

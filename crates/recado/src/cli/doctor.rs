@@ -9,10 +9,10 @@ use clap::Args;
 use recado_config::{Config, Flags};
 use recado_core::words::counted;
 use recado_engine::{Clock, SystemClock};
+use recado_terminal::{Paint, Screen, clean_lines};
 use serde::Serialize;
 
 use super::{ConfigArgs, Done, ServerArgs, Stop};
-use crate::screen::{Paint, Screen, clean_lines};
 
 #[derive(Debug, Args)]
 #[command(

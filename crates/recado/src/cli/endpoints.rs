@@ -4,6 +4,7 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use recado_core::CompanyId;
+use recado_terminal::{Field, Paint, Screen, clean};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
@@ -11,7 +12,6 @@ use recado_wire::endpoints::{
 
 use super::jobs::company;
 use super::{Done, ServerArgs, Stop};
-use crate::screen::{Field, Paint, Screen, clean};
 
 #[derive(Debug, Subcommand)]
 pub enum EndpointsCommand {

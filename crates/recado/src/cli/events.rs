@@ -5,12 +5,12 @@ use std::io;
 use clap::Args;
 use recado_client::{EventStream, Heard};
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName};
+use recado_terminal::{Paint, Screen, clean};
 use recado_wire::events::{EventQuery, Gap};
 use serde_json::json;
 
 use super::jobs::{company, route};
 use super::{Done, ServerArgs, Stop};
-use crate::screen::{Paint, Screen, clean};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

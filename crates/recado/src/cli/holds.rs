@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use recado_core::reason::clip;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
 
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen};
 
 /// Bytes at most that the table shows of a reason; `--json` has it whole.
 const REASON_SHOWN_MAX_BYTES: usize = 120;

@@ -2,11 +2,11 @@
 
 use clap::{Args, Subcommand};
 use recado_core::{CompanyId, RouteName, Status};
+use recado_terminal::{Field, Screen};
 use recado_wire::audit::AuditItem;
 use recado_wire::jobs::{JobQuery, JobView};
 
 use super::{Done, ServerArgs, timeline};
-use crate::screen::{Field, Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {

@@ -1,10 +1,10 @@
 //! `recado nodes`.
 
 use clap::Args;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::nodes::{Node, NodeHealth};
 
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]

@@ -7,11 +7,11 @@ use recado_config::fault::suggestion;
 use recado_config::show;
 use recado_config::units::about_duration;
 use recado_core::time::show_duration;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
 use super::{ConfigArgs, Done, Stop, millis, plot};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {

@@ -5,12 +5,12 @@ use std::io;
 use clap::{Args, Subcommand};
 use recado_config::units::about_duration;
 use recado_core::breaker::BreakerState;
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
 
 use super::timeline::waits_for;
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(

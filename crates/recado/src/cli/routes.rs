@@ -1,12 +1,12 @@
 //! `recado routes`.
 
 use clap::{Args, Subcommand};
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::Route;
 
 use super::timeline::waits_for;
 use super::{Done, ServerArgs};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(

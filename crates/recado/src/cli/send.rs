@@ -6,11 +6,11 @@ use clap::Args;
 use recado_client::{Client, JobRequest};
 use recado_config::units::about_duration;
 use recado_core::{Status, Timestamp};
+use recado_terminal::Screen;
 use recado_wire::jobs::JobView;
 use tokio::time::Instant;
 
 use super::{Done, ServerArgs, Stop, data, duration, millis, timeline};
-use crate::screen::Screen;
 
 /// First and longest wait between two looks at a job.
 const LOOK_FIRST: Duration = Duration::from_millis(20);

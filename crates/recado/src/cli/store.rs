@@ -11,10 +11,10 @@ use recado_engine::{Clock, SHELVES, SystemClock};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, Target};
+use recado_terminal::{Field, Screen};
 
 use super::{Done, Stop};
 use crate::migrate::{Moved, Named, Step, call_off, move_all};
-use crate::screen::{Field, Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {

@@ -4,12 +4,12 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use recado_core::{CompanyId, RouteName};
+use recado_terminal::{Field, Paint, Screen};
 use recado_wire::tenants::{Tenant, TenantChange, TenantQuery, TenantRoute, WEIGHT_MAX};
 
 use super::jobs::{company, route};
 use super::timeline::waits_for;
 use super::{Done, ServerArgs, Stop};
-use crate::screen::{Field, Paint, Screen};
 
 #[derive(Debug, Args)]
 #[command(

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use recado_config::units::about_duration;
 use recado_core::{AttemptResult, Status, Timestamp};
+use recado_terminal::{Field, Paint, Screen, clean};
 use recado_wire::jobs::{Attempt, JobView, Recipient, WaitingFor};
-
-use crate::screen::{Field, Paint, Screen, clean};
 
 pub fn status_paint(status: Status) -> Paint {
     match status {

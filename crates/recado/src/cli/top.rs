@@ -15,6 +15,7 @@ use clap::Args;
 use recado_client::{Client, EventStream, Heard};
 use recado_config::units::about_size;
 use recado_core::reason::clip;
+use recado_terminal::{Field, Paint, Screen, clean};
 use recado_wire::dlq::{DeadLetterStats, DeadLetterStatsQuery};
 use recado_wire::events::{EventKind, EventQuery};
 use recado_wire::health::Readiness;
@@ -24,7 +25,6 @@ use serde::Serialize;
 
 use super::timeline::waits_for;
 use super::{Done, ServerArgs, Stop, providers};
-use crate::screen::{Field, Paint, Screen, clean};
 use terminal::Terminal;
 
 const DRAWN_EVERY: Duration = Duration::from_secs(1);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use recado_config::units::about_duration;
+use recado_terminal::{Paint, Screen};
 
 use super::tally::EventTally;
 use super::timetable::{CYCLE, ENTRIES, Timetable, TimetableEntry};
 use super::traffic::{CARELESS, NOISY};
-use crate::screen::{Paint, Screen};
 
 /// Interval of status lines in a pipe; a terminal shows it all the time.
 const STATUS_EVERY: Duration = Duration::from_secs(10);

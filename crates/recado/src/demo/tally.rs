@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use recado_core::{Event, EventKind};
-
-use crate::screen::{Field, Paint, clean};
+use recado_terminal::{Field, Paint, clean};
 
 /// Results of the jobs of one route.
 #[derive(Clone, Copy, Debug, Default)]

@@ -261,7 +261,7 @@ struct Clean<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Clean<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(crate::screen::clean(text).as_bytes());
+        self.0.extend_from_slice(recado_terminal::clean(text).as_bytes());
         Ok(())
     }
 }

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use recado_audit::Identity;
+use recado_terminal::{Field, Screen};
 use recado_wire::audit::{AuditSubject, ErasureDone, ErasureRequest};
 
 use super::{Person, person};
 use crate::cli::confirm::confirm;
 use crate::cli::{Done, ServerArgs};
-use crate::screen::{Field, Screen};
 
 #[derive(Debug, Args)]
 pub struct EraseArgs {

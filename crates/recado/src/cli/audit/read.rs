@@ -1,6 +1,7 @@
 //! `recado audit show` and `recado audit export`.
 
 use recado_core::words::counted;
+use recado_terminal::{Field, Screen, clean_json};
 use std::io;
 use std::path::PathBuf;
 
@@ -12,7 +13,6 @@ use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery};
 use super::{Person, files, person};
 use crate::cli::out_file::OutFile;
 use crate::cli::{Done, ServerArgs, Stop};
-use crate::screen::{Field, Screen, clean_json};
 
 /// Records that are asked for at a time while everything is written out.
 const PAGE_RECORDS: u32 = 1_000;

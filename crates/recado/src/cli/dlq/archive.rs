@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use recado_client::Client;
+use recado_terminal::{Screen, clean};
 use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportResult};
 
 use super::Filters;
 use crate::cli::out_file::OutFile;
 use crate::cli::{Done, ServerArgs, Stop};
-use crate::screen::{Screen, clean};
 
 /// Bytes at most that one request brings, well below what a server takes.
 const BATCH_MAX_BYTES: usize = 8 << 20;

@@ -4,6 +4,7 @@
 //! about; then the server does it, and this process only watches.
 
 use recado_core::words::counted;
+use recado_terminal::{Field, Paint, Screen, clean};
 use std::io;
 use std::time::Duration;
 
@@ -21,7 +22,6 @@ use super::REASON_SHOWN_MAX_BYTES;
 use crate::cli::confirm::confirm;
 use crate::cli::jobs::{company, route};
 use crate::cli::{Done, ServerArgs, Stop, data};
-use crate::screen::{Field, Paint, Screen, clean};
 
 /// Between two looks at how far the server came.
 const LOOK_EVERY: Duration = Duration::from_millis(300);

@@ -2,10 +2,9 @@
 
 use std::io::{self, Read, Write};
 
+use recado_terminal::Screen;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc;
-
-use crate::screen::Screen;
 
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
