@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 20] = [
+const ALLOWED: [(&str, &[&str]); 21] = [
     ("recado-core", &[]),
     ("recado-audit", &["recado-core"]),
     ("recado-observe", &["recado-core"]),
@@ -63,11 +63,27 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     ),
     ("recado-terminal", &["recado-core"]),
     (
+        "recado-server",
+        &[
+            "recado-core",
+            "recado-observe",
+            "recado-store",
+            "recado-store-embedded",
+            "recado-store-redis",
+            "recado-transport",
+            "recado-engine",
+            "recado-api",
+            "recado-config",
+            "recado-terminal",
+        ],
+    ),
+    (
         "recado",
         &[
             "recado-core",
             "recado-audit",
             "recado-config",
+            "recado-server",
             "recado-terminal",
             "recado-store",
             "recado-store-embedded",

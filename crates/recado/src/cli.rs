@@ -307,7 +307,9 @@ impl ServerArgs {
 /// machine's command line.
 fn actor() -> String {
     let told = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
-    told("USER").or_else(|| told("LOGNAME")).unwrap_or_else(|| format!("cli@{}", crate::serve::host()))
+    told("USER")
+        .or_else(|| told("LOGNAME"))
+        .unwrap_or_else(|| format!("cli@{}", recado_server::serve::host()))
 }
 
 /// Place of the configuration.

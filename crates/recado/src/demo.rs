@@ -43,12 +43,12 @@ use recado_client::wire::events::EventQuery;
 use recado_client::{Client, ClientError, Heard};
 use recado_config::fault::Source;
 use recado_config::{Config, Flags, Inputs};
+use recado_server::serve::{self, Server, Signals};
 use recado_terminal::{Paint, Screen};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::serve::{self, Server, Signals};
 use scratch::Scratch;
 use show::Show;
 use tally::EventTally;

@@ -10,11 +10,11 @@ use recado_camunda::{
 };
 use recado_config::{Level, Log, LogFormat};
 use recado_engine::SystemClock;
+use recado_server::logging;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
-use crate::logging;
 
 /// Time that Recado may take to decide: far less than a job's lock.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -183,7 +183,7 @@ pub async fn run(args: CamundaArgs) -> Done {
     let decisions = server.client()?.with_timeout(DECISION_TIMEOUT);
     let subscription = Subscription {
         kind: args.kind,
-        worker: args.worker.unwrap_or_else(|| format!("recado/{}", crate::serve::node())),
+        worker: args.worker.unwrap_or_else(|| format!("recado/{}", recado_server::serve::node())),
         lock: args.lock,
         poll: args.poll,
     };

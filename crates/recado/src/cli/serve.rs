@@ -39,7 +39,7 @@ pub fn run(args: ServeArgs) -> Done {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(crate::serve::serve(&config, again)).map_err(Stop::Failed);
+    let ended = runtime.block_on(recado_server::serve::serve(&config, again)).map_err(Stop::Failed);
     // Whatever still runs was told to end and did not; it must not hold up the process.
     runtime.shutdown_background();
     ended

@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use recado_engine::{Clock, SHELVES, SystemClock};
+use recado_server::migrate::{Moved, Named, Step, call_off, move_all};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, Target};
 use recado_terminal::{Field, Screen};
 
 use super::{Done, Stop};
-use crate::migrate::{Moved, Named, Step, call_off, move_all};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -201,7 +201,8 @@ fn show(step: Step, bar: &ProgressBar) {
 }
 
 fn report(moved: &Moved, to: &str, screen: &mut Screen) -> std::io::Result<()> {
-    let tally = |tally: crate::migrate::Tally| format!("{}, checksum {:032x}", tally.count, tally.checksum);
+    let tally =
+        |tally: recado_server::migrate::Tally| format!("{}, checksum {:032x}", tally.count, tally.checksum);
     let mut facts = vec![
         ("moved to", Field::from(to)),
         ("jobs", Field::from(tally(moved.jobs))),

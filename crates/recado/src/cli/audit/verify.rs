@@ -5,6 +5,7 @@
 
 use recado_config::{Config, Flags};
 use recado_core::words::counted;
+use recado_server::serve;
 use recado_terminal::{Field, Paint, Screen};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,6 @@ use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
 use recado_engine::trail::archived_in;
 
 use crate::cli::{ConfigArgs, Done, Stop};
-use crate::serve;
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
