@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 21] = [
+const ALLOWED: [(&str, &[&str]); 22] = [
     ("recado-core", &[]),
     ("recado-audit", &["recado-core"]),
     ("recado-observe", &["recado-core"]),
@@ -78,10 +78,27 @@ const ALLOWED: [(&str, &[&str]); 21] = [
         ],
     ),
     (
+        "recado-bench",
+        &[
+            "recado-core",
+            "recado-audit",
+            "recado-store",
+            "recado-store-embedded",
+            "recado-store-redis",
+            "recado-transport",
+            "recado-engine",
+            "recado-wire",
+            "recado-api",
+            "recado-client",
+            "recado-terminal",
+        ],
+    ),
+    (
         "recado",
         &[
             "recado-core",
             "recado-audit",
+            "recado-bench",
             "recado-config",
             "recado-server",
             "recado-terminal",

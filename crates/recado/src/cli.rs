@@ -159,7 +159,7 @@ enum Command {
     /// Measure this build on this machine.
     Bench(bench::BenchArgs),
     /// A node that `bench redis` measures.
-    #[command(name = crate::bench::NODE_COMMAND, hide = true)]
+    #[command(name = recado_bench::NODE_COMMAND, hide = true)]
     BenchNode,
     /// Write a completion script for a shell.
     #[command(

@@ -5,9 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
-//! | [`bench`] | what this build does on this machine |
 //! | [`cli`] | the commands |
 
-pub mod bench;
 pub mod cli;
 pub mod demo;

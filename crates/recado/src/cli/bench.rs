@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use recado_bench::{BenchOptions, Failed, Part};
 use recado_terminal::Screen;
 
 use super::{Done, Stop, duration};
-use crate::bench::{self, BenchOptions, Failed, Part};
 
 /// Measure this build on this machine, beside what the machine itself can do.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
         redis_url: args.url,
     };
     let progress = |what: &str| eprintln!("measuring {what} …");
-    let report = wait_for(bench::run(&options, progress))?;
+    let report = wait_for(recado_bench::run(&options, progress))?;
     if args.json {
         screen.json(&report)?
     } else {
@@ -72,7 +72,7 @@ pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
 }
 
 pub fn run_node() -> Done {
-    wait_for(bench::run_node())
+    wait_for(recado_bench::run_node())
 }
 
 /// With all processors, as the server has them.

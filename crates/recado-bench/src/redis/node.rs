@@ -16,8 +16,8 @@ use recado_transport::Sandbox;
 use serde::{Deserialize, Serialize};
 
 use super::ROUTE;
-use crate::bench::Failed;
-use crate::bench::scene::{engine_on, route};
+use crate::Failed;
+use crate::scene::{engine_on, route};
 
 /// The hidden command that a node runs.
 pub const COMMAND: &str = "bench-node";

@@ -10,9 +10,9 @@ use recado_engine::providers::ProviderTerms;
 use recado_engine::{Carrier, Submission};
 use recado_transport::Sandbox;
 
-use crate::bench::report::{Report, grouped};
-use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{BenchOptions, Failed};
+use crate::report::{Report, grouped};
+use crate::scene::{Scene, route, submission_of, take_in};
+use crate::{BenchOptions, Failed};
 
 const BARE: &str = "a job's way: one company, nothing guarded, time";
 const BARE_WORK: &str = "a job's way: one company, nothing guarded, work";

@@ -11,9 +11,9 @@ use recado_engine::Carrier;
 use recado_engine::providers::ProviderTerms;
 use recado_transport::{DataFault, Delivery, Transport};
 
-use crate::bench::report::Report;
-use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{BenchOptions, Failed};
+use crate::report::Report;
+use crate::scene::{Scene, route, submission_of, take_in};
+use crate::{BenchOptions, Failed};
 
 const LANE: &str = "lane";
 const LOUD_JOBS: usize = 20_000;

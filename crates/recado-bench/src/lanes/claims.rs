@@ -8,9 +8,9 @@ use recado_engine::{Carrier, Clock, Engine, SystemClock};
 use recado_store::{Claim, Pick, Store, Turns};
 use recado_transport::Sandbox;
 
-use crate::bench::report::{Report, grouped};
-use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{BenchOptions, Failed};
+use crate::report::{Report, grouped};
+use crate::scene::{Scene, route, submission_of, take_in};
+use crate::{BenchOptions, Failed};
 
 const LANE: &str = "lane";
 const PARKED: &str = "parked";

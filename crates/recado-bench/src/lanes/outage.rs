@@ -17,10 +17,10 @@ use recado_engine::providers::ProviderTerms;
 use recado_engine::{Carrier, Engine};
 use recado_transport::{DataFault, Delivery, Transport};
 
-use crate::bench::deliveries::Arrivals;
-use crate::bench::report::{Percentiles, Report};
-use crate::bench::scene::{Scene, route, submission_of, take_in};
-use crate::bench::{BenchOptions, Failed};
+use crate::deliveries::Arrivals;
+use crate::report::{Percentiles, Report};
+use crate::scene::{Scene, route, submission_of, take_in};
+use crate::{BenchOptions, Failed};
 
 const DOWN: &str = "down";
 const OTHERS: [&str; 3] = ["first", "second", "third"];

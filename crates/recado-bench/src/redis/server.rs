@@ -7,7 +7,7 @@ use recado_store_redis::{RedisOptions, RedisStore};
 use redis::aio::MultiplexedConnection;
 
 use super::node::{Manifest, NodeProcess};
-use crate::bench::{BenchOptions, Failed};
+use crate::{BenchOptions, Failed};
 
 /// Gives up on a server that does not answer by then.
 const READY_WITHIN: Duration = Duration::from_secs(10);

@@ -14,10 +14,10 @@ use recado_store_redis::RedisStore;
 use super::ROUTE;
 use super::node::NodeProcess;
 use super::server::RedisServer;
-use crate::bench::deliveries::Arrivals;
-use crate::bench::report::{Percentiles, Report};
-use crate::bench::scene::{LEASE, emptied, engine_on, route, submission, submission_of, take_in};
-use crate::bench::{BenchOptions, Failed};
+use crate::deliveries::Arrivals;
+use crate::report::{Percentiles, Report};
+use crate::scene::{LEASE, emptied, engine_on, route, submission, submission_of, take_in};
+use crate::{BenchOptions, Failed};
 
 const BATCH_JOBS: usize = 1_000;
 
