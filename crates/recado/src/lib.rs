@@ -4,8 +4,6 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`demo`] | everything alive in one process, with providers that fail on a timetable |
 //! | [`cli`] | the commands |
 
 pub mod cli;
-pub mod demo;

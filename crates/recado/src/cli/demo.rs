@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use recado_demo::{DemoError, DemoOptions};
 use recado_terminal::Screen;
 
 use super::{Done, Stop, duration};
-use crate::demo::{self, DemoError, DemoOptions};
 
 /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub fn run(args: DemoArgs, screen: &mut Screen) -> Done {
     let options = DemoOptions { listen, stop_after, speed, seed };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
-    let ended = runtime.block_on(demo::run(&options, &std::env::temp_dir(), screen));
+    let ended = runtime.block_on(recado_demo::run(&options, &std::env::temp_dir(), screen));
     // Whatever still runs was told to end and did not; it must not hold up the process.
     runtime.shutdown_background();
     ended.map_err(|error| match error {

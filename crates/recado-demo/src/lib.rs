@@ -236,6 +236,8 @@ impl Stage<'_> {
 
 #[cfg(test)]
 mod tests {
+    use recado_config::catalogue::Kind;
+
     use super::*;
 
     #[test]
@@ -260,7 +262,7 @@ mod tests {
             let routes = config.routes();
             let usable = routes.usable_names();
             let missing: Vec<_> = routes.names().into_iter().filter(|name| !usable.contains(name)).collect();
-            assert!(missing.is_empty() || !cfg!(feature = "ses"), "no transport carries {missing:?}");
+            assert!(missing.is_empty() || !Kind::Ses.is_built(), "no transport carries {missing:?}");
             let text = settings::text(&world, &timetable);
             let addresses: Vec<_> = text.split("://").skip(1).collect();
             assert!(
