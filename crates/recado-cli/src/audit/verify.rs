@@ -13,7 +13,7 @@ use clap::Args;
 use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
 use recado_engine::trail::archived_in;
 
-use crate::cli::{ConfigArgs, Done, Stop};
+use crate::{ConfigArgs, Done, Stop};
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {

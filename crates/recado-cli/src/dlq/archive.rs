@@ -10,8 +10,8 @@ use recado_terminal::{Screen, clean};
 use recado_wire::archive::{ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportResult};
 
 use super::Filters;
-use crate::cli::out_file::OutFile;
-use crate::cli::{Done, ServerArgs, Stop};
+use crate::out_file::OutFile;
+use crate::{Done, ServerArgs, Stop};
 
 /// Bytes at most that one request brings, well below what a server takes.
 const BATCH_MAX_BYTES: usize = 8 << 20;

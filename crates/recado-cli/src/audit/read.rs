@@ -11,8 +11,8 @@ use recado_core::{AuditKind, Timestamp};
 use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery};
 
 use super::{Person, files, person};
-use crate::cli::out_file::OutFile;
-use crate::cli::{Done, ServerArgs, Stop};
+use crate::out_file::OutFile;
+use crate::{Done, ServerArgs, Stop};
 
 /// Records that are asked for at a time while everything is written out.
 const PAGE_RECORDS: u32 = 1_000;

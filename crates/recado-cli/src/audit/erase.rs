@@ -6,8 +6,8 @@ use recado_terminal::{Field, Screen};
 use recado_wire::audit::{AuditSubject, ErasureDone, ErasureRequest};
 
 use super::{Person, person};
-use crate::cli::confirm::confirm;
-use crate::cli::{Done, ServerArgs};
+use crate::confirm::confirm;
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 pub struct EraseArgs {

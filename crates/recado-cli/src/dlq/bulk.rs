@@ -19,9 +19,9 @@ use recado_wire::bulk::{
 use recado_wire::dlq::{DeadLetterFilter, ReplayRequest};
 
 use super::REASON_SHOWN_MAX_BYTES;
-use crate::cli::confirm::confirm;
-use crate::cli::jobs::{company, route};
-use crate::cli::{Done, ServerArgs, Stop, data};
+use crate::confirm::confirm;
+use crate::jobs::{company, route};
+use crate::{Done, ServerArgs, Stop, data};
 
 /// Between two looks at how far the server came.
 const LOOK_EVERY: Duration = Duration::from_millis(300);

@@ -5,7 +5,7 @@ use std::path::Path;
 use recado_audit::{Content, Order, Query, Record, search};
 use recado_wire::audit::{Archived, AuditItem, AuditList, AuditOrder, AuditQuery};
 
-use crate::cli::Stop;
+use crate::Stop;
 
 pub fn page(dir: &Path, asked: &AuditQuery) -> Result<AuditList, Stop> {
     let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
