@@ -22,7 +22,7 @@ use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;

@@ -11,7 +11,7 @@ use recado_wire::audit::{
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked};

@@ -14,7 +14,7 @@ use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};

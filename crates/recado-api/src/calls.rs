@@ -12,7 +12,7 @@ use recado_wire::read::{self, FAULTS_MAX, Faults};
 use recado_wire::{Code, FieldFault, Problem};
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::body;
 use crate::extract;
 use crate::openapi::CallProblems;

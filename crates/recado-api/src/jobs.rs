@@ -17,7 +17,7 @@ use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::{ItemRoom, Room};
+use crate::answer_memory::{ItemRoom, Room};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;

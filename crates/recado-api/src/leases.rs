@@ -15,7 +15,7 @@ use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
 use crate::answer::{self, Refused};
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::batch::split;
 use crate::body::{self, Format};
 use crate::extract::Token;

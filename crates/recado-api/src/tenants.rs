@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::reason::clip;
 use recado_core::{CompanyId, RouteName};
 use recado_engine::tenants::{TenantTerms, TermsChange};
@@ -15,7 +15,7 @@ use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery,
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::ItemRoom;
+use crate::answer_memory::ItemRoom;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};

@@ -115,7 +115,7 @@ pub fn engine_on(
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
         notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     };
     let mut parts =
         Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());

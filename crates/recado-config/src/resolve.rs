@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
-use recado_core::fair::TURN_JOBS;
+use recado_core::fairness::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
 use recado_engine::SystemClock;
 use recado_engine::archive::SIZE_MAX_DEFAULT;

@@ -1,7 +1,7 @@
 //! The stateless rule for process engines, put on record.
 
-use recado_core::claim::{self, ClaimDecision, ClaimError, SubmissionFailure};
-use recado_core::discreet::{Speaker, discreet};
+use recado_core::redact::{Speaker, discreet};
+use recado_core::tiss_decision::{self, ClaimDecision, ClaimError, SubmissionFailure};
 use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 
@@ -20,7 +20,8 @@ impl Engine {
         let Some(route) = self.routes().get(failure.route) else { return Ok(None) };
         let now = self.now();
         let draw = self.inner.chance.draw();
-        let (decision, audit) = claim::decide(failure, &route.classifier, &route.terms.policy, now, draw);
+        let (decision, audit) =
+            tiss_decision::decide(failure, &route.classifier, &route.terms.policy, now, draw);
         self.store().record(vec![audit]).await?;
         self.inner.note(&Fact::Decided {
             route: route.name.as_str(),

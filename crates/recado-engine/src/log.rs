@@ -2,7 +2,7 @@
 //! provider repeats it.
 
 use recado_core::audit::whole_minutes;
-use recado_core::discreet::{Speaker, discreet};
+use recado_core::redact::{Speaker, discreet};
 use recado_core::{Job, Lease, Policy, Reason, Transition};
 use std::time::Duration;
 

@@ -119,7 +119,7 @@ fn settings() -> Settings {
         dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
         crashes_max: 3,
         notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }
 

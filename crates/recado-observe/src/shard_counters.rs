@@ -6,13 +6,13 @@ use recado_core::breaker::Swing;
 use recado_core::reason::clip;
 use recado_core::{AttemptResult, Cause, Timestamp};
 
-use crate::fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Left, StoreWork};
-use crate::ledger::Routes;
-use crate::spread::{Spread, Talks};
-use crate::tally::{
+use crate::counters::{
     CLASSES, CodeTally, CompanyTally, DECILES, IncidentTally, NUMBERS, NumberTally, RESULTS, RouteTally,
     RouteTotals, StoreTally, Sum, place,
 };
+use crate::fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Left, StoreWork};
+use crate::histogram::{Spread, Talks};
+use crate::ledger::Routes;
 
 /// Names from outside that a sheet holds before it is carried over early.
 const NAMES_MAX: usize = 1_000;

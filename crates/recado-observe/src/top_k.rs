@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 
+use crate::counters::Sum;
 use crate::history::{HOUR, History};
-use crate::tally::Sum;
 use crate::{NAMED_MAX, OTHER};
 
 /// Names without a seat whose volume is followed.

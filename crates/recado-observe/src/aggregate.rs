@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use recado_core::Timestamp;
 
 use crate::OTHER;
-use crate::history::History;
-use crate::seats::Seats;
-use crate::sheet::{PathTally, RouteSheet, Sheet, named};
-use crate::tally::{
+use crate::counters::{
     CodeTally, CompanyTally, IncidentTally, NumberTally, RouteTally, RouteTotals, StoreTally, Sum,
 };
+use crate::history::History;
+use crate::shard_counters::{PathTally, RouteSheet, Sheet, named};
+use crate::top_k::Seats;
 
 /// Patterns of the API, and providers, that are told apart. Both come from configuration; this is for the
 /// day when they do not.

@@ -3,7 +3,7 @@
 use recado_core::{AttemptResult, Cause, Class};
 
 use crate::fact::{Hold, Left, StoreWork};
-use crate::spread::{Ages, Batches, Delays, Processing, Recoveries, Spread, Talks, Works};
+use crate::histogram::{Ages, Batches, Delays, Processing, Recoveries, Spread, Talks, Works};
 
 /// Counters that can be added up.
 pub trait Sum: Default + Clone {
