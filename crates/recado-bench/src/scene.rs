@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Payload, RouteName, rules};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::trail::TrailTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::audit::TrailTerms;
 use recado_engine::{
     Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
 };
@@ -114,7 +114,7 @@ pub fn engine_on(
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
-        notices: recado_engine::notices::Notices::default(),
+        notices: recado_engine::notify::notices::Notices::default(),
         turn_jobs: recado_core::fairness::TURN_JOBS,
     };
     let mut parts =

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::{Draw, Lease, Payload, Policy, Verdict, decide};
-use recado_engine::trail::{TrailTerms, archived_in};
+use recado_engine::audit::{TrailTerms, archived_in};
 use recado_engine::{Carrier, Clock, Route, Submission, SystemClock};
 use recado_store::{AuditSpan, Claim, Pick, Settlement, Store, Turns};
 use recado_transport::Sandbox;

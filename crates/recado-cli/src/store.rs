@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use recado_engine::{Clock, SHELVES, SystemClock};
+use recado_engine::{Clock, MOVED_NAMESPACES, SystemClock};
 use recado_server::migrate::{Moved, Named, Step, call_off, move_all};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
@@ -89,7 +89,7 @@ async fn migrate(args: &MigrateArgs, screen: &mut Screen) -> Done {
     let from = open_source(args).await?;
     let to = open_target(args).await?;
     let bar = bar(args.json);
-    let moved = move_all(&from, &to, &SHELVES, now, |step| show(step, &bar)).await;
+    let moved = move_all(&from, &to, &MOVED_NAMESPACES, now, |step| show(step, &bar)).await;
     bar.finish_and_clear();
     let moved = moved.map_err(|error| Stop::Failed(error.to_string()))?;
     for side in [&from, &to] {

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use recado_engine::alerts::{AlertTerms, EVERY_DEFAULT};
+use recado_engine::duties::alerts::{AlertTerms, EVERY_DEFAULT};
 use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
 use super::anti_patterns::Allow;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use recado_engine::trail::TrailTerms;
+use recado_engine::audit::TrailTerms;
 
 use super::raw::RawAudit;
 use super::reader::FaultList;

@@ -39,11 +39,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_engine::alerts::AlertTerms;
-use recado_engine::auto_replay::AutoReplay;
-use recado_engine::endpoints::Book;
-use recado_engine::notices::Notices;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::dlq::auto_replay::AutoReplay;
+use recado_engine::duties::alerts::AlertTerms;
+use recado_engine::notify::endpoints::EndpointRegistry;
+use recado_engine::notify::notices::Notices;
 use recado_engine::{DeadLetterTerms, Route, Routes, Settings};
 use recado_store::Retention;
 use recado_store_embedded::EmbeddedOptions;
@@ -93,7 +93,7 @@ pub struct Config {
     pub protection: BTreeMap<Box<str>, ProviderTerms>,
     pub routes: Vec<RouteConfig>,
     /// Shared by the engine and the transport that delivers to endpoints.
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
     /// Anti-patterns that no section allows, in the order of the file.
     pub warnings: Faults,
     /// Anti-patterns that a section allows, each with its reason.

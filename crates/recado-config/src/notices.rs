@@ -1,7 +1,7 @@
 //! Channels: how a person is told.
 
 use recado_core::RouteName;
-use recado_engine::notices::{Channel, Notices, Shape};
+use recado_engine::notify::notices::{Channel, Notices, Shape};
 use recado_engine::{Carrier, Route};
 use recado_transport::Url;
 use recado_transport_webhook::{NotASecret, Secret};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 
 use super::RouteConfig;
 use super::fault::At;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use recado_engine::endpoints::Book;
+use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_transport::{ConfigError, Evolution, EvolutionConfig, Http, HttpConfig, Transport, Url};
 use recado_transport_smtp::{Smtp, SmtpConfig};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
@@ -18,7 +18,7 @@ use crate::catalogue::{self, CONCURRENCY_DEFAULT, Kind};
 /// Parts that transports share with the rest of the process.
 pub struct Given {
     pub guard: Guard,
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
 }
 
 /// One provider as it was written, while its transport is built.

@@ -9,7 +9,7 @@ use recado_core::limit::Rate;
 use recado_core::policy::DELAY_MAX;
 use recado_core::{CapApplies, Cause, Jitter, NetworkKind};
 use recado_engine::Act;
-use recado_engine::notices::Shape;
+use recado_engine::notify::notices::Shape;
 
 use super::alerts::RawAlerts;
 use super::anti_patterns::Allow;

@@ -8,8 +8,8 @@ use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
 use recado_core::fairness::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
 use recado_engine::SystemClock;
-use recado_engine::archive::SIZE_MAX_DEFAULT;
-use recado_engine::endpoints::Book;
+use recado_engine::dlq::archive::SIZE_MAX_DEFAULT;
+use recado_engine::notify::endpoints::EndpointRegistry;
 use recado_store::Retention;
 use recado_transport_webhook::{Guard, IpNet};
 
@@ -64,7 +64,7 @@ pub fn resolve(raw: Raw, environment: Environment, faults: &FaultList) -> Config
         allowed: networks(raw.webhooks_allow, faults),
         allow_http: or(raw.webhooks_allow_http, false),
     };
-    let endpoints = Arc::new(Book::new(Arc::new(SystemClock)));
+    let endpoints = Arc::new(EndpointRegistry::new(Arc::new(SystemClock)));
     let job_ttl = engine.job_ttl;
     let given = routes::Given {
         environment,

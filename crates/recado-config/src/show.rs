@@ -12,9 +12,9 @@ use recado_core::classify::{Class, HOLD_MAX_DEFAULT};
 use recado_core::limit::Rate;
 use recado_core::time::show_duration;
 use recado_core::{Backoff, CapApplies, Policy};
-use recado_engine::auto_replay::AutoReplay;
-use recado_engine::notices::{Channel, Shape};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
+use recado_engine::dlq::auto_replay::AutoReplay;
+use recado_engine::notify::notices::{Channel, Shape};
 use recado_engine::{Act, Carrier, Fallback};
 use recado_store_redis::link::{TIMEOUT, Target};
 

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use recado_core::payload::digest_of;
 use recado_core::{Attempt, AttemptResult, AuditEvent, AuditKind, Damage, DeadLetter, Timestamp, Transition};
-use recado_engine::{bulk, nodes};
+use recado_engine::dlq::bulk;
+use recado_engine::duties::nodes;
 use recado_store::{
     Claim, Durability, Fence, FencedWrite, JobSnapshot, KvEntry, KvWrite, Namespace, Pick, Settled,
     Settlement, Standing, Store, StoreError, Turns,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_config::{Config, Log, batch_body_max_bytes};
 use recado_core::Timestamp;
+use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::nodes::{self, About};
 use recado_engine::{Chance, Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -79,7 +79,7 @@ pub async fn start(config: &Config, listener: TcpListener) -> Result<Server, Str
     let descriptors = descriptors::raise_limit();
     let (store, clock) = open(config).await?;
     let settings = config.settings(node());
-    let about = About { host: host().into(), listen: Some(address.to_string().into()) };
+    let about = NodeInfo { host: host().into(), listen: Some(address.to_string().into()) };
     refuse_in_move(config, &*store, &settings.node, &about, clock.now()).await?;
     let mut parts =
         Parts::new(store.clone(), config.routes(), settings, clock.clone(), Chance::from_entropy());
@@ -132,7 +132,7 @@ async fn refuse_in_move(
     config: &Config,
     store: &dyn Store,
     node: &str,
-    about: &About,
+    about: &NodeInfo,
     now: Timestamp,
 ) -> Result<(), String> {
     nodes::register(store, node, about, now).await;

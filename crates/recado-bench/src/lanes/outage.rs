@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
 use recado_core::{Fault, Outcome, Payload};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine};
 use recado_transport::{DataFault, Delivery, Transport};
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
 use recado_engine::Carrier;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_transport::{DataFault, Delivery, Transport};
 
 use crate::report::Report;

@@ -402,7 +402,7 @@ async fn what_is_archived_is_not_carried_to_be_archived_again() {
     from.store.record(vec![about(1), paused(2), about(3), paused(4)]).await.unwrap();
     let hold = r#"{"store":"store_a","node":"n","until":"2025-01-12T10:30:00.000Z","archived":{"0":2}}"#;
     let write = KvWrite {
-        namespace: recado_engine::trail::NAMESPACE,
+        namespace: recado_engine::audit::NAMESPACE,
         key: "archiver".into(),
         value: Some(Payload::new(hold).unwrap()),
         expect: None,
