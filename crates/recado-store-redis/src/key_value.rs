@@ -79,7 +79,7 @@ impl RedisStore {
     }
 
     pub(crate) async fn versions_of(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        let key = self.notes_root.key("namespaces");
+        let key = self.notes_root.key("shelves");
         let mut command = redis::cmd("HMGET");
         command.arg(&key);
         for namespace in namespaces {
@@ -96,7 +96,7 @@ impl RedisStore {
     }
 
     fn namespace(&self, namespace: Namespace) -> Vec<u8> {
-        self.notes_root.key(&format!("namespace:{}", namespace.as_str()))
+        self.notes_root.key(&format!("shelf:{}", namespace.as_str()))
     }
 }
 

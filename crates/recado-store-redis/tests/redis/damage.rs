@@ -89,7 +89,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
     place.server.ask::<u64>(&[
         "HSET",
-        &format!("{prefix}:{{notes}}:namespace:{}", NAMESPACE.as_str()),
+        &format!("{prefix}:{{notes}}:shelf:{}", NAMESPACE.as_str()),
         "torn",
         "?",
     ]);
