@@ -179,7 +179,7 @@ impl RedisStore {
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let entries = self.run(&self.scripts.apart, partition, &places).await?.list()?;
+        let entries = self.run(&self.scripts.split_entries, partition, &places).await?.list()?;
         entries.into_iter().map(Entry::read).collect()
     }
 

@@ -6,11 +6,11 @@ use recado_core::{NewJob, Progress, Status};
 use recado_store::{Enqueued, StoreError};
 
 use crate::answer::{Answer, unexpected};
+use crate::batcher::{Asked, Line};
 use crate::keys::IdKey;
 use crate::link::Arg;
 use crate::record::Record;
 use crate::store::RedisStore;
-use crate::together::{Asked, Line};
 
 /// Jobs, and bytes of data, at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 500;

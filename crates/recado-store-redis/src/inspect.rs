@@ -8,7 +8,7 @@ use crate::audit::audit_event;
 use crate::claim::Holder;
 use crate::link::Arg;
 use crate::merge::{Merge, runs, seqs};
-use crate::parts::BEYOND_ALL;
+use crate::partitions::BEYOND_ALL;
 use crate::record::{Record, decode_or_mark};
 use crate::store::RedisStore;
 use crate::token::{Token, read_fence};

@@ -25,7 +25,7 @@ impl RedisStore {
             for write in some {
                 push(write, &mut args)?;
             }
-            for answer in self.run_on_notes(&self.scripts.notes, &args).await?.list()? {
+            for answer in self.run_on_notes(&self.scripts.kv_write, &args).await?.list()? {
                 let [done, version] = answer.parts()?;
                 let (done, version) = (done.yes()?, version.count()?);
                 answers.push(if done {
@@ -92,7 +92,7 @@ impl RedisStore {
 
     pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
         let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
-        self.run_on_notes(&self.scripts.notes_prune, &args).await?.count()
+        self.run_on_notes(&self.scripts.kv_prune, &args).await?.count()
     }
 
     fn namespace(&self, namespace: Namespace) -> Vec<u8> {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - **Values are Rust's, order is Lua's.** What a job is and becomes is worked out and written down in Rust
-//!   ([`record`], [`letter`]); scripts move values and keep the order, and read of them only the first fields.
+//!   ([`record`], [`dead_letter`]); scripts move values and keep the order, and read of them only the first fields.
 //! - **Whoever holds a lease is the only one to change its job.** So a settlement is worked out from the head that
 //!   was leased, and the script only checks the fence. What people do to jobs that nobody holds is done if the head
 //!   is still the one that it was decided by.
@@ -22,38 +22,38 @@
 //! lists are in the order of arrival to the millisecond. See `docs/decisions/0022-redis-in-scripts-and-streams.md`.
 //!
 //! Reading order: `scripts/jobs.lua` (where jobs are), `scripts/lanes.lua` (who is next), [`store`], then a verb with
-//! its script: [`enqueue`], [`claim`], [`settle`], [`act`]; [`parts`] (several partitions), [`link`] (the connection).
+//! its script: [`enqueue`], [`claim`], [`settle`], [`operator`]; [`partitions`] (several partitions), [`link`] (the connection).
 //!
-//! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`looks`] only says who may take
+//! Deliberately absent: a clock (time comes with every verb, and leases end by it; [`orphan_grace`] only says who may take
 //! over what ran out), and reading from replicas.
 
-mod act;
 mod answer;
 mod audit;
-mod bells;
+mod batcher;
 mod bytes;
 pub mod check;
 mod circuits;
 mod claim;
+mod dead_letter;
+mod dead_letters;
 mod enqueue;
-mod fares;
 mod format;
 mod inspect;
 mod key_value;
 mod keys;
-mod letter;
-mod letters;
 pub mod link;
-mod looks;
 mod merge;
-mod moving;
-mod parts;
+mod operator;
+mod orphan_grace;
+mod partitions;
 mod record;
 mod scripts;
 mod settle;
 mod store;
-mod together;
+mod tenant_stats;
 mod token;
+mod transfer;
+mod wakeups;
 
 pub use format::FORMAT_VERSION;
 pub use link::RedisOptions;

@@ -39,7 +39,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::check::{Checkup, Health};
-use crate::looks::RESPITE;
+use crate::orphan_grace::RESPITE;
 pub use clock::ServerClock;
 pub use fault::OpenError;
 pub use hints::Hint;

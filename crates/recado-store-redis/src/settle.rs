@@ -14,13 +14,13 @@ use recado_store::{Settled, Settlement, StoreError};
 use siphasher::sip::SipHasher13;
 
 use crate::answer::{Answer, unexpected};
+use crate::batcher::{Asked, Line};
+use crate::dead_letter;
 use crate::enqueue::intake;
 use crate::keys::IdKey;
-use crate::letter;
 use crate::link::Arg;
 use crate::record::{Ending, Phase, Receipt, Record, json};
 use crate::store::RedisStore;
-use crate::together::{Asked, Line};
 use crate::token::{Token, fence_arg};
 
 /// Settlements at most in one call: no other client is served while a script runs.
@@ -281,7 +281,7 @@ fn execute(record: &mut Record, settlement: &Settlement) -> Result<(Fate, Option
     record.job.progress = transition.step(record.job.progress);
     if let Transition::Bury(burial) = transition {
         let entry = DeadLetter::new(record.job.clone(), None, burial.clone());
-        let letter = letter::encode(&entry)?;
+        let letter = dead_letter::encode(&entry)?;
         record.job.attempts = entry.attempts;
         record.phase = Phase::Dead;
         return Ok((Fate::IsBuried, Some(letter)));

@@ -17,17 +17,17 @@ use recado_store::{
 use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::bells::Bells;
+use crate::batcher::{self, Line};
 use crate::claim::Claims;
 use crate::enqueue::Intake;
 use crate::format::{self, Format};
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
-use crate::looks::Looks;
+use crate::orphan_grace::Looks;
 use crate::scripts::Scripts;
 use crate::settle::Heads;
-use crate::together::{self, Line};
 use crate::token::Token;
+use crate::wakeups::Bells;
 
 /// A handle: what goes together in one script is carried out by a task that keeps the store open.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ impl RedisStore {
 impl JobStore for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
-        together::ask(self, jobs.collect()).await
+        batcher::ask(self, jobs.collect()).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
@@ -185,7 +185,7 @@ impl JobStore for RedisStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        together::ask(self, settlements).await
+        batcher::ask(self, settlements).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {

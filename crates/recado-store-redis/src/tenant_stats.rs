@@ -88,12 +88,12 @@ impl RedisStore {
 
     async fn fares_in(&self, partition: u16, args: &[Arg<'_>]) -> Result<Vec<Answer>, StoreError> {
         for _ in 1..LOOKS_MAX {
-            let [more, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+            let [more, found] = self.run(&self.scripts.tenant_stats, partition, args).await?.parts()?;
             if !more.yes()? {
                 return found.list();
             }
         }
-        let [_, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+        let [_, found] = self.run(&self.scripts.tenant_stats, partition, args).await?.parts()?;
         found.list()
     }
 }

@@ -8,10 +8,10 @@ use recado_store::{
 };
 
 use crate::answer::Answer;
-use crate::letter;
+use crate::dead_letter;
 use crate::link::Arg;
 use crate::merge::{Merge, runs, seqs};
-use crate::parts::BEYOND_ALL;
+use crate::partitions::BEYOND_ALL;
 use crate::record::{decode_or_mark, no_data};
 use crate::store::RedisStore;
 
@@ -30,13 +30,13 @@ impl RedisStore {
     /// The dead letters of these jobs, with their data.
     async fn letters(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<DeadLetter>>, StoreError> {
         let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
-        let answers = self.run(&self.scripts.letter, partition, &args).await?.list()?;
+        let answers = self.run(&self.scripts.dead_letter, partition, &args).await?.list()?;
         let read = |(answer, &seq): (Answer, &u64)| -> Result<Option<DeadLetter>, StoreError> {
             let Some(answer) = answer.there() else { return Ok(None) };
             let [letter, head, data, corrected] = answer.parts()?;
             let corrected = corrected.there().map(Answer::payload).transpose()?;
             let Some(record) = decode_or_mark(&head.bytes()?, partition, seq) else { return Ok(None) };
-            Ok(Some(letter::decode(&letter.bytes()?, record, data.payload()?, corrected)))
+            Ok(Some(dead_letter::decode(&letter.bytes()?, record, data.payload()?, corrected)))
         };
         answers.into_iter().zip(seqs).map(read).collect()
     }
@@ -49,12 +49,12 @@ impl RedisStore {
         before: u64,
     ) -> Result<Vec<(u64, u64, Option<DeadLetter>)>, StoreError> {
         let args = [Arg::Int(before.cast_signed()), Arg::Int(LETTERS)];
-        let answers = self.run(&self.scripts.dead, partition, &args).await?.list()?;
+        let answers = self.run(&self.scripts.dead_letters_below, partition, &args).await?.list()?;
         let read = |answer: Answer| {
             let [order, seq, letter, head] = answer.parts()?;
             let (order, seq, letter) = (order.count()?, seq.count()?, letter.bytes()?);
             let record = decode_or_mark(&head.bytes()?, partition, seq);
-            Ok((order, seq, record.map(|record| letter::decode(&letter, record, no_data(), None))))
+            Ok((order, seq, record.map(|record| dead_letter::decode(&letter, record, no_data(), None))))
         };
         answers.into_iter().map(read).collect()
     }
@@ -63,7 +63,7 @@ impl RedisStore {
         let args = [Arg::Int(i64::try_from(limit).unwrap_or(i64::MAX))];
         let mut oldest = Vec::new();
         for partition in self.partitions() {
-            for found in self.run(&self.scripts.oldest, partition, &args).await?.list()? {
+            for found in self.run(&self.scripts.oldest_dead_letters, partition, &args).await?.list()? {
                 let [order, seq] = found.parts()?;
                 oldest.push((self.order_of(partition, order.count()?), partition, seq.count()?));
             }
@@ -140,13 +140,15 @@ impl RedisStore {
         };
         for partition in self.partitions() {
             if is_everything(filter) {
-                let counted =
-                    self.run(&self.scripts.groups, partition, &[Arg::from(kind(by))]).await?.list()?;
+                let counted = self
+                    .run(&self.scripts.dead_letter_groups, partition, &[Arg::from(kind(by))])
+                    .await?
+                    .list()?;
                 let mut parts = counted.into_iter();
                 while let (Some(key), Some(many), Some(reason)) = (parts.next(), parts.next(), parts.next()) {
                     let key = key.text()?;
                     let key =
-                        if by == GroupBy::LastFailureCode { letter::code_of(&key) } else { Some(&*key) };
+                        if by == GroupBy::LastFailureCode { dead_letter::code_of(&key) } else { Some(&*key) };
                     count(key.map(Into::into), many.count()?, &reason.text()?);
                 }
                 continue;

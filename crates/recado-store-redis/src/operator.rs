@@ -55,7 +55,7 @@ impl RedisStore {
             Arg::from(act.corrected.map_or("", Payload::as_str)),
         ];
         follow_ups().try_for_each(|new| intake(new, &mut args))?;
-        let done = self.run(&self.scripts.act, act.partition, &args).await?.yes()?;
+        let done = self.run(&self.scripts.operator, act.partition, &args).await?.yes()?;
         if done {
             let own = Some(&act.after.job.route).filter(|_| act.verb == "redrive");
             self.bells.announce(&self.link, own.into_iter().chain(follow_ups().map(|new| &new.route)));
@@ -194,7 +194,7 @@ impl RedisStore {
         pruned: &mut Pruned,
     ) -> Result<(), StoreError> {
         let args = [Arg::Int(now.as_millis()), Arg::Int(EXPIRE_MAX)];
-        let over = self.run(&self.scripts.expired, partition, &args).await?.list()?;
+        let over = self.run(&self.scripts.expired_dead_letters, partition, &args).await?.list()?;
         pruned.more |= over.len() == EXPIRE_MAX as usize;
         for letter in over {
             let [seq, head] = letter.parts()?;

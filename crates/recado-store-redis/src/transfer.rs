@@ -7,10 +7,10 @@ use recado_store::{Adopted, JobSnapshot, Page, Standing, StoreError};
 
 use crate::answer::Answer;
 use crate::audit::{audit_event, mark_archived};
+use crate::dead_letter;
 use crate::keys::IdKey;
-use crate::letter;
 use crate::link::Arg;
-use crate::parts::BEYOND_ALL;
+use crate::partitions::BEYOND_ALL;
 use crate::record::{Ending, Phase, Record, damaged, decode_or_mark, json, no_data};
 use crate::store::RedisStore;
 
@@ -111,7 +111,7 @@ fn push<'a>(transfer: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), St
     args.push(Arg::from(original.as_str()));
     args.push(Arg::Int(i64::from(corrected.is_some())));
     args.push(Arg::from(corrected.map_or("", Payload::as_str)));
-    args.push(Arg::from(dead_letter.as_ref().map(letter::encode).transpose()?.unwrap_or_default()));
+    args.push(Arg::from(dead_letter.as_ref().map(dead_letter::encode).transpose()?.unwrap_or_default()));
     args.push(queue_place.map_or(Arg::from(""), |place| Arg::Int(place.cast_signed())));
     args.push(Arg::Int(ended_at.map_or(0, |at| at.as_millis())));
     args.push(Arg::Int(audit.len() as i64));
@@ -138,7 +138,7 @@ fn transfer(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreErro
     let data = data.payload()?;
     if let (Some(letter), Some(original)) = (letter.there(), original.there()) {
         let (original, corrected) = (original.payload()?, Some(data.clone()));
-        dead_letter = Some(letter::decode(&letter.bytes()?, record.clone(), original, corrected));
+        dead_letter = Some(dead_letter::decode(&letter.bytes()?, record.clone(), original, corrected));
     }
     let mut audit = Vec::new();
     for event in events.list()? {
