@@ -1,17 +1,19 @@
-//! Calls that come while others are on their way go together in the next one.
+//! Batches calls: those that arrive while others run share the next script.
 //!
 //! A script costs a round trip, its start and the lanes that it reads and writes back, whether it does one thing or
-//! two hundred. Deliveries end one by one and callers ask one by one, so what has queued up while the last scripts
-//! ran is carried out by one. Nobody waits for company: when nothing is on its way, a call goes at once.
+//! two hundred. Deliveries end one by one and callers ask one by one, so one script carries out all that queued up
+//! while the last scripts ran. No call waits for company: when nothing runs, it goes at once.
 //!
-//! Only what needs the same partitions goes together, so a shard that does not answer holds up nothing that the others
-//! can do. A call for several partitions waits in the line of each; what it asks of one of them stays together, in order.
+//! A batch holds only calls that need the same partitions, so a shard that does not answer delays no call that the
+//! others can serve. A call for several partitions waits in the queue of each; its items for one of them stay together,
+//! in order.
 //!
-//! - Every call has its own answer. An error is the answer to all that went together; the verbs are safe to repeat.
-//! - A call ends within the link's timeout, its time in line included. Whoever gives up in line is not carried out.
-//! - What goes together does not depend on any one caller staying: a task of its own carries it out.
+//! - Every call has its own answer. An error is the answer to the whole batch; the verbs are safe to repeat.
+//! - A call ends within the link's timeout, its time in the queue included. A call that is given up while it is queued
+//!   is not carried out.
+//! - A batch does not depend on any one caller: a task of its own runs it.
 //!
-//! Calls that fill a script by themselves go by themselves.
+//! Calls that fill a script by themselves bypass the queue.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -25,150 +27,150 @@ use tokio::sync::oneshot;
 use crate::answer::unexpected;
 use crate::store::RedisStore;
 
-/// Scripts of one verb that are on their way at once: while the server runs one, the answer of the last is read
-/// and the next is written.
-const UNDER_WAY_MAX: usize = 2;
+/// Scripts of one verb in flight at once: while the server runs one, the answer of the last is read and the next is
+/// written.
+const IN_FLIGHT_MAX: usize = 2;
 
-/// One of the things that a call may ask for several of.
-pub trait Asked: Sized + Send + Sync + 'static {
+/// One item of a call: a job to enqueue, a lease to settle.
+pub trait BatchItem: Sized + Send + Sync + 'static {
     type Answer: Send + 'static;
 
-    /// Things, and their bytes, that go together at most.
+    /// Most items, and most bytes, of one batch.
     const COUNT_MAX: usize;
     const BYTES_MAX: usize;
 
     fn bytes(&self) -> usize;
 
-    /// The partition that it is for.
+    /// The partition that the item is for.
     fn partition(&self, store: &RedisStore) -> u16;
 
-    /// The partitions that know the ids that come with it.
+    /// The home partitions of the ids that the item brings.
     fn homes<'a>(&'a self, store: &'a RedisStore) -> impl Iterator<Item = u16> + 'a;
 
-    fn line(store: &RedisStore) -> &Line<Self>;
+    fn batcher(store: &RedisStore) -> &Batcher<Self>;
 
-    /// An answer to each, in order.
-    fn carry_out(
+    /// Runs the items as one batch. Returns an answer to each, in order.
+    fn run_batch(
         store: &RedisStore,
-        asked: &[Self],
+        items: &[Self],
     ) -> impl Future<Output = Result<Vec<Self::Answer>, StoreError>> + Send;
 }
 
-/// The partition that calls are for, and the one that knows the ids that come with them.
+/// The partitions that all calls of a batch need: the one that they are for, and the home of the ids that they bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct BatchKey {
     partition: u16,
     home: u16,
 }
 
-impl Place {
-    /// Absent when they need more than two partitions: they go by themselves.
-    fn of<T: Asked>(store: &RedisStore, partition: u16, asked: &[T]) -> Option<Self> {
-        let mut homes = asked.iter().flat_map(|one| one.homes(store));
+impl BatchKey {
+    /// Returns nothing when the items need more than two partitions: such a call bypasses the queue.
+    fn of<T: BatchItem>(store: &RedisStore, partition: u16, items: &[T]) -> Option<Self> {
+        let mut homes = items.iter().flat_map(|item| item.homes(store));
         let home = homes.next().unwrap_or(partition);
-        homes.all(|other| other == home).then_some(Place { partition, home })
+        homes.all(|other| other == home).then_some(BatchKey { partition, home })
     }
 }
 
-/// Calls that wait for their turn, by the place that they are for.
-pub struct Line<T: Asked>(Mutex<HashMap<Place, Waiting<T>>>);
+/// The queues of calls, by the partitions that they need.
+pub struct Batcher<T: BatchItem>(Mutex<HashMap<BatchKey, CallQueue<T>>>);
 
-struct Waiting<T: Asked> {
-    calls: VecDeque<Call<T>>,
-    under_way: usize,
+struct CallQueue<T: BatchItem> {
+    calls: VecDeque<QueuedCall<T>>,
+    in_flight: usize,
 }
 
-type Caller<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
+type ReplySender<A> = oneshot::Sender<Result<Vec<A>, StoreError>>;
 
-struct Call<T: Asked> {
-    asked: Vec<T>,
+struct QueuedCall<T: BatchItem> {
+    items: Vec<T>,
     bytes: usize,
-    answer: Caller<T::Answer>,
+    reply: ReplySender<T::Answer>,
 }
 
-impl<T: Asked> Default for Line<T> {
+impl<T: BatchItem> Default for Batcher<T> {
     fn default() -> Self {
-        Line(Mutex::new(HashMap::new()))
+        Batcher(Mutex::new(HashMap::new()))
     }
 }
 
-impl<T: Asked> fmt::Debug for Line<T> {
+impl<T: BatchItem> fmt::Debug for Batcher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls: usize = self.0.lock().values().map(|waiting| waiting.calls.len()).sum();
-        f.debug_struct("Line").field("calls", &calls).finish_non_exhaustive()
+        let calls: usize = self.0.lock().values().map(|queue| queue.calls.len()).sum();
+        f.debug_struct("Batcher").field("calls", &calls).finish_non_exhaustive()
     }
 }
 
-impl<T: Asked> Line<T> {
-    /// Puts a call in line. Says whether somebody has to see to it.
-    fn join(&self, place: Place, call: Call<T>) -> bool {
-        let mut lines = self.0.lock();
-        let waiting = lines.entry(place).or_insert(Waiting { calls: VecDeque::new(), under_way: 0 });
-        waiting.calls.push_back(call);
-        let is_free = waiting.under_way < UNDER_WAY_MAX;
-        waiting.under_way += usize::from(is_free);
+impl<T: BatchItem> Batcher<T> {
+    /// Queues a call. Returns true when the caller has to start a task that runs batches of this queue.
+    fn enqueue(&self, key: BatchKey, call: QueuedCall<T>) -> bool {
+        let mut queues = self.0.lock();
+        let queue = queues.entry(key).or_insert(CallQueue { calls: VecDeque::new(), in_flight: 0 });
+        queue.calls.push_back(call);
+        let is_free = queue.in_flight < IN_FLIGHT_MAX;
+        queue.in_flight += usize::from(is_free);
         is_free
     }
 
-    /// The calls that go next, none when nobody waits: then whoever asks has nothing more to see to.
-    fn next(&self, place: Place) -> Vec<Call<T>> {
-        let mut lines = self.0.lock();
-        let Some(waiting) = lines.get_mut(&place) else { return Vec::new() };
-        let (mut next, mut count, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(call) = waiting.calls.pop_front() {
-            if call.answer.is_closed() {
+    /// Takes the calls of the next batch. With none left, the task that asked counts as ended.
+    fn next_batch(&self, key: BatchKey) -> Vec<QueuedCall<T>> {
+        let mut queues = self.0.lock();
+        let Some(queue) = queues.get_mut(&key) else { return Vec::new() };
+        let (mut batch, mut count, mut bytes) = (Vec::new(), 0, 0);
+        while let Some(call) = queue.calls.pop_front() {
+            if call.reply.is_closed() {
                 continue;
             }
-            count += call.asked.len();
+            count += call.items.len();
             bytes += call.bytes;
-            if !next.is_empty() && (count > T::COUNT_MAX || bytes > T::BYTES_MAX) {
-                waiting.calls.push_front(call);
+            if !batch.is_empty() && (count > T::COUNT_MAX || bytes > T::BYTES_MAX) {
+                queue.calls.push_front(call);
                 break;
             }
-            next.push(call);
+            batch.push(call);
         }
-        if next.is_empty() {
-            waiting.under_way -= 1;
-            if waiting.under_way == 0 {
-                lines.remove(&place);
+        if batch.is_empty() {
+            queue.in_flight -= 1;
+            if queue.in_flight == 0 {
+                queues.remove(&key);
             }
         }
-        next
+        batch
     }
 }
 
-/// Has it carried out, with what others ask for at the same time.
-pub async fn ask<T: Asked>(store: &RedisStore, asked: Vec<T>) -> Result<Vec<T::Answer>, StoreError> {
+/// Runs the items of a call, batched with those of other calls.
+pub async fn submit<T: BatchItem>(store: &RedisStore, items: Vec<T>) -> Result<Vec<T::Answer>, StoreError> {
     let mut by_partition: BTreeMap<u16, (Vec<usize>, Vec<T>)> = BTreeMap::new();
-    let count = asked.len();
-    for (at, one) in asked.into_iter().enumerate() {
-        let (order, own) = by_partition.entry(one.partition(store)).or_default();
+    let count = items.len();
+    for (at, item) in items.into_iter().enumerate() {
+        let (order, own) = by_partition.entry(item.partition(store)).or_default();
         order.push(at);
-        own.push(one);
+        own.push(item);
     }
-    let parts = by_partition.into_iter().map(|(partition, (order, own))| async move {
-        let answers = ask_at(store, Place::of(store, partition, &own), own).await?;
+    let submitted = by_partition.into_iter().map(|(partition, (order, own))| async move {
+        let answers = submit_to(store, BatchKey::of(store, partition, &own), own).await?;
         Ok::<_, StoreError>(order.into_iter().zip(answers).collect::<Vec<_>>())
     });
     let mut answers: Vec<(usize, T::Answer)> = Vec::with_capacity(count);
-    for part in join_all(parts).await {
-        answers.extend(part?);
+    for of_partition in join_all(submitted).await {
+        answers.extend(of_partition?);
     }
     answers.sort_by_key(|(at, _)| *at);
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-async fn ask_at<T: Asked>(
+async fn submit_to<T: BatchItem>(
     store: &RedisStore,
-    place: Option<Place>,
-    asked: Vec<T>,
+    key: Option<BatchKey>,
+    items: Vec<T>,
 ) -> Result<Vec<T::Answer>, StoreError> {
-    let bytes = asked.iter().map(T::bytes).sum();
-    let is_large = asked.len() >= T::COUNT_MAX || bytes >= T::BYTES_MAX;
-    let Some(place) = place.filter(|_| !is_large) else { return T::carry_out(store, &asked).await };
-    let (answer, answered) = oneshot::channel();
-    if T::line(store).join(place, Call { asked, bytes, answer }) {
-        tokio::spawn(see_to::<T>(store.clone(), place));
+    let bytes = items.iter().map(T::bytes).sum();
+    let is_large = items.len() >= T::COUNT_MAX || bytes >= T::BYTES_MAX;
+    let Some(key) = key.filter(|_| !is_large) else { return T::run_batch(store, &items).await };
+    let (reply, answered) = oneshot::channel();
+    if T::batcher(store).enqueue(key, QueuedCall { items, bytes, reply }) {
+        tokio::spawn(run_batches::<T>(store.clone(), key));
     }
     let limit = store.link.timeout();
     match tokio::time::timeout(limit, answered).await {
@@ -180,30 +182,31 @@ async fn ask_at<T: Asked>(
     }
 }
 
-async fn see_to<T: Asked>(store: RedisStore, place: Place) {
+/// Runs one batch after the other until the queue is empty.
+async fn run_batches<T: BatchItem>(store: RedisStore, key: BatchKey) {
     loop {
-        let calls = T::line(&store).next(place);
+        let calls = T::batcher(&store).next_batch(key);
         if calls.is_empty() {
             return;
         }
-        let (mut all, mut callers) = (Vec::new(), Vec::with_capacity(calls.len()));
-        for Call { asked, answer, .. } in calls {
-            callers.push((asked.len(), answer));
-            all.extend(asked);
+        let (mut batch, mut callers) = (Vec::new(), Vec::with_capacity(calls.len()));
+        for QueuedCall { items, reply, .. } in calls {
+            callers.push((items.len(), reply));
+            batch.extend(items);
         }
-        match T::carry_out(&store, &all).await {
-            Ok(answers) => share_out(answers, callers),
-            Err(error) => callers.into_iter().for_each(|(_, caller)| drop(caller.send(Err(error.clone())))),
+        match T::run_batch(&store, &batch).await {
+            Ok(answers) => reply_to_all(answers, callers),
+            Err(error) => callers.into_iter().for_each(|(_, reply)| drop(reply.send(Err(error.clone())))),
         }
     }
 }
 
-/// Gives every caller its answers. Whoever has gone is not missed.
-fn share_out<A>(answers: Vec<A>, callers: Vec<(usize, Caller<A>)>) {
+/// Gives every caller its answers; a caller that has gone is passed over.
+fn reply_to_all<A>(answers: Vec<A>, callers: Vec<(usize, ReplySender<A>)>) {
     let mut answers = answers.into_iter();
-    for (count, caller) in callers {
+    for (count, reply) in callers {
         let own: Vec<A> = answers.by_ref().take(count).collect();
         let own = if own.len() == count { Ok(own) } else { Err(unexpected()) };
-        drop(caller.send(own));
+        drop(reply.send(own));
     }
 }

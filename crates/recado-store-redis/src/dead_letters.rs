@@ -1,4 +1,4 @@
-//! Dead letters, read and counted.
+//! Read queries over dead letters: pages, groups, the oldest.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,24 @@ use crate::partitions::BEYOND_ALL;
 use crate::record::{decode_or_mark, no_data};
 use crate::store::RedisStore;
 
-/// Dead letters that are read at once.
-const LETTERS: i64 = 200;
+/// Dead letters that one call reads.
+const CALL_DEAD_LETTERS: i64 = 200;
 
-/// Dead letters that one page of a filtered list looks through before it answers with what it has.
-const SCAN_LETTERS_MAX: usize = 20_000;
+/// Most dead letters that one page of a filtered list scans before it returns what it has.
+const SCAN_MAX: usize = 20_000;
 
 impl RedisStore {
-    pub(crate) async fn letter_of(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
+    pub(crate) async fn find_dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
         let Some(found) = self.find(id).await? else { return Ok(None) };
-        Ok(self.letters(found.partition, &[found.seq]).await?.pop().flatten())
+        Ok(self.read_dead_letters(found.partition, &[found.seq]).await?.pop().flatten())
     }
 
-    /// The dead letters of these jobs, with their data.
-    async fn letters(&self, partition: u16, seqs: &[u64]) -> Result<Vec<Option<DeadLetter>>, StoreError> {
+    /// Reads the dead letters of these jobs, with their data.
+    async fn read_dead_letters(
+        &self,
+        partition: u16,
+        seqs: &[u64],
+    ) -> Result<Vec<Option<DeadLetter>>, StoreError> {
         let args: Vec<_> = seqs.iter().map(|seq| Arg::Int(seq.cast_signed())).collect();
         let answers = self.run(&self.scripts.dead_letter, partition, &args).await?.list()?;
         let read = |(answer, &seq): (Answer, &u64)| -> Result<Option<DeadLetter>, StoreError> {
@@ -41,14 +45,14 @@ impl RedisStore {
         answers.into_iter().zip(seqs).map(read).collect()
     }
 
-    /// Dead letters below an order number without their data, newest first, each with its order and job's number. One
-    /// whose job is not known any more is absent.
-    async fn letters_below(
+    /// Reads dead letters below an order number without their data, newest first, each with its order and job's number.
+    /// One whose job is not known any more is absent.
+    async fn read_dead_letters_below(
         &self,
         partition: u16,
         before: u64,
     ) -> Result<Vec<(u64, u64, Option<DeadLetter>)>, StoreError> {
-        let args = [Arg::Int(before.cast_signed()), Arg::Int(LETTERS)];
+        let args = [Arg::Int(before.cast_signed()), Arg::Int(CALL_DEAD_LETTERS)];
         let answers = self.run(&self.scripts.dead_letters_below, partition, &args).await?.list()?;
         let read = |answer: Answer| {
             let [order, seq, letter, head] = answer.parts()?;
@@ -59,7 +63,7 @@ impl RedisStore {
         answers.into_iter().map(read).collect()
     }
 
-    pub(crate) async fn letters_dead_longest(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
+    pub(crate) async fn list_oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
         let args = [Arg::Int(i64::try_from(limit).unwrap_or(i64::MAX))];
         let mut oldest = Vec::new();
         for partition in self.partitions() {
@@ -72,24 +76,25 @@ impl RedisStore {
         oldest.truncate(limit);
         let mut letters = Vec::with_capacity(oldest.len());
         for (partition, run) in runs(&oldest) {
-            letters.extend(self.letters(partition, &seqs(run)).await?.into_iter().flatten());
+            letters.extend(self.read_dead_letters(partition, &seqs(run)).await?.into_iter().flatten());
         }
         Ok(letters)
     }
 
-    pub(crate) async fn list_letters(
+    pub(crate) async fn list_dead_letters(
         &self,
         filter: &DeadLetterFilter,
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError> {
         let mut merge = Merge::new(page.limit);
         for partition in self.partitions() {
-            self.scan_letters(partition, filter, page, &mut merge).await?;
+            self.scan_dead_letters(partition, filter, page, &mut merge).await?;
         }
         let (wanted, next) = merge.page();
         let (mut items, mut bytes) = (Vec::with_capacity(wanted.len()), 0);
         for (partition, run) in runs(&wanted) {
-            for ((order, ..), letter) in run.iter().zip(self.letters(partition, &seqs(run)).await?) {
+            for ((order, ..), letter) in run.iter().zip(self.read_dead_letters(partition, &seqs(run)).await?)
+            {
                 let Some(letter) = letter else { continue };
                 bytes += letter.data_bytes();
                 items.push(letter);
@@ -101,8 +106,8 @@ impl RedisStore {
         Ok(Page { items, next })
     }
 
-    /// Looks through a partition's letters, newest first, until there are enough or too many were looked at.
-    async fn scan_letters(
+    /// Scans a partition's dead letters, newest first, until the page is full or the scan reaches its bound.
+    async fn scan_dead_letters(
         &self,
         partition: u16,
         filter: &DeadLetterFilter,
@@ -112,12 +117,15 @@ impl RedisStore {
         let before = page.before.unwrap_or(BEYOND_ALL).min(BEYOND_ALL);
         let mut below = Some(self.number_at(partition, before));
         let (mut wanted, mut scanned) = (0, 0);
-        while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_LETTERS_MAX) {
-            let letters = self.letters_below(partition, number).await?;
+        while let Some(number) = below.filter(|_| wanted <= page.limit && scanned < SCAN_MAX) {
+            let letters = self.read_dead_letters_below(partition, number).await?;
             scanned += letters.len();
-            below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
+            below = letters
+                .last()
+                .map(|(order, ..)| *order)
+                .filter(|_| letters.len() as i64 == CALL_DEAD_LETTERS);
             for (order, seq, letter) in letters {
-                if letter.is_some_and(|letter| matches_letter(&letter, filter)) {
+                if letter.is_some_and(|letter| matches_filter(&letter, filter)) {
                     merge.found(self.order_of(partition, order), partition, seq);
                     wanted += 1;
                 }
@@ -155,10 +163,13 @@ impl RedisStore {
             }
             let mut below = Some(BEYOND_ALL);
             while let Some(before) = below {
-                let letters = self.letters_below(partition, before).await?;
-                below = letters.last().map(|(order, ..)| *order).filter(|_| letters.len() as i64 == LETTERS);
+                let letters = self.read_dead_letters_below(partition, before).await?;
+                below = letters
+                    .last()
+                    .map(|(order, ..)| *order)
+                    .filter(|_| letters.len() as i64 == CALL_DEAD_LETTERS);
                 let letters = letters.iter().filter_map(|(.., letter)| letter.as_ref());
-                for letter in letters.filter(|letter| matches_letter(letter, filter)) {
+                for letter in letters.filter(|letter| matches_filter(letter, filter)) {
                     count(group_of(by, letter), 1, letter.last_failure_reason.as_str());
                 }
             }
@@ -170,7 +181,7 @@ impl RedisStore {
     }
 }
 
-fn matches_letter(letter: &DeadLetter, filter: &DeadLetterFilter) -> bool {
+fn matches_filter(letter: &DeadLetter, filter: &DeadLetterFilter) -> bool {
     filter.company.as_ref().is_none_or(|want| letter.company == *want)
         && filter.route.as_ref().is_none_or(|want| letter.route == *want)
         && filter
@@ -196,7 +207,7 @@ fn is_everything(filter: &DeadLetterFilter) -> bool {
         && until.is_none()
 }
 
-/// What the scripts call it.
+/// The name of the grouping in the scripts.
 fn kind(by: GroupBy) -> &'static str {
     match by {
         GroupBy::LastFailureCode => "code",

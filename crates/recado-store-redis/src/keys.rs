@@ -1,4 +1,4 @@
-//! Where a job belongs, and what its id is called there.
+//! Names of keys: the partition of a job, and the stored form of its id.
 //!
 //! All keys of a partition begin with `recado:{0}`: the braces put them in one slot of a Cluster, so that a script
 //! may change them together. A job's partition follows from its company. Its id is unique over all partitions, so
@@ -17,7 +17,7 @@ use crate::link::{Arg, Link, Script};
 /// allocation, so up to a million jobs of a partition cost a few bytes each here.
 const BUCKETS: u64 = 8_192;
 
-/// What marks an id that was written as a UUID and is kept as its sixteen bytes. No id begins with it.
+/// Begins a stored id that was written as a UUID and is kept as its sixteen bytes. No id begins with it.
 const UUID_MARK: u8 = 0;
 
 /// The places of the hyphens in a UUID's text.
@@ -68,7 +68,7 @@ pub fn partition_of(company: &CompanyId, partitions: u16) -> u16 {
     part(hash(company.as_str().as_bytes()), partitions)
 }
 
-/// What all keys of a partition, or of the notes, begin with.
+/// The common prefix of all keys of a partition, or of the key-value entries, with its hash tag.
 #[derive(Debug)]
 pub struct Root {
     root: Box<[u8]>,

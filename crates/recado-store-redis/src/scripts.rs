@@ -1,7 +1,7 @@
 //! The scripts, each put together from the files that it needs.
 //!
-//! What takes jobs in is refused on a full server; what makes room, or must not stop because of one, is not. What only
-//! reads says so, and is held to it.
+//! A full server refuses scripts that take jobs in. It runs those that make room, or that must not stop because of it.
+//! A script that only reads says so, and the server holds it to that.
 
 use crate::link::Script;
 
@@ -57,4 +57,7 @@ scripts! {
     fence: "#!lua flags=allow-oom" "fence" ["root" "fence"]
     kv_write: "#!lua flags=allow-oom" "kv_write" ["root" "kv_versions" "kv_write"]
     kv_prune: "#!lua flags=allow-oom" "kv_prune" ["root" "kv_versions" "kv_prune"]
+    upgrade_1_leases: "#!lua" "upgrade_1_leases" ["root" "upgrade" "upgrade_1_leases"]
+    upgrade_1_audit: "#!lua" "upgrade_1_audit" ["root" "upgrade" "upgrade_1_audit"]
+    upgrade_1_finish: "#!lua" "upgrade_1_finish" ["root" "upgrade" "upgrade_1_finish"]
 }

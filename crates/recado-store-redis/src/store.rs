@@ -1,4 +1,4 @@
-//! The store: the contract's verbs, each handed to whoever carries it out.
+//! The store: implements the traits of `recado-store` by the functions of the other modules.
 
 use recado_store::prelude::*;
 use std::collections::BTreeMap;
@@ -17,19 +17,20 @@ use recado_store::{
 use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::batcher::{self, Line};
+use crate::batcher::{self, Batcher};
 use crate::claim::Claims;
 use crate::enqueue::Intake;
 use crate::format::{self, Format};
 use crate::keys::Root;
 use crate::link::{Arg, Link, OpenError, RedisOptions, Script};
-use crate::orphan_grace::Looks;
+use crate::orphan_grace::OrphanGrace;
 use crate::scripts::Scripts;
-use crate::settle::Heads;
+use crate::settle::HeadCache;
 use crate::token::Token;
-use crate::wakeups::Bells;
+use crate::upgrade;
+use crate::wakeups::Wakeups;
 
-/// A handle: what goes together in one script is carried out by a task that keeps the store open.
+/// A handle. The tasks that run batches keep the store open.
 #[derive(Debug, Clone)]
 pub struct RedisStore {
     shared: Arc<Shared>,
@@ -41,15 +42,15 @@ pub struct RedisStore {
 pub struct Shared {
     pub(crate) link: Link,
     pub(crate) scripts: Scripts,
-    pub(crate) bells: Arc<Bells>,
-    pub(crate) heads: Heads,
+    pub(crate) wakeups: Arc<Wakeups>,
+    pub(crate) heads: HeadCache,
     pub(crate) claims: Claims,
-    pub(crate) looks: Looks,
-    pub(crate) notes_root: Root,
+    pub(crate) orphan_grace: OrphanGrace,
+    pub(crate) kv_root: Root,
     pub(crate) format: Format,
-    pub(crate) enqueues: Line<Intake>,
-    pub(crate) settles: Line<Settlement>,
-    /// What the keys of each partition begin with.
+    pub(crate) enqueues: Batcher<Intake>,
+    pub(crate) settles: Batcher<Settlement>,
+    /// The common prefix of the keys of each partition.
     pub(crate) roots: Vec<Root>,
     _tasks: JoinSet<()>,
 }
@@ -65,34 +66,34 @@ impl Deref for RedisStore {
 impl RedisStore {
     pub async fn open(options: &RedisOptions) -> Result<RedisStore, OpenError> {
         let link = Link::open(options).await?;
-        let bells = Arc::new(Bells::new());
+        let wakeups = Arc::new(Wakeups::new());
         let mut tasks = JoinSet::new();
-        tasks.spawn(bells.clone().listen(link.subscribe(), options.ring_every));
+        tasks.spawn(wakeups.clone().listen(link.subscribe(), options.wake_every));
         let partitions = options.partitions.max(1);
         let roots = (0..partitions).map(|partition| Root::of(&options.prefix, partition)).collect();
         let shared = Arc::new(Shared {
             link,
             scripts: Scripts::new(),
-            bells,
-            heads: Heads::default(),
+            wakeups,
+            heads: HeadCache::default(),
             claims: Claims::default(),
-            looks: Looks::new(partitions, options.respite, options.timeout),
-            notes_root: Root::of(&options.prefix, "notes"),
+            orphan_grace: OrphanGrace::new(partitions, options.orphan_grace, options.timeout),
+            kv_root: Root::of(&options.prefix, "notes"),
             format: Format::default(),
-            enqueues: Line::default(),
-            settles: Line::default(),
+            enqueues: Batcher::default(),
+            settles: Batcher::default(),
             roots,
             _tasks: tasks,
         });
         let store = RedisStore { shared, fence: None };
-        for root in store.roots.iter().chain([&store.notes_root]) {
-            format::check(&store.link, root, partitions).await?;
+        for root in store.roots.iter().chain([&store.kv_root]) {
+            upgrade::check_or_upgrade(&store, root).await?;
         }
         tokio::spawn(format::keep(Arc::downgrade(&store.shared)));
         Ok(store)
     }
 
-    /// The number of partitions of the store that is there; none where there is no store.
+    /// Reads the number of partitions of an existing store; none where there is no store.
     pub async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, OpenError> {
         let link = Link::open(options).await?;
         format::found_partitions(&link, &Root::of(&options.prefix, 0)).await
@@ -102,7 +103,7 @@ impl RedisStore {
         &self.link
     }
 
-    /// Which partitions do not answer. An error if none does.
+    /// Names the partitions that do not answer. An error if none does.
     async fn unanswered(&self) -> Result<Option<String>, StoreError> {
         let mut asked = JoinSet::new();
         for (partition, root) in self.partitions().zip(&self.roots) {
@@ -133,8 +134,8 @@ impl RedisStore {
         self.roots[usize::from(partition)].run(&self.link, script, args, self.fence).await
     }
 
-    pub(crate) async fn run_on_notes(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
-        self.notes_root.run(&self.link, script, args, self.fence).await
+    pub(crate) async fn run_on_kv(&self, script: &Script, args: &[Arg<'_>]) -> Result<Answer, StoreError> {
+        self.kv_root.run(&self.link, script, args, self.fence).await
     }
 
     pub(crate) fn root(&self, partition: u16) -> Option<&Root> {
@@ -173,11 +174,11 @@ impl RedisStore {
 impl JobStore for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
-        batcher::ask(self, jobs.collect()).await
+        batcher::submit(self, jobs.collect()).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        self.lease_jobs(&claim).await
+        self.claim_jobs(&claim).await
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
@@ -185,7 +186,7 @@ impl JobStore for RedisStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        batcher::ask(self, settlements).await
+        batcher::submit(self, settlements).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
@@ -193,19 +194,19 @@ impl JobStore for RedisStore {
     }
 
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
-        self.redrive_letter(&redrive).await
+        self.redrive_dead_letter(&redrive).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
-        self.discard_letter(&discard).await
+        self.discard_dead_letter(&discard).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.prune_some(&retention, now).await
+        self.prune_jobs(&retention, now).await
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
-        self.bells.waker(route)
+        self.wakeups.waker(route)
     }
 
     fn durability(&self) -> Durability {
@@ -241,7 +242,7 @@ impl Inspect for RedisStore {
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
-        self.letter_of(id).await
+        self.find_dead_letter(id).await
     }
 
     async fn dead_letters(
@@ -249,11 +250,11 @@ impl Inspect for RedisStore {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError> {
-        self.list_letters(&filter, page).await
+        self.list_dead_letters(&filter, page).await
     }
 
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        self.letters_dead_longest(limit).await
+        self.list_oldest_dead_letters(limit).await
     }
 
     async fn dead_letter_groups(
@@ -277,7 +278,7 @@ impl Inspect for RedisStore {
     }
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
-        self.fares(&filter, now).await
+        self.tenant_stats(&filter, now).await
     }
 
     async fn report(&self) -> Result<StoreReport, StoreError> {
@@ -300,16 +301,16 @@ impl Inspect for RedisStore {
 #[async_trait]
 impl KeyValue for RedisStore {
     async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
-        let noted = self.note_down(&writes, now).await?;
-        if noted.iter().any(|noted| matches!(noted, KvWritten::Done { .. })) {
-            self.bells.announce_notes(&self.link);
+        let written = self.write_kv(&writes, now).await?;
+        if written.iter().any(|written| matches!(written, KvWritten::Done { .. })) {
+            self.wakeups.announce_kv(&self.link);
         }
-        self.copy_circuits(&writes, &noted, now).await;
-        Ok(noted)
+        self.copy_circuits(&writes, &written, now).await;
+        Ok(written)
     }
 
     fn kv_changes(&self) -> Option<Waker> {
-        Some(self.bells.notes_waker())
+        Some(self.wakeups.kv_waker())
     }
 
     async fn kv_get(
@@ -318,22 +319,22 @@ impl KeyValue for RedisStore {
         key: &str,
         now: Timestamp,
     ) -> Result<Option<KvEntry>, StoreError> {
-        self.read_note(namespace, key, now).await
+        self.read_kv(namespace, key, now).await
     }
 
     async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        self.read_shelf(namespace, now).await
+        self.list_kv(namespace, now).await
     }
 
     async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.versions_of(namespaces).await
+        self.kv_versions_of(namespaces).await
     }
 }
 
 #[async_trait]
 impl AuditLog for RedisStore {
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.put_on_record(&events).await
+        self.append_records(&events).await
     }
 
     async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
@@ -355,14 +356,14 @@ impl Transfer for RedisStore {
         self.forget_jobs(&ids).await
     }
 
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
-        self.adopt_jobs(&transfers).await
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.adopt_jobs(&snapshots).await
     }
 
-    /// Each partition knows the fence, and so do the notes: a script sees no other slot's keys.
+    /// Each partition knows the fence, and so does the key-value slot: a script sees no other slot's keys.
     async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
         let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
-        for root in self.roots.iter().chain([&self.notes_root]) {
+        for root in self.roots.iter().chain([&self.kv_root]) {
             let args = [Arg::from(fence.name), Arg::Int(number)];
             if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
                 return Err(StoreError::Fenced);
@@ -376,10 +377,10 @@ impl Transfer for RedisStore {
     }
 
     async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.give_jobs(after, limit).await
+        self.list_snapshots(after, limit).await
     }
 
     async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        self.give_job(id).await
+        self.find_snapshot(id).await
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs given and taken whole, for moves between stores and for the archive of dead letters.
+//! Reads and adopts whole jobs, for moves between stores and for the archive of dead letters.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,40 @@ use crate::dead_letter;
 use crate::keys::IdKey;
 use crate::link::Arg;
 use crate::partitions::BEYOND_ALL;
-use crate::record::{Ending, Phase, Record, damaged, decode_or_mark, json, no_data};
+use crate::record::{Ending, HeldState, Phase, Record, damaged, decode_or_mark, json, no_data};
 use crate::store::RedisStore;
 
 /// Jobs at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 100;
 
 impl RedisStore {
-    pub(crate) async fn adopt_jobs(&self, transfers: &[JobSnapshot]) -> Result<Vec<Adopted>, StoreError> {
+    pub(crate) async fn adopt_jobs(&self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>, StoreError> {
         let mut by_partition: BTreeMap<u16, Vec<(usize, &JobSnapshot)>> = BTreeMap::new();
-        for (at, transfer) in transfers.iter().enumerate() {
-            by_partition.entry(self.partition_of(&transfer.job.company)).or_default().push((at, transfer));
+        for (at, snapshot) in snapshots.iter().enumerate() {
+            by_partition.entry(self.partition_of(&snapshot.job.company)).or_default().push((at, snapshot));
         }
-        let mut answers = vec![Adopted::Known; transfers.len()];
+        let mut answers = vec![Adopted::Known; snapshots.len()];
         for (partition, own) in by_partition {
             for some in own.chunks(CALL_JOBS_MAX) {
                 self.adopt_some(partition, some, &mut answers).await?;
             }
         }
-        let done = transfers.iter().zip(&answers).filter(|(_, answer)| **answer == Adopted::Done);
-        self.bells.announce(&self.link, done.map(|(transfer, _)| &transfer.job.route));
+        let done = snapshots.iter().zip(&answers).filter(|(_, answer)| **answer == Adopted::Done);
+        self.wakeups.announce(&self.link, done.map(|(snapshot, _)| &snapshot.job.route));
         Ok(answers)
     }
 
     async fn adopt_some(
         &self,
         partition: u16,
-        transfers: &[(usize, &JobSnapshot)],
+        snapshots: &[(usize, &JobSnapshot)],
         answers: &mut [Adopted],
     ) -> Result<(), StoreError> {
-        let Some((_, first)) = transfers.first() else { return Ok(()) };
-        let refused = self.refused(partition, transfers.iter().map(|(_, transfer)| &transfer.job.id)).await?;
+        let Some((_, first)) = snapshots.first() else { return Ok(()) };
+        let refused = self.refused(partition, snapshots.iter().map(|(_, snapshot)| &snapshot.job.id)).await?;
         let mut args = vec![Arg::Int(self.floor(first.job.enqueued_at, 0))];
-        let free = || transfers.iter().filter(|(_, transfer)| !refused.contains(&transfer.job.id));
-        free().try_for_each(|(_, transfer)| push(transfer, &mut args))?;
+        let free = || snapshots.iter().filter(|(_, snapshot)| !refused.contains(&snapshot.job.id));
+        free().try_for_each(|(_, snapshot)| push_snapshot(snapshot, &mut args))?;
         for ((at, _), answer) in free().zip(self.run(&self.scripts.adopt, partition, &args).await?.list()?) {
             if answer.yes()? {
                 answers[*at] = Adopted::Done;
@@ -53,7 +53,7 @@ impl RedisStore {
         Ok(())
     }
 
-    pub(crate) async fn give_jobs(
+    pub(crate) async fn list_snapshots(
         &self,
         after: Option<u64>,
         limit: usize,
@@ -65,32 +65,32 @@ impl RedisStore {
             let first = self.number_at(partition, from);
             let args = [Arg::Int(first.cast_signed()), Arg::Int(most as i64 + 1)];
             for row in self.run(&self.scripts.walk, partition, &args).await?.list()? {
-                let (seq, transfer) = transfer(partition, row)?;
-                found.push((self.order_of(partition, seq), transfer));
+                let (seq, snapshot) = read_snapshot(partition, row)?;
+                found.push((self.order_of(partition, seq), snapshot));
             }
         }
         found.sort_by_key(|(order, _)| *order);
         let more = found.len() > most;
         found.truncate(most);
         let next = found.last().map(|(order, _)| *order).filter(|_| more);
-        Ok(Page { items: found.into_iter().map(|(_, transfer)| transfer).collect(), next })
+        Ok(Page { items: found.into_iter().map(|(_, snapshot)| snapshot).collect(), next })
     }
 }
 
 impl RedisStore {
-    pub(crate) async fn give_job(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    pub(crate) async fn find_snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(found) = self.find(id).await? else { return Ok(None) };
         let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
         let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
-        // It may have been forgotten in between, and the next one be given.
-        let given = row.map(|row| transfer(found.partition, row)).transpose()?.map(|(_, given)| given);
-        Ok(given.filter(|given| given.job.id == *id))
+        // The job may have been forgotten in between; then the script returns the next one.
+        let snapshot = row.map(|row| read_snapshot(found.partition, row)).transpose()?;
+        Ok(snapshot.map(|(_, snapshot)| snapshot).filter(|snapshot| snapshot.job.id == *id))
     }
 }
 
-/// What the script needs to take a job in as it was, see `adopt.lua`.
-fn push<'a>(transfer: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
+/// Pushes the arguments of one adopted job, as `adopt.lua` reads them.
+fn push_snapshot<'a>(snapshot: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = snapshot;
     let (standing, phase, ended_at, answer) = match standing {
         Standing::Waiting => ("wait", Phase::Live, None, None),
         Standing::Dead => ("dead", Phase::Dead, None, None),
@@ -98,7 +98,7 @@ fn push<'a>(transfer: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), St
             ("end", Phase::Ended(ending(*status)), Some(*at), answer.clone())
         }
     };
-    let checksum = ended_at.is_none().then(|| transfer.checksum());
+    let checksum = ended_at.is_none().then(|| snapshot.checksum());
     let (job_without, body_hash) = (Job { data: no_data(), checksum, ..job.clone() }, *body_hash);
     let record = Record { job: job_without, body_hash, phase, ended_at, answer, receipt: None };
     let original = dead_letter.as_ref().map_or(&job.data, |letter| &letter.original_data);
@@ -130,7 +130,7 @@ fn ending(status: Status) -> Ending {
     }
 }
 
-fn transfer(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreError> {
+fn read_snapshot(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreError> {
     let [seq, head, data, letter, original, events] = row.parts()?;
     let seq = seq.count()?;
     let record = decode_or_mark(&head.bytes()?, partition, seq).ok_or_else(damaged)?;
@@ -146,13 +146,14 @@ fn transfer(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreErro
     }
     let standing = match (record.phase, record.ended_at) {
         (Phase::Ended(_), Some(at)) => {
-            let status = record.status(false, at);
+            let status = record.status(HeldState::Free, at);
             Standing::Ended { status, at, answer: record.answer }
         }
         (Phase::Dead, _) => Standing::Dead,
         _ => Standing::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
-    let given = JobSnapshot { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
-    Ok((seq, given))
+    let snapshot =
+        JobSnapshot { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
+    Ok((seq, snapshot))
 }

@@ -1,6 +1,6 @@
-//! Who is woken when: by this process's own work at once, by other nodes' through hints, and by time in any case.
+//! Wakes callers that wait for work: at once for this process's own, by hints for other nodes', and by time in any case.
 //!
-//! Hints can be lost, so every route that somebody waits for is rung once in a while without one.
+//! Hints can be lost, so every route with a waiting caller is woken once in a while without one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::link::{Hint, Link};
 
-/// What a hint about notes says. No route is called so.
-const NOTES: &str = "/notes";
+/// The text of a hint that key-value entries changed. No route has this name.
+const KV_CHANGED: &str = "/notes";
 
 #[derive(Debug)]
-pub struct Bells {
-    wakes: Wakes,
-    notes: Wakes,
-    /// Routes that somebody has waited for.
+pub struct Wakeups {
+    routes: Wakes,
+    key_value: Wakes,
+    /// Routes that a caller has waited for.
     waited_for: Mutex<HashSet<RouteName>>,
     /// Tells this process's own hints from those of others.
     node: Box<str>,
 }
 
-impl Bells {
+impl Wakeups {
     pub fn new() -> Self {
-        Bells {
-            wakes: Wakes::default(),
-            notes: Wakes::default(),
+        Wakeups {
+            routes: Wakes::default(),
+            key_value: Wakes::default(),
             waited_for: Mutex::default(),
             node: format!("{:016x}", fastrand::u64(..)).into(),
         }
@@ -39,43 +39,43 @@ impl Bells {
 
     pub fn waker(&self, route: &RouteName) -> Waker {
         self.waited_for.lock().insert(route.clone());
-        self.wakes.waker(route)
+        self.routes.waker(route)
     }
 
-    pub fn notes_waker(&self) -> Waker {
-        self.notes.waker(&notes_room())
+    pub fn kv_waker(&self) -> Waker {
+        self.key_value.waker(&kv_room())
     }
 
-    fn ring(&self, route: &RouteName) {
-        self.wakes.ring(route);
+    fn wake(&self, route: &RouteName) {
+        self.routes.ring(route);
     }
 
-    fn ring_notes(&self) {
-        self.notes.ring(&notes_room());
+    fn wake_kv(&self) {
+        self.key_value.ring(&kv_room());
     }
 
-    fn ring_all(&self) {
+    fn wake_all(&self) {
         let routes: Vec<RouteName> = self.waited_for.lock().iter().cloned().collect();
-        routes.iter().for_each(|route| self.ring(route));
-        self.ring_notes();
+        routes.iter().for_each(|route| self.wake(route));
+        self.wake_kv();
     }
 
-    /// These routes may have work: rings here and tells the other nodes.
+    /// Wakes callers that wait for these routes, here and on the other nodes.
     pub fn announce<'a>(&self, link: &Link, routes: impl Iterator<Item = &'a RouteName>) {
         let routes: HashSet<&RouteName> = routes.collect();
         for route in routes {
-            self.ring(route);
+            self.wake(route);
             link.publish(&format!("{} {route}", self.node));
         }
     }
 
-    /// Notes were written: rings here and tells the other nodes.
-    pub fn announce_notes(&self, link: &Link) {
-        self.ring_notes();
-        link.publish(&format!("{} {NOTES}", self.node));
+    /// Wakes callers that wait for changed key-value entries, here and on the other nodes.
+    pub fn announce_kv(&self, link: &Link) {
+        self.wake_kv();
+        link.publish(&format!("{} {KV_CHANGED}", self.node));
     }
 
-    /// Rings for others' hints, and for all once every `at_least`.
+    /// Wakes callers for other nodes' hints, and all of them once every `at_least`.
     pub async fn listen(self: Arc<Self>, mut hints: Receiver<Hint>, at_least: Duration) {
         // At first there was nothing to miss.
         let mut is_new = true;
@@ -83,31 +83,32 @@ impl Bells {
         tick.reset();
         loop {
             tokio::select! {
-                _ = tick.tick() => self.ring_all(),
+                _ = tick.tick() => self.wake_all(),
                 hint = hints.recv() => match hint {
-                    Ok(Hint::Said(text)) => self.heard(&text),
+                    Ok(Hint::Said(text)) => self.on_hint(&text),
                     Ok(Hint::Missed) if is_new => is_new = false,
-                    Ok(Hint::Missed) | Err(RecvError::Lagged(_)) => self.ring_all(),
+                    Ok(Hint::Missed) | Err(RecvError::Lagged(_)) => self.wake_all(),
                     Err(RecvError::Closed) => return,
                 },
             }
         }
     }
 
-    fn heard(&self, text: &str) {
+    fn on_hint(&self, text: &str) {
         match text.split_once(' ') {
             Some((node, _)) if *node == *self.node => {}
-            Some((_, NOTES)) => self.ring_notes(),
+            Some((_, KV_CHANGED)) => self.wake_kv(),
             Some((_, route)) => {
-                // Only what somebody waits for: a bell for every name that is ever heard would be a leak.
+                // Only known routes: an entry for every name that is ever heard would be a leak.
                 let known = self.waited_for.lock().get(route).cloned();
-                known.iter().for_each(|route| self.ring(route));
+                known.iter().for_each(|route| self.wake(route));
             }
             None => {}
         }
     }
 }
 
-fn notes_room() -> RouteName {
-    RouteName::trusted(NOTES)
+/// The one room of key-value waiters.
+fn kv_room() -> RouteName {
+    RouteName::trusted(KV_CHANGED)
 }

@@ -45,7 +45,7 @@ async fn a_hint_wakes_whoever_waits_on_another_node() {
 #[tokio::test]
 async fn without_a_hint_everybody_looks_again_after_a_while() {
     let mut place = Place::single();
-    place.options.ring_every = std::time::Duration::from_millis(50);
+    place.options.wake_every = std::time::Duration::from_millis(50);
     let store = place.store().await;
     let mut work = store.waker(&RouteName::new("email").unwrap());
     let mut notes = store.kv_changes().unwrap();

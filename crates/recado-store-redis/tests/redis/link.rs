@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recado_store::{Durability, StoreError};
-use recado_store_redis::check::{Checkup, State};
+use recado_store_redis::check::{Checkup, FindingState};
 use recado_store_redis::link::{Arg, Hint, Link, OpenError, RedisOptions, Script};
 use redis::Value;
 
@@ -35,18 +35,6 @@ async fn a_script_is_known_by_its_hash_and_loaded_again_when_the_server_forgot_i
     server.ask::<()>(&["SCRIPT", "FLUSH"]);
     assert_eq!(run().await, text("15!"));
     assert_eq!(error_count(server.port(), "NOSCRIPT"), 2, "the server had not forgotten it");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_sent_together_are_answered_in_order_and_refused_together() {
-    let server = Server::start();
-    let link = open(server.url()).await;
-    let mut pipeline = redis::pipe();
-    pipeline.cmd("SET").arg("k").arg("v").cmd("GET").arg("k").cmd("GET").arg("none");
-    assert_eq!(link.pipeline(&pipeline, b"k").await.unwrap(), [Value::Okay, text("v"), Value::Nil]);
-    pipeline.cmd("LPOP").arg("k");
-    let refused = link.pipeline(&pipeline, b"k").await.unwrap_err();
-    assert!(matches!(refused, StoreError::Broken(_)), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,9 +187,8 @@ async fn keys_on_the_move_are_followed() {
     cluster.begin_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(1));
     assert!(error_count(from.port(), "ASK") > 0, "no request was redirected for a moment");
-    let mut pipeline = redis::pipe();
-    pipeline.add_command(get.clone()).add_command(get.clone());
-    assert_eq!(link.pipeline(&pipeline, key.as_bytes()).await.unwrap(), [Value::Int(2), Value::Int(3)]);
+    let (one, other) = tokio::join!(link.command(&get, key.as_bytes()), link.command(&get, key.as_bytes()));
+    assert_eq!([one.unwrap(), other.unwrap()], [Value::Int(2), Value::Int(3)]);
 
     cluster.end_move(slot);
     assert_eq!(link.command(&get, key.as_bytes()).await.unwrap(), Value::Int(4));
@@ -233,17 +220,21 @@ async fn g13_a_server_that_evicts_is_refused_with_the_command_that_mends_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_the_promise_is_what_the_settings_make_it() {
     for (settings, durability, state) in [
-        (&["appendonly yes", "appendfsync always"][..], Durability::Fsync, State::Good),
-        (&["appendonly yes", "appendfsync everysec"], Durability::EverySecond, State::Note),
-        (&["appendonly yes", "appendfsync no"], Durability::Eventually, State::Note),
-        (&["appendonly no"], Durability::Memory, State::Note),
+        (&["appendonly yes", "appendfsync always"][..], Durability::Fsync, FindingState::Good),
+        (&["appendonly yes", "appendfsync everysec"], Durability::EverySecond, FindingState::Note),
+        (&["appendonly yes", "appendfsync no"], Durability::Eventually, FindingState::Note),
+        (&["appendonly no"], Durability::Memory, FindingState::Note),
     ] {
         let server = Server::with(settings);
         let checkup = Checkup::of(&RedisOptions::new(server.url())).await.unwrap();
         assert_eq!(checkup.durability(), durability, "{settings:?}");
         let finding =
             checkup.findings().into_iter().find(|finding| finding.what == "store durability").unwrap();
-        assert_eq!((finding.state, finding.fix.is_some()), (state, state == State::Note), "{finding:?}");
+        assert_eq!(
+            (finding.state, finding.fix.is_some()),
+            (state, state == FindingState::Note),
+            "{finding:?}"
+        );
     }
 }
 
@@ -259,9 +250,9 @@ async fn g13_what_a_managed_server_hides_is_read_elsewhere_or_said_to_be_unknown
     assert!(error_count(server.port(), "NOPERM") > 0, "nothing was forbidden");
     assert_eq!(checkup.durability(), Durability::Unknown);
     let found = |what: &str| checkup.findings().into_iter().find(|finding| finding.what == what).unwrap();
-    assert_eq!(found("store eviction").state, State::Bad, "INFO tells the policy");
+    assert_eq!(found("store eviction").state, FindingState::Bad, "INFO tells the policy");
     assert!(found("store durability").found.contains("hides"));
-    assert_eq!(found("store memory").state, State::Good);
+    assert_eq!(found("store memory").state, FindingState::Good);
 }
 
 #[tokio::test(flavor = "multi_thread")]

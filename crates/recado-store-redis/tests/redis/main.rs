@@ -20,4 +20,5 @@ mod records;
 mod repeated;
 mod scripts;
 mod server;
+mod upgrade;
 mod valkey;

@@ -39,7 +39,7 @@ async fn look_until_taken(store: &RedisStore) -> Vec<Lease> {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_takes_them_over() {
     let mut server = Server::durable();
-    let options = RedisOptions { timeout: TIMEOUT, respite: LEASE, ..RedisOptions::new(server.url()) };
+    let options = RedisOptions { timeout: TIMEOUT, orphan_grace: LEASE, ..RedisOptions::new(server.url()) };
     let holder = RedisStore::open(&options).await.unwrap();
     let other = RedisStore::open(&options).await.unwrap();
     holder.enqueue(jobs(0..3)).await.unwrap();

@@ -138,6 +138,11 @@ impl Server {
         ask(self.port, words)
     }
 
+    /// As [`Server::ask`], with words that are not text.
+    pub fn send<T: FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        try_send(self.port, command).unwrap_or_else(|error| panic!("port {}: {error}", self.port))
+    }
+
     pub fn wait_for_log(&self, words: &str) {
         assert!(self.try_wait_for_log(words), "port {}: the server ended without `{words}`", self.port);
     }
@@ -203,12 +208,14 @@ pub fn ask<T: FromRedisValue>(port: u16, words: &[&str]) -> T {
 }
 
 pub fn try_ask<T: FromRedisValue>(port: u16, words: &[&str]) -> redis::RedisResult<T> {
+    try_send(port, redis::cmd(words[0]).arg(&words[1..]))
+}
+
+fn try_send<T: FromRedisValue>(port: u16, command: &redis::Cmd) -> redis::RedisResult<T> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_connection_with_timeout(PATIENCE)?;
     connection.set_read_timeout(Some(PATIENCE))?;
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    redis::from_redis_value(connection.req_command(&command)?.extract_error()?).map_err(Into::into)
+    redis::from_redis_value(connection.req_command(command)?.extract_error()?).map_err(Into::into)
 }
 
 /// Asks until the answer pleases, for what servers do not log.

@@ -44,9 +44,9 @@ fn fix(error: &OpenError) -> &'static str {
 
 fn shown(finding: check::Finding) -> Finding {
     let state = match finding.state {
-        check::State::Good => State::Good,
-        check::State::Note => State::Note,
-        check::State::Bad => State::Bad,
+        check::FindingState::Good => State::Good,
+        check::FindingState::Note => State::Note,
+        check::FindingState::Bad => State::Bad,
     };
     Finding { what: finding.what, state, found: finding.found, fix: finding.fix }
 }
