@@ -310,7 +310,7 @@ fn spend_quotas(claim: &mut Claim, granted: &Claimed) {
 /// Pushes how tenants share the claim: the usual turn, and the tenants that have terms of their own.
 fn push_terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
     let turns = &claim.turns;
-    let usual = if turns.batch == 0 { recado_core::fair::TURN_JOBS } else { turns.batch };
+    let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
     args.push(Arg::Int(i64::from(usual)));
     if !matches!(claim.pick, Pick::Ready(_)) {
         return;
