@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use recado_core::Random;
 use recado_store::Durability;
 use redis::Cmd;
 use tokio::time::Instant;
 
-use crate::link::{Connection, OpenError, Reading, RedisOptions, Shards, Target};
+use crate::link::{Connection, OpenError, Reading, RedisOptions, Shards};
 pub use info::Info;
 
 const MAJOR_VERSION_MIN: u64 = 7;
@@ -70,8 +71,8 @@ struct ServerReport {
 
 impl Checkup {
     /// Checks without opening the store, however unfit the server may be.
-    pub async fn of(options: &RedisOptions) -> Result<Checkup, OpenError> {
-        let shards = Shards::open(&Target::read(&options.url)?, options).await?;
+    pub async fn of(options: &RedisOptions, random: Arc<Random>) -> Result<Checkup, OpenError> {
+        let shards = Shards::open(options, random).await?;
         examine(&shards, options.timeout).await
     }
 

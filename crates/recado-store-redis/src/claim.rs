@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use recado_core::{Job, Lease, LeaseToken, LostLease, RouteName, Timestamp};
+use recado_core::{Job, Lease, LeaseToken, LostLease, Random, RouteName, Timestamp};
 use recado_store::{Claim, Claimed, Extended, Pick, StoreError};
 
 use crate::answer::{Answer, unexpected};
@@ -52,12 +52,12 @@ struct RequestInFlight<'a> {
 
 impl Claims {
     /// Repeats a request that had no answer, or makes a new one.
-    fn next_request(&self, pick: &Pick, partition: u16) -> RequestInFlight<'_> {
+    fn next_request(&self, pick: &Pick, partition: u16, random: &Random) -> RequestInFlight<'_> {
         let mut unanswered = self.unanswered.lock();
         let before = unanswered.iter().position(|other| other.pick == *pick && other.partition == partition);
         let request = match before.map(|at| unanswered.swap_remove(at)) {
             Some(before) => ClaimRequest { tries: before.tries + 1, ..before },
-            None => ClaimRequest { pick: pick.clone(), partition, fence: fastrand::u64(..), tries: 0 },
+            None => ClaimRequest { pick: pick.clone(), partition, fence: random.next_u64(), tries: 0 },
         };
         RequestInFlight { claims: self, request: Some(request) }
     }
@@ -167,7 +167,7 @@ impl RedisStore {
             self.send_repeatable(claim, partition, max).await?
         } else {
             // Claims nothing, so its answer need not be known.
-            self.run_claim(fastrand::u64(..), 0, claim, partition, 0).await?
+            self.run_claim(self.random.next_u64(), 0, claim, partition, 0).await?
         };
         self.orphan_grace.record_answer(partition, lease);
         Ok(granted)
@@ -180,7 +180,7 @@ impl RedisStore {
         partition: u16,
         max: usize,
     ) -> Result<Granted, StoreError> {
-        let mut in_flight = self.claims.next_request(&claim.pick, partition);
+        let mut in_flight = self.claims.next_request(&claim.pick, partition, &self.random);
         let Some(ClaimRequest { fence, tries, .. }) = in_flight.request else { return Err(unexpected()) };
         let granted = self.run_claim(fence, tries, claim, partition, max).await;
         if !matches!(granted, Err(StoreError::Unavailable(_))) {

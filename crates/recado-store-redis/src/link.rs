@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::Timestamp;
+use recado_core::{Random, Timestamp};
 use recado_store::StoreError;
 use redis::{Cmd, Value};
 use tokio::task::JoinSet;
@@ -183,9 +183,8 @@ pub struct Link {
 
 impl Link {
     /// Connects, checks that the server is fit to keep jobs, and reads its clock. Refuses a server that evicts.
-    pub async fn open(options: &RedisOptions) -> Result<Link, OpenError> {
-        let target = Target::read(&options.url)?;
-        let shards = Arc::new(Shards::open(&target, options).await?);
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<Link, OpenError> {
+        let shards = Arc::new(Shards::open(options, random).await?);
         let health = Arc::new(Health::examine(&shards, options.timeout).await?);
         let clock = ServerClock::read(&shards, options).await?;
         let memory = Arc::new(Memory::default());

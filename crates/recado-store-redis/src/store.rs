@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Timestamp};
+use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
@@ -45,6 +45,7 @@ pub struct Shared {
     pub(crate) wakeups: Arc<Wakeups>,
     pub(crate) heads: HeadCache,
     pub(crate) claims: Claims,
+    pub(crate) random: Arc<Random>,
     pub(crate) orphan_grace: OrphanGrace,
     pub(crate) kv_root: Root,
     pub(crate) format: Format,
@@ -64,9 +65,11 @@ impl Deref for RedisStore {
 }
 
 impl RedisStore {
-    pub async fn open(options: &RedisOptions) -> Result<RedisStore, OpenError> {
-        let link = Link::open(options).await?;
-        let wakeups = Arc::new(Wakeups::new());
+    /// Opens the store, or makes it. Fences and waits between attempts to connect are drawn from `random`: two nodes
+    /// need different seeds.
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<RedisStore, OpenError> {
+        let link = Link::open(options, random.clone()).await?;
+        let wakeups = Arc::new(Wakeups::new(&random));
         let mut tasks = JoinSet::new();
         tasks.spawn(wakeups.clone().listen(link.subscribe(), options.wake_every));
         let partitions = options.partitions.max(1);
@@ -77,6 +80,7 @@ impl RedisStore {
             wakeups,
             heads: HeadCache::default(),
             claims: Claims::default(),
+            random,
             orphan_grace: OrphanGrace::new(partitions, options.orphan_grace, options.timeout),
             kv_root: Root::of(&options.prefix, "notes"),
             format: Format::default(),
@@ -94,8 +98,11 @@ impl RedisStore {
     }
 
     /// Reads the number of partitions of an existing store; none where there is no store.
-    pub async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, OpenError> {
-        let link = Link::open(options).await?;
+    pub async fn found_partitions(
+        options: &RedisOptions,
+        random: Arc<Random>,
+    ) -> Result<Option<u16>, OpenError> {
+        let link = Link::open(options, random).await?;
         format::found_partitions(&link, &Root::of(&options.prefix, 0)).await
     }
 

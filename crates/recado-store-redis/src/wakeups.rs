@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::RouteName;
+use recado_core::{Random, RouteName};
 use recado_store::{Waker, Wakes};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -28,12 +28,12 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    pub fn new() -> Self {
+    pub fn new(random: &Random) -> Self {
         Wakeups {
             routes: Wakes::default(),
             key_value: Wakes::default(),
             waited_for: Mutex::default(),
-            node: format!("{:016x}", fastrand::u64(..)).into(),
+            node: format!("{:016x}", random.next_u64()).into(),
         }
     }
 

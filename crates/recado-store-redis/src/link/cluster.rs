@@ -107,7 +107,8 @@ impl Cluster {
     pub fn any_location(&self) -> Location {
         let map = self.state.map.borrow().clone();
         let known = if map.masters.is_empty() { &self.state.seeds } else { &map.masters };
-        Location::to(known[fastrand::usize(..known.len())].clone(), self.state.settings.clone())
+        let settings = self.state.settings.clone();
+        Location::to(known[settings.random.next_index(known.len())].clone(), settings)
     }
 }
 

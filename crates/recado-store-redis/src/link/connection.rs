@@ -202,7 +202,7 @@ async fn keep_open(
             }
         }
         failures += 1;
-        tokio::time::sleep(backoff(failures)).await;
+        tokio::time::sleep(location.jitter(backoff(failures))).await;
     }
 }
 
@@ -237,9 +237,9 @@ pub(super) fn why(error: &RedisError) -> String {
     }
 }
 
+/// The longest wait before the next attempt to connect.
 fn backoff(failures: u32) -> Duration {
-    let whole = BACKOFF_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(BACKOFF_LAST);
-    whole.mul_f64(1.0 - fastrand::f64() / 2.0)
+    BACKOFF_FIRST.saturating_mul(1 << (failures - 1).min(10)).min(BACKOFF_LAST)
 }
 
 /// Returns true if a new connection has a better chance: this one has ended, has lost its place in the
@@ -254,13 +254,20 @@ fn ends_connection(error: &RedisError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use recado_core::Random;
+
+    use super::super::location::ConnectSettings;
+    use super::super::url::Target;
     use super::*;
 
     #[test]
     fn waits_between_tries_grow_to_a_bound_and_differ() {
+        let target = Target::read("redis://127.0.0.1").unwrap();
+        let settings = ConnectSettings::new(&target, None, Arc::new(Random::from_seed(1))).unwrap();
+        let location = Location::of(&target, settings);
         for failures in 1..40 {
             let most = (BACKOFF_FIRST * 2u32.pow((failures - 1).min(10))).min(BACKOFF_LAST);
-            let waits: Vec<_> = (0..50).map(|_| backoff(failures)).collect();
+            let waits: Vec<_> = (0..50).map(|_| location.jitter(backoff(failures))).collect();
             assert!(waits.iter().all(|wait| *wait >= most / 2 && *wait <= most), "{failures}: {waits:?}");
             assert!(waits.iter().any(|wait| *wait != waits[0]), "no jitter after {failures} failures");
         }

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select_ok;
+use recado_core::Random;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -40,6 +42,8 @@ pub(crate) struct ConnectSettings {
     trusted_roots_pem: Option<String>,
     login: Login,
     database: i64,
+    /// Draws the waits between attempts to connect.
+    pub random: Arc<Random>,
 }
 
 /// Without the authorities: they are long.
@@ -53,12 +57,17 @@ impl fmt::Debug for ConnectSettings {
 }
 
 impl ConnectSettings {
-    pub fn new(target: &Target, trusted_roots_pem: Option<&str>) -> Result<Arc<Self>, OpenError> {
+    pub fn new(
+        target: &Target,
+        trusted_roots_pem: Option<&str>,
+        random: Arc<Random>,
+    ) -> Result<Arc<Self>, OpenError> {
         let settings = ConnectSettings {
             tls: target.tls,
             trusted_roots_pem: trusted_roots_pem.map(str::to_owned),
             login: target.login.clone(),
             database: target.database,
+            random,
         };
         if target.tls {
             // The client library takes the process's own provider, and panics where there is none. An earlier
@@ -134,6 +143,11 @@ impl Location {
 
     pub fn to(address: Address, settings: Arc<ConnectSettings>) -> Self {
         Location { target: LocationTarget::At(address), settings }
+    }
+
+    /// Returns the wait before the next attempt to connect: between half of `whole` and all of it.
+    pub fn jitter(&self, whole: Duration) -> Duration {
+        self.settings.random.jitter(whole)
     }
 
     /// A client for the next connection, and the address that it leads to.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use recado_core::Random;
 use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,14 +26,15 @@ pub(crate) enum Shards {
 
 impl Shards {
     /// Returns when the server, or one of a Cluster, has answered.
-    pub async fn open(target: &Target, options: &RedisOptions) -> Result<Self, OpenError> {
-        let settings = ConnectSettings::new(target, options.trusted_roots_pem.as_deref())?;
+    pub async fn open(options: &RedisOptions, random: Arc<Random>) -> Result<Self, OpenError> {
+        let target = Target::read(&options.url)?;
+        let settings = ConnectSettings::new(&target, options.trusted_roots_pem.as_deref(), random)?;
         let shards = match target.kind {
             Kind::Cluster => {
                 return Ok(Shards::Many(Cluster::open(&target.addresses, settings, options.timeout).await?));
             }
             Kind::Single | Kind::Sentinel { .. } => {
-                let location = Location::of(target, settings);
+                let location = Location::of(&target, settings);
                 let server = Arc::new(Connection::start(location.clone(), options.timeout));
                 Shards::One { server, location }
             }

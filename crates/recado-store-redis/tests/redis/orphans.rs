@@ -7,7 +7,7 @@ use recado_core::Lease;
 use recado_store::{Claim, Extended, Pick, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{HOUR, T0, claim, jobs};
+use crate::given::{HOUR, T0, claim, jobs, random};
 use crate::server::Server;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -40,8 +40,8 @@ async fn look_until_taken(store: &RedisStore) -> Vec<Lease> {
 async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_takes_them_over() {
     let mut server = Server::durable();
     let options = RedisOptions { timeout: TIMEOUT, orphan_grace: LEASE, ..RedisOptions::new(server.url()) };
-    let holder = RedisStore::open(&options).await.unwrap();
-    let other = RedisStore::open(&options).await.unwrap();
+    let holder = RedisStore::open(&options, random()).await.unwrap();
+    let other = RedisStore::open(&options, random()).await.unwrap();
     holder.enqueue(jobs(0..3)).await.unwrap();
     let soon = Claim { lease_until: T0.plus(LEASE), ..claim(1) };
     let first = holder.claim(soon.clone()).await.unwrap().leases.remove(0);

@@ -9,6 +9,7 @@ use recado_store::Store;
 use recado_store::conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
 
+use crate::given::random;
 use crate::server::{Cluster, Server};
 
 /// Never, as far as a test is concerned: no waiter is rung without a reason.
@@ -81,7 +82,7 @@ impl<S> Place<S> {
     }
 
     pub async fn store(&self) -> RedisStore {
-        RedisStore::open(&self.options).await.unwrap()
+        RedisStore::open(&self.options, random()).await.unwrap()
     }
 }
 
@@ -116,7 +117,7 @@ impl Home for Disk {
             orphan_grace: Duration::ZERO,
             ..RedisOptions::new(self.server.url())
         };
-        Arc::new(RedisStore::open(&options).await.unwrap())
+        Arc::new(RedisStore::open(&options, random()).await.unwrap())
     }
 }
 

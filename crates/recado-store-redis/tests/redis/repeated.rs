@@ -5,7 +5,7 @@ use recado_store::prelude::*;
 use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
-use crate::given::{T0, claim, delivered, job, jobs};
+use crate::given::{T0, claim, delivered, job, jobs, random};
 use crate::place::Place;
 use crate::server::{Mode, Proxy, Server};
 
@@ -28,7 +28,7 @@ impl Scene {
         near.settle(vec![delivered(&lease)]).await.unwrap();
         near.kv_write(vec![note("before")], T0).await.unwrap();
         let options = RedisOptions { url: proxy.url(), ..place.options.clone() };
-        let far = RedisStore::open(&options).await.unwrap();
+        let far = RedisStore::open(&options, random()).await.unwrap();
         Scene { _place: place, proxy, far, near }
     }
 

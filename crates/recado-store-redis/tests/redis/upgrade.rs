@@ -10,7 +10,7 @@ use recado_store::{
 };
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
 
-use crate::given::{HOUR, T0, claim, delivered};
+use crate::given::{HOUR, T0, claim, delivered, random};
 use crate::server::Server;
 
 const COMPANIES: [&str; 4] = ["acme", "bolt", "cora", "dent"];
@@ -54,7 +54,7 @@ fn id(company: &str, what: &str) -> JobId {
 #[tokio::test]
 async fn a_store_of_format_1_is_opened_with_every_job_and_record() {
     let (server, options) = format_1();
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     for root in ["0", "1", "notes"] {
         let format: String = server.ask(&["GET", &format!("recado:{{{root}}}:format")]);
         assert_eq!(format, format!("{FORMAT_VERSION} 2"));
@@ -80,14 +80,14 @@ async fn a_store_of_format_1_is_opened_with_every_job_and_record() {
     assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 44);
     assert_eq!(store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items.len(), 8);
     drop(store);
-    let again = RedisStore::open(&options).await.unwrap().counts(T0).await.unwrap();
+    let again = RedisStore::open(&options, random()).await.unwrap().counts(T0).await.unwrap();
     assert_eq!((again.leased, again.ended), (8, 16), "opened again");
 }
 
 #[tokio::test]
 async fn jobs_of_format_1_go_on_where_they_were() {
     let (_server, options) = format_1();
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     let ready = store.claim(claim(100)).await.unwrap().leases;
     assert_eq!(ready.len(), 4);
     assert_eq!(store.settle(ready.iter().map(delivered).collect()).await.unwrap(), [Settled::Done; 4]);
@@ -130,7 +130,7 @@ async fn an_archiver_goes_on_after_the_last_record_that_it_knew_in_format_1() {
     };
     let (at_ms, nth) = place.split_once('-').unwrap();
     let number = at_ms.parse::<u64>().unwrap() << 16 | nth.parse::<u64>().unwrap();
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     let read = async |after| {
         let span = AuditSpan { part: 0, after, newest_first: false };
         store.audit_in(span, 1_000).await.unwrap()
@@ -144,8 +144,11 @@ async fn an_archiver_goes_on_after_the_last_record_that_it_knew_in_format_1() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_start_at_once_upgrade_together() {
     let (_server, options) = format_1();
-    let (one, two, three) =
-        tokio::join!(RedisStore::open(&options), RedisStore::open(&options), RedisStore::open(&options));
+    let (one, two, three) = tokio::join!(
+        RedisStore::open(&options, random()),
+        RedisStore::open(&options, random()),
+        RedisStore::open(&options, random())
+    );
     for store in [one.unwrap(), two.unwrap(), three.unwrap()] {
         let counts = store.counts(T0).await.unwrap();
         assert_eq!((counts.leased, counts.ended), (8, 16));
