@@ -50,6 +50,7 @@ async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_take
     server.kill();
     tokio::time::sleep(2 * TIMEOUT).await;
     server.restart();
+    while holder.counts(T0).await.is_err() {}
     assert!(look(&other).await.is_empty(), "their holder could not reach Redis either");
     let extended = holder.extend(vec![held[0].token], T0.plus(HOUR * 2)).await.unwrap();
     assert_eq!(extended, [Extended::Until(T0.plus(HOUR * 2))]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::{ConnectionLike, FromRedisValue};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 pub use cluster::Cluster;
@@ -124,9 +124,11 @@ impl Server {
         self.settings.push(setting.to_owned());
     }
 
-    /// It stops where it is, with its connections open.
+    /// It stops where it is, with its connections open. Returns when it stands still.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let stopped = waitpid(Some(self.running.as_ref().expect("it runs").id()), WaitOptions::UNTRACED);
+        assert!(stopped.is_ok_and(|status| status.is_some()), "port {}: it does not stop", self.port);
     }
 
     pub fn resume(&self) {
@@ -189,9 +191,12 @@ impl Running {
         }
     }
 
+    fn id(&self) -> Pid {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id")
+    }
+
     fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(id, signal).expect("our own process");
+        kill_process(self.id(), signal).expect("our own process");
     }
 }
 
