@@ -125,7 +125,7 @@ impl RedisStore {
                 .map(|(order, ..)| *order)
                 .filter(|_| letters.len() as i64 == CALL_DEAD_LETTERS);
             for (order, seq, letter) in letters {
-                if letter.is_some_and(|letter| matches_filter(&letter, filter)) {
+                if letter.is_some_and(|letter| filter.matches(&letter)) {
                     merge.found(self.order_of(partition, order), partition, seq);
                     wanted += 1;
                 }
@@ -169,7 +169,7 @@ impl RedisStore {
                     .map(|(order, ..)| *order)
                     .filter(|_| letters.len() as i64 == CALL_DEAD_LETTERS);
                 let letters = letters.iter().filter_map(|(.., letter)| letter.as_ref());
-                for letter in letters.filter(|letter| matches_filter(letter, filter)) {
+                for letter in letters.filter(|letter| filter.matches(letter)) {
                     count(group_of(by, letter), 1, letter.last_failure_reason.as_str());
                 }
             }
@@ -179,21 +179,6 @@ impl RedisStore {
         groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
         Ok(groups)
     }
-}
-
-fn matches_filter(letter: &DeadLetter, filter: &DeadLetterFilter) -> bool {
-    filter.company.as_ref().is_none_or(|want| letter.company == *want)
-        && filter.route.as_ref().is_none_or(|want| letter.route == *want)
-        && filter
-            .last_failure_code
-            .as_ref()
-            .is_none_or(|want| letter.last_failure_code.as_ref() == Some(want))
-        && filter.fingerprint.as_ref().is_none_or(|want| letter.fingerprint == *want)
-        && filter.since.is_none_or(|since| letter.moved_at >= since)
-        && filter.until.is_none_or(|until| letter.moved_at < until)
-        && filter.reason.as_ref().is_none_or(|want| {
-            letter.last_failure_reason.as_str().to_lowercase().contains(&want.to_lowercase())
-        })
 }
 
 fn is_everything(filter: &DeadLetterFilter) -> bool {

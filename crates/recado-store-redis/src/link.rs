@@ -50,7 +50,6 @@ pub use memory::{Memory, Reading};
 pub use url::{Target, UrlError};
 
 pub(crate) use connection::Connection;
-use fault::Fault;
 use hints::Hints;
 pub(crate) use shards::Shards;
 
@@ -209,14 +208,14 @@ impl Link {
             }
             answer => answer,
         };
-        answer.map_err(|fault| self.refusal(fault, script.name))
+        answer.map_err(|fault| fault.into_store_error(script.name, self.timeout))
     }
 
     /// Sends a command to where `key` is.
     pub async fn command(&self, command: &Cmd, key: &[u8]) -> Result<Value, StoreError> {
         let deadline = Instant::now() + self.timeout;
         let answer = self.shards.send(key, command, deadline).await;
-        answer.map_err(|fault| self.refusal(fault, "command"))
+        answer.map_err(|fault| fault.into_store_error("command", self.timeout))
     }
 
     /// Every call ends within this.
@@ -264,13 +263,6 @@ impl Link {
 
     pub fn memory(&self) -> &Memory {
         &self.memory
-    }
-
-    fn refusal(&self, fault: Fault, what: &'static str) -> StoreError {
-        if fault.is_full() {
-            self.memory.count_refusal();
-        }
-        fault.into_store_error(what, self.timeout)
     }
 }
 

@@ -48,15 +48,8 @@ struct Step<'a> {
     before: String,
 }
 
-/// The answer of a script that upgrades.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StepAnswer {
-    /// Another node was faster.
-    NotNeeded,
-    Done,
-    /// Records came to the audit trail since it was copied.
-    CopyOn,
-}
+/// The answer of `upgrade_1_finish.lua` when records came to the audit trail since it was copied.
+const COPY_ON: i64 = 2;
 
 impl Step<'_> {
     async fn upgrade_from_1(&self, after: &str) -> Result<(), OpenError> {
@@ -64,7 +57,7 @@ impl Step<'_> {
         for _ in 0..COPIES_MAX {
             self.copy_audit().await.map_err(OpenError::unavailable)?;
             let finish = self.run(&self.store.scripts.upgrade_1_finish, vec![Arg::from(after)]).await;
-            if finish.map_err(OpenError::unavailable)? != StepAnswer::CopyOn {
+            if finish.map_err(OpenError::unavailable)? != COPY_ON {
                 return Ok(());
             }
         }
@@ -136,12 +129,8 @@ impl Step<'_> {
         self.store.link.command(command, key).await.map(Answer)
     }
 
-    async fn run(&self, script: &Script, mut args: Vec<Arg<'_>>) -> Result<StepAnswer, StoreError> {
+    async fn run(&self, script: &Script, mut args: Vec<Arg<'_>>) -> Result<i64, StoreError> {
         args.insert(0, Arg::from(self.before.as_str()));
-        Ok(match self.root.run(&self.store.link, script, &args, None).await?.number()? {
-            0 => StepAnswer::NotNeeded,
-            2 => StepAnswer::CopyOn,
-            _ => StepAnswer::Done,
-        })
+        self.root.run(&self.store.link, script, &args, None).await?.number()
     }
 }

@@ -30,10 +30,6 @@ impl Fault {
         self.server_kind() == Some(ServerErrorKind::NoScript)
     }
 
-    pub fn is_full(&self) -> bool {
-        matches!(self, Fault::Redis { error, .. } if error.code() == Some("OOM"))
-    }
-
     pub fn server_kind(&self) -> Option<ServerErrorKind> {
         match self {
             Fault::Redis { error, .. } => match error.kind() {

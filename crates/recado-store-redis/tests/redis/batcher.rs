@@ -40,7 +40,7 @@ async fn ask(store: &RedisStore, name: &str) -> JoinHandle<Result<Vec<Enqueued>,
 }
 
 #[tokio::test]
-async fn calls_that_come_at_once_go_together_and_each_has_its_own_answer() {
+async fn calls_that_come_at_once_share_a_batch_and_each_has_its_own_answer() {
     let server = Server::start();
     let store = warm(&server).await;
     let before = scripts_run(&server);
@@ -73,7 +73,7 @@ async fn calls_that_come_at_once_go_together_and_each_has_its_own_answer() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_in_line_is_not_carried_out_and_harms_nobody() {
+async fn a_call_given_up_in_the_queue_is_not_carried_out_and_harms_no_other() {
     let server = Server::start();
     let store = warm(&server).await;
     server.pause();
@@ -96,7 +96,7 @@ async fn whoever_gives_up_in_line_is_not_carried_out_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn the_time_in_line_is_part_of_a_calls_time() {
+async fn the_time_in_the_queue_is_part_of_a_calls_time() {
     let server = Server::start();
     warm(&server).await;
     let options = RedisOptions { timeout: Duration::from_millis(300), ..RedisOptions::new(server.url()) };

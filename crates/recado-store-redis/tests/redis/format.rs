@@ -51,7 +51,7 @@ async fn every_key_has_the_prefix() {
 }
 
 #[tokio::test]
-async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
+async fn versions_of_entries_are_not_given_again_after_a_server_lost_its_data() {
     const NAMESPACE: Namespace = Namespace::new("providers");
     let place = Place::single();
     let store = place.store().await;

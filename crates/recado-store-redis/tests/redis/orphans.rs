@@ -37,7 +37,7 @@ async fn look_until_taken(store: &RedisStore) -> Vec<Lease> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_redis_was_away_the_living_extend_their_leases_before_anybody_takes_them_over() {
+async fn after_redis_was_away_living_nodes_extend_their_leases_before_others_take_them_over() {
     let mut server = Server::durable();
     let options = RedisOptions { timeout: TIMEOUT, orphan_grace: LEASE, ..RedisOptions::new(server.url()) };
     let holder = RedisStore::open(&options, random()).await.unwrap();

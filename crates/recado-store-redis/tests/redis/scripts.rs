@@ -200,7 +200,7 @@ async fn jobs_that_are_due_when_they_come_stand_where_they_came() {
 }
 
 #[tokio::test]
-async fn what_a_claim_took_off_a_list_and_nobody_got_is_back_in_its_place() {
+async fn what_a_claim_took_off_a_list_and_did_not_lease_is_back_in_its_place() {
     let place = Place::single();
     let store = place.store().await;
     let of = |tenant: &str, n: usize| NewJob {
