@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use recado_core::{AuditEvent, JobId};
-use recado_store::{AuditRecord, AuditSpan, AuditTrim, StoreError};
+use recado_store::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError};
 
 use crate::answer::{Answer, unexpected};
 use crate::keys::IdKey;
@@ -121,12 +122,69 @@ pub fn mark_archived(event: &[u8]) -> Vec<u8> {
     [ARCHIVED, event.strip_prefix(b"{").unwrap_or(event)].concat()
 }
 
-impl RedisStore {
-    pub(crate) async fn records_in(
-        &self,
-        span: AuditSpan,
-        limit: usize,
-    ) -> Result<Vec<AuditRecord>, StoreError> {
+#[async_trait]
+impl AuditLog for RedisStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        let mut by_partition: BTreeMap<u16, Vec<(Option<IdKey>, &AuditEvent)>> = BTreeMap::new();
+        for event in &events {
+            let about = event.job_id.as_deref().and_then(|id| JobId::new(id).ok());
+            let partition = match &about {
+                Some(id) if !self.has_one_partition() => {
+                    self.find(id).await?.map_or(0, |found| found.partition)
+                }
+                _ => 0,
+            };
+            by_partition.entry(partition).or_default().push((about.as_ref().map(IdKey::of), event));
+        }
+        for (partition, events) in by_partition {
+            for some in events.chunks(CALL_EVENTS_MAX) {
+                let mut args = Vec::with_capacity(some.len() * 3);
+                for (about, event) in some {
+                    match about {
+                        Some(key) => args.extend([Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)]),
+                        None => args.extend([Arg::from(""), Arg::from("")]),
+                    }
+                    args.push(Arg::from(json(event)?));
+                }
+                self.run(&self.scripts.record, partition, &args).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes entries that were archived and are not needed any more. From then on a job's trail here begins after
+    /// them.
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let mut reach =
+            Reach { after: 0, before: current_number(trim.up_to).saturating_add(1), newest_first: false };
+        let (mut looked, mut gone, mut places) = (0, 0, Vec::new());
+        while looked < TRIM_RECORDS_MAX {
+            let (entries, more) = self.entries(trim.part, reach, READ_ENTRIES).await?;
+            for entry in &entries {
+                looked += entry.events.len();
+                if self.may_be_trimmed(entry, reach, &trim).await? {
+                    gone += entry.records().count() as u64;
+                    places.push(place_of(entry.first));
+                }
+            }
+            match entries.last() {
+                Some(last) if more => reach.go_on_beyond(last),
+                _ => break,
+            }
+        }
+        if !places.is_empty() {
+            let (audit, apart) = (self.trail_key(trim.part, "audit")?, self.trail_key(trim.part, "apart")?);
+            self.link.command(redis::cmd("XDEL").arg(&audit).arg(&places), &audit).await?;
+            self.link.command(redis::cmd("HDEL").arg(&apart).arg(&places), &apart).await?;
+        }
+        Ok(gone)
+    }
+
+    fn audit_parts(&self) -> u16 {
+        self.partition_count() as u16 + 1
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         let mut reach =
             Reach { after: current_number(span.after), before: u64::MAX, newest_first: span.newest_first };
         let (mut found, mut count) = (Vec::new(), READ_ENTRIES);
@@ -146,7 +204,9 @@ impl RedisStore {
         }
         Ok(found)
     }
+}
 
+impl RedisStore {
     /// Entries of the trail, from either end, `count` of them or a few more, and whether there are others.
     async fn entries(
         &self,
@@ -196,34 +256,6 @@ impl RedisStore {
         entries.into_iter().map(TrailEntry::read).collect()
     }
 
-    /// Removes entries that were archived and are not needed any more. From then on a job's trail here begins after
-    /// them.
-    pub(crate) async fn trim_records(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        let mut reach =
-            Reach { after: 0, before: current_number(trim.up_to).saturating_add(1), newest_first: false };
-        let (mut looked, mut gone, mut places) = (0, 0, Vec::new());
-        while looked < TRIM_RECORDS_MAX {
-            let (entries, more) = self.entries(trim.part, reach, READ_ENTRIES).await?;
-            for entry in &entries {
-                looked += entry.events.len();
-                if self.may_be_trimmed(entry, reach, &trim).await? {
-                    gone += entry.records().count() as u64;
-                    places.push(place_of(entry.first));
-                }
-            }
-            match entries.last() {
-                Some(last) if more => reach.go_on_beyond(last),
-                _ => break,
-            }
-        }
-        if !places.is_empty() {
-            let (audit, apart) = (self.trail_key(trim.part, "audit")?, self.trail_key(trim.part, "apart")?);
-            self.link.command(redis::cmd("XDEL").arg(&audit).arg(&places), &audit).await?;
-            self.link.command(redis::cmd("HDEL").arg(&apart).arg(&places), &apart).await?;
-        }
-        Ok(gone)
-    }
-
     /// Returns true if every record of an entry is archived and not needed any more.
     async fn may_be_trimmed(
         &self,
@@ -251,22 +283,6 @@ impl RedisStore {
         Ok(true)
     }
 
-    pub(crate) async fn forget_jobs(&self, ids: &[JobId]) -> Result<u64, StoreError> {
-        let mut gone = 0;
-        for id in ids {
-            let Some(found) = self.find(id).await? else { continue };
-            let key = IdKey::of(id);
-            let args = [Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)];
-            for answer in self.run(&self.scripts.forget, found.partition, &args).await?.list()? {
-                if answer.yes()? {
-                    self.release(found.partition, vec![id.clone()]).await?;
-                    gone += 1;
-                }
-            }
-        }
-        Ok(gone)
-    }
-
     fn trail_key(&self, partition: u16, name: &str) -> Result<Vec<u8>, StoreError> {
         let kv_root = Some(&self.kv_root).filter(|_| u64::from(partition) == self.partition_count());
         let root = self.root(partition).or(kv_root).ok_or_else(|| {
@@ -274,34 +290,6 @@ impl RedisStore {
             StoreError::Unavailable(format!("the trail has no part {partition}; ask for 0 to {last}"))
         })?;
         Ok(root.key(name))
-    }
-
-    pub(crate) async fn append_records(&self, events: &[AuditEvent]) -> Result<(), StoreError> {
-        let mut by_partition: BTreeMap<u16, Vec<(Option<IdKey>, &AuditEvent)>> = BTreeMap::new();
-        for event in events {
-            let about = event.job_id.as_deref().and_then(|id| JobId::new(id).ok());
-            let partition = match &about {
-                Some(id) if !self.has_one_partition() => {
-                    self.find(id).await?.map_or(0, |found| found.partition)
-                }
-                _ => 0,
-            };
-            by_partition.entry(partition).or_default().push((about.as_ref().map(IdKey::of), event));
-        }
-        for (partition, events) in by_partition {
-            for some in events.chunks(CALL_EVENTS_MAX) {
-                let mut args = Vec::with_capacity(some.len() * 3);
-                for (about, event) in some {
-                    match about {
-                        Some(key) => args.extend([Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)]),
-                        None => args.extend([Arg::from(""), Arg::from("")]),
-                    }
-                    args.push(Arg::from(json(event)?));
-                }
-                self.run(&self.scripts.record, partition, &args).await?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_core::breaker::Breaker;
-use recado_store::{KvWrite, KvWritten, StoreError};
+use recado_store::{KeyValue, KvWrite, KvWritten, StoreError};
 use redis::Cmd;
 use serde::Deserialize;
 
@@ -54,7 +54,7 @@ impl RedisStore {
             for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
                 self.link.command(&command, key.as_bytes()).await?;
             }
-            let latest = self.read_kv(write.namespace, &write.key, now).await?.map(|entry| entry.value);
+            let latest = self.kv_get(write.namespace, &write.key, now).await?.map(|entry| entry.value);
             if latest == value {
                 break;
             }

@@ -3,8 +3,9 @@
 //!
 //! Their keys are named after notes and shelves, as the first version called entries and namespaces.
 
+use async_trait::async_trait;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError, Waker};
 
 use crate::answer::Answer;
 use crate::bytes::Reader;
@@ -15,32 +16,22 @@ use crate::store::RedisStore;
 /// Writes at most in one call: no other client is served while a script runs.
 const CALL_WRITES_MAX: usize = 500;
 
-impl RedisStore {
-    pub(crate) async fn write_kv(
-        &self,
-        writes: &[KvWrite],
-        now: Timestamp,
-    ) -> Result<Vec<KvWritten>, StoreError> {
-        let mut answers = Vec::with_capacity(writes.len());
-        for some in writes.chunks(CALL_WRITES_MAX) {
-            let mut args = vec![Arg::Int(now.as_millis())];
-            for write in some {
-                push_write(write, &mut args)?;
-            }
-            for answer in self.run_on_kv(&self.scripts.kv_write, &args).await?.list()? {
-                let [done, version] = answer.parts()?;
-                let (done, version) = (done.yes()?, version.count()?);
-                answers.push(if done {
-                    KvWritten::Done { version }
-                } else {
-                    KvWritten::Conflict { version }
-                });
-            }
+#[async_trait]
+impl KeyValue for RedisStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        let written = self.write_kv(&writes, now).await?;
+        if written.iter().any(|written| matches!(written, KvWritten::Done { .. })) {
+            self.wakeups.announce_kv(&self.link);
         }
-        Ok(answers)
+        self.copy_circuits(&writes, &written, now).await;
+        Ok(written)
     }
 
-    pub(crate) async fn read_kv(
+    fn kv_changes(&self) -> Option<Waker> {
+        Some(self.wakeups.kv_waker())
+    }
+
+    async fn kv_get(
         &self,
         namespace: Namespace,
         key: &str,
@@ -55,11 +46,7 @@ impl RedisStore {
         Ok(entry.filter(|entry| entry.is_there(now)))
     }
 
-    pub(crate) async fn list_kv(
-        &self,
-        namespace: Namespace,
-        now: Timestamp,
-    ) -> Result<Vec<KvEntry>, StoreError> {
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
         let name = self.namespace_key(namespace);
         let mut command = redis::cmd("HGETALL");
         command.arg(&name);
@@ -81,10 +68,7 @@ impl RedisStore {
         Ok(entries)
     }
 
-    pub(crate) async fn kv_versions_of(
-        &self,
-        namespaces: &[Namespace],
-    ) -> Result<Vec<Option<u64>>, StoreError> {
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
         let key = self.kv_root.key("shelves");
         let mut command = redis::cmd("HMGET");
         command.arg(&key);
@@ -94,6 +78,28 @@ impl RedisStore {
         let found = Answer(self.link.command(&command, &key).await?).list()?;
         // A namespace without a write yet has none.
         found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
+    }
+}
+
+impl RedisStore {
+    async fn write_kv(&self, writes: &[KvWrite], now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        let mut answers = Vec::with_capacity(writes.len());
+        for some in writes.chunks(CALL_WRITES_MAX) {
+            let mut args = vec![Arg::Int(now.as_millis())];
+            for write in some {
+                push_write(write, &mut args)?;
+            }
+            for answer in self.run_on_kv(&self.scripts.kv_write, &args).await?.list()? {
+                let [done, version] = answer.parts()?;
+                let (done, version) = (done.yes()?, version.count()?);
+                answers.push(if done {
+                    KvWritten::Done { version }
+                } else {
+                    KvWritten::Conflict { version }
+                });
+            }
+        }
+        Ok(answers)
     }
 
     pub(crate) async fn prune_kv(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {

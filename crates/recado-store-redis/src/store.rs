@@ -1,4 +1,5 @@
-//! The store: implements the traits of `recado-store` by the functions of the other modules.
+//! The store: its shared state, and the traits [`JobStore`] and [`Inspect`] by the functions of other modules. The other
+//! traits are in modules of their own: [`crate::key_value`], [`crate::audit`], [`crate::transfer`].
 
 use recado_store::prelude::*;
 use std::collections::BTreeMap;
@@ -8,11 +9,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Timestamp};
 use recado_store::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
-    DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
-    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter,
-    TenantView, Waker,
+    Cancelled, Claim, Claimed, Counts, DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability,
+    Enqueued, Extended, Fence, GroupBy, JobFilter, JobView, LeftOut, Page, PageRequest, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter, TenantView, Waker,
 };
 use tokio::task::JoinSet;
 
@@ -104,6 +103,11 @@ impl RedisStore {
     ) -> Result<Option<u16>, OpenError> {
         let link = Link::open(options, random).await?;
         format::found_partitions(&link, &Root::of(&options.prefix, 0)).await
+    }
+
+    /// A handle whose writes are refused once another writer has raised the fence.
+    pub(crate) fn with_fence(&self, fence: Fence) -> RedisStore {
+        RedisStore { fence: Some(fence), ..self.clone() }
     }
 
     pub fn link(&self) -> &Link {
@@ -302,92 +306,5 @@ impl Inspect for RedisStore {
             refusing: memory.and_then(|read| read.refusal()),
             unanswered,
         })
-    }
-}
-
-#[async_trait]
-impl KeyValue for RedisStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
-        let written = self.write_kv(&writes, now).await?;
-        if written.iter().any(|written| matches!(written, KvWritten::Done { .. })) {
-            self.wakeups.announce_kv(&self.link);
-        }
-        self.copy_circuits(&writes, &written, now).await;
-        Ok(written)
-    }
-
-    fn kv_changes(&self) -> Option<Waker> {
-        Some(self.wakeups.kv_waker())
-    }
-
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
-        self.read_kv(namespace, key, now).await
-    }
-
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        self.list_kv(namespace, now).await
-    }
-
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.kv_versions_of(namespaces).await
-    }
-}
-
-#[async_trait]
-impl AuditLog for RedisStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.append_records(&events).await
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.trim_records(trim).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.partition_count() as u16 + 1
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.records_in(span, limit).await
-    }
-}
-
-#[async_trait]
-impl Transfer for RedisStore {
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.forget_jobs(&ids).await
-    }
-
-    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
-        self.adopt_jobs(&snapshots).await
-    }
-
-    /// Each partition knows the fence, and so does the key-value slot: a script sees no other slot's keys.
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
-        for root in self.roots.iter().chain([&self.kv_root]) {
-            let args = [Arg::from(fence.name), Arg::Int(number)];
-            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
-                return Err(StoreError::Fenced);
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
-    }
-
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.list_snapshots(after, limit).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        self.find_snapshot(id).await
     }
 }

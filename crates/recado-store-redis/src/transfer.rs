@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use recado_core::{DeadLetter, Job, JobId, Payload, Status};
-use recado_store::{Adopted, JobSnapshot, Page, Standing, StoreError};
+use async_trait::async_trait;
+use recado_core::{DeadLetter, Job, JobId, Lease, Payload, Status};
+use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, Standing, StoreError, Transfer};
 
 use crate::answer::Answer;
 use crate::audit::{audit_event, mark_archived};
@@ -17,8 +18,25 @@ use crate::store::RedisStore;
 /// Jobs at most in one call: no other client is served while a script runs.
 const CALL_JOBS_MAX: usize = 100;
 
-impl RedisStore {
-    pub(crate) async fn adopt_jobs(&self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>, StoreError> {
+#[async_trait]
+impl Transfer for RedisStore {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let mut gone = 0;
+        for id in &ids {
+            let Some(found) = self.find(id).await? else { continue };
+            let key = IdKey::of(id);
+            let args = [Arg::Int(i64::from(key.bucket)), Arg::from(&*key.bytes)];
+            for answer in self.run(&self.scripts.forget, found.partition, &args).await?.list()? {
+                if answer.yes()? {
+                    self.release(found.partition, vec![id.clone()]).await?;
+                    gone += 1;
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
         let mut by_partition: BTreeMap<u16, Vec<(usize, &JobSnapshot)>> = BTreeMap::new();
         for (at, snapshot) in snapshots.iter().enumerate() {
             by_partition.entry(self.partition_of(&snapshot.job.company)).or_default().push((at, snapshot));
@@ -34,30 +52,23 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn adopt_some(
-        &self,
-        partition: u16,
-        snapshots: &[(usize, &JobSnapshot)],
-        answers: &mut [Adopted],
-    ) -> Result<(), StoreError> {
-        let Some((_, first)) = snapshots.first() else { return Ok(()) };
-        let refused = self.refused(partition, snapshots.iter().map(|(_, snapshot)| &snapshot.job.id)).await?;
-        let mut args = vec![Arg::Int(self.floor(first.job.enqueued_at, 0))];
-        let free = || snapshots.iter().filter(|(_, snapshot)| !refused.contains(&snapshot.job.id));
-        free().try_for_each(|(_, snapshot)| push_snapshot(snapshot, &mut args))?;
-        for ((at, _), answer) in free().zip(self.run(&self.scripts.adopt, partition, &args).await?.list()?) {
-            if answer.yes()? {
-                answers[*at] = Adopted::Done;
+    /// Each partition knows the fence, and so does the key-value slot: a script sees no other slot's keys.
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
+        for root in self.roots.iter().chain([&self.kv_root]) {
+            let args = [Arg::from(fence.name), Arg::Int(number)];
+            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
+                return Err(StoreError::Fenced);
             }
         }
         Ok(())
     }
 
-    pub(crate) async fn list_snapshots(
-        &self,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Page<JobSnapshot>, StoreError> {
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        write.carry_out(&self.with_fence(fence)).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
         let from = after.map_or(0, |after| after.saturating_add(1)).min(BEYOND_ALL);
         let most = limit.min(CALL_JOBS_MAX);
         let mut found = Vec::new();
@@ -75,16 +86,35 @@ impl RedisStore {
         let next = found.last().map(|(order, _)| *order).filter(|_| more);
         Ok(Page { items: found.into_iter().map(|(_, snapshot)| snapshot).collect(), next })
     }
-}
 
-impl RedisStore {
-    pub(crate) async fn find_snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(found) = self.find(id).await? else { return Ok(None) };
         let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
         let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
         // The job may have been forgotten in between; then the script returns the next one.
         let snapshot = row.map(|row| read_snapshot(found.partition, row)).transpose()?;
         Ok(snapshot.map(|(_, snapshot)| snapshot).filter(|snapshot| snapshot.job.id == *id))
+    }
+}
+
+impl RedisStore {
+    async fn adopt_some(
+        &self,
+        partition: u16,
+        snapshots: &[(usize, &JobSnapshot)],
+        answers: &mut [Adopted],
+    ) -> Result<(), StoreError> {
+        let Some((_, first)) = snapshots.first() else { return Ok(()) };
+        let refused = self.refused(partition, snapshots.iter().map(|(_, snapshot)| &snapshot.job.id)).await?;
+        let mut args = vec![Arg::Int(self.floor(first.job.enqueued_at, 0))];
+        let free = || snapshots.iter().filter(|(_, snapshot)| !refused.contains(&snapshot.job.id));
+        free().try_for_each(|(_, snapshot)| push_snapshot(snapshot, &mut args))?;
+        for ((at, _), answer) in free().zip(self.run(&self.scripts.adopt, partition, &args).await?.list()?) {
+            if answer.yes()? {
+                answers[*at] = Adopted::Done;
+            }
+        }
+        Ok(())
     }
 }
 
