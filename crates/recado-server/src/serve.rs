@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_config::{Config, Log, batch_body_max_bytes};
-use recado_core::Timestamp;
+use recado_core::{Random, Timestamp};
 use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::{Clock, Engine, Parts, Random, SteadyClock, SystemClock};
@@ -238,7 +238,8 @@ pub async fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<dyn Clock>), S
 }
 
 async fn open_redis(options: &RedisOptions) -> Result<RedisStore, String> {
-    RedisStore::open(options).await.map_err(|error| format!("cannot open the store: {error}"))
+    let opened = RedisStore::open(options, Arc::new(Random::from_entropy())).await;
+    opened.map_err(|error| format!("cannot open the store: {error}"))
 }
 
 /// Nodes that share a store share its time.
