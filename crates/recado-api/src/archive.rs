@@ -13,7 +13,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use recado_engine::archive::Imported;
+use recado_engine::dlq::archive::Imported;
 use recado_store::PageRequest;
 use recado_wire::archive::{
     CSV, ExportFormat, ExportQuery, IMPORT_LINES_MAX, ImportAnswer, ImportItem, ImportResult,
@@ -22,7 +22,7 @@ use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;

@@ -4,14 +4,14 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_audit::{Identity, Order, Query, Subject};
 use recado_core::words::counted;
-use recado_engine::trail::{Erasing, ErasureOrder, Found, Place};
+use recado_engine::audit::{Erasing, ErasureOrder, TrailPlace, TrailRecord};
 use recado_wire::audit::{
     Archived, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
 };
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked};
@@ -78,15 +78,15 @@ pub(crate) async fn list(
 }
 
 /// The end of the page before. A walk goes on in the direction that it began in.
-fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<Place>, Refused> {
+fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<TrailPlace>, Refused> {
     let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
-    match serde_json::from_str::<(bool, Place)>(&text) {
+    match serde_json::from_str::<(bool, TrailPlace)>(&text) {
         Ok((direction, place)) if direction == newest_first => Ok(Some(place)),
         _ => Err(cursor::not_a_cursor()),
     }
 }
 
-fn steps(found: &Found) -> Vec<AuditItem> {
+fn steps(found: &TrailRecord) -> Vec<AuditItem> {
     let archived = found.seal.as_ref().map(|seal| Archived {
         sequence: seal.sequence,
         recorded_at: seal.recorded_at,

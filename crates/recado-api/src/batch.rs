@@ -13,7 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::answer::Refused;
-use crate::answers::Reader;
+use crate::answer_memory::Reader;
 use crate::body::{self, Format, Received};
 use crate::extract;
 use crate::jobs::{read_submission, show_refusal};

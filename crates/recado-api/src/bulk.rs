@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::DeadLetter;
 use recado_core::reason::clip;
-use recado_engine::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
+use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
     CanaryState,
@@ -14,7 +14,7 @@ use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::Room;
+use crate::answer_memory::Room;
 use crate::body;
 use crate::extract::{Actor, Asked, Segment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};

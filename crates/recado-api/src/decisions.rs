@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::claim::SubmissionFailure;
+use recado_core::tiss_decision::SubmissionFailure;
 use recado_wire::decisions::{Decision, DecisionRequest, ROUTE_DEFAULT};
 use recado_wire::read::{self, suggest};
 

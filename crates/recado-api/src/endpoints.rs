@@ -4,8 +4,8 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::reason::clip;
-use recado_engine::endpoints::manage::{self, Draft, Tested, is_yes};
-use recado_engine::endpoints::{self, EndpointError};
+use recado_engine::notify::endpoints::manage::{self, EndpointDraft, Tested, is_yes};
+use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
@@ -50,23 +50,25 @@ fn no_such_endpoint(id: &str) -> Refused {
     Refused::new(Code::NotFound, format!("there is no endpoint `{}`", clip(id, ID_SHOWN_MAX_BYTES)))
 }
 
-fn refused(refusal: manage::Refused, id: &str) -> Refused {
+fn refused(refusal: manage::EndpointRefusal, id: &str) -> Refused {
     match refusal {
-        manage::Refused::Invalid(faults) => {
+        manage::EndpointRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        manage::Refused::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
-        manage::Refused::Endpoint(EndpointError::Store(error)) => error.into(),
-        manage::Refused::Endpoint(error @ EndpointError::TooMany) => {
+        manage::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        manage::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
+        manage::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
             Refused::new(Code::Conflict, error.to_string())
         }
-        manage::Refused::Endpoint(error @ EndpointError::Contended) => Refused::again_soon(error.to_string()),
-        manage::Refused::NoCarrier => {
-            Refused::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
+        manage::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
+            Refused::again_soon(error.to_string())
         }
-        manage::Refused::NoRandomness => {
-            Refused::new(Code::Internal, manage::Refused::NoRandomness.to_string())
+        manage::EndpointRefusal::NoCarrier => {
+            Refused::invalid_at("", format!("is of no use: {}", manage::EndpointRefusal::NoCarrier))
+        }
+        manage::EndpointRefusal::NoRandomness => {
+            Refused::new(Code::Internal, manage::EndpointRefusal::NoRandomness.to_string())
         }
     }
 }
@@ -87,7 +89,7 @@ pub(crate) async fn add(
     request: Request,
 ) -> Result<Response, Refused> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: asked.company_id,
         url: asked.url,
         description: asked.description,
@@ -157,7 +159,7 @@ pub(crate) async fn change(
 ) -> Result<Response, Refused> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
     let rotates = asked.secret.is_some();
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: None,
         url: asked.url,
         description: asked.description,
@@ -205,7 +207,7 @@ pub(crate) async fn enable(
     Segment(id): Segment,
     Actor(actor): Actor,
 ) -> Result<Response, Refused> {
-    let draft = Draft { enabled: Some(true), ..Draft::default() };
+    let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
     let changed = api.engine().change_endpoint(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&view(&api, &endpoint)))
@@ -261,12 +263,12 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_same_again_may_work() {
         let rows = [
-            (manage::Refused::Endpoint(EndpointError::Unknown), 404, false),
-            (manage::Refused::Endpoint(EndpointError::TooMany), 409, false),
-            (manage::Refused::Endpoint(EndpointError::Contended), 503, true),
-            (manage::Refused::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
-            (manage::Refused::NoCarrier, 422, false),
-            (manage::Refused::NoRandomness, 500, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
+            (manage::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
+            (manage::EndpointRefusal::NoCarrier, 422, false),
+            (manage::EndpointRefusal::NoRandomness, 500, false),
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::reason::clip;
 use recado_core::{CompanyId, RouteName};
-use recado_engine::tenants::{TenantTerms, TermsChange};
+use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
 use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
@@ -15,7 +15,7 @@ use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery,
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
 use crate::answer::{self, Refused};
-use crate::answers::ItemRoom;
+use crate::answer_memory::ItemRoom;
 use crate::body;
 use crate::cursor::{self, List};
 use crate::extract::{Actor, Asked, Segment};
@@ -24,7 +24,7 @@ use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
-const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
+const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);
 
 /// Bytes at most that a message repeats of a name.
 const NAME_SHOWN_MAX_BYTES: usize = 128;

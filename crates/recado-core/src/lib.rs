@@ -5,20 +5,18 @@
 //! and in virtual time, and every answer can be reproduced. [`random`] is the generator that callers draw from.
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
-//! → [`dead_letter`], [`event`] and [`audit`]. [`claim`] is the stateless rule for process engines;
-//! [`breaker`], [`limit`] and [`fair`] are what lanes are held back by; [`discreet`] is what others may read of a
+//! → [`dead_letter`], [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines;
+//! [`breaker`], [`limit`] and [`fairness`] are what lanes are held back by; [`redact`] is what others may read of a
 //! provider's words.
 
 pub mod audit;
 pub mod breaker;
 pub mod checksum;
-pub mod claim;
 pub mod classify;
 pub mod dead_letter;
 pub mod decide;
-pub mod discreet;
 pub mod event;
-pub mod fair;
+pub mod fairness;
 pub mod job;
 pub mod lease;
 pub mod limit;
@@ -28,9 +26,11 @@ pub mod payload;
 pub mod policy;
 pub mod random;
 pub mod reason;
+pub mod redact;
 pub mod retry_after;
 pub mod rules;
 pub mod time;
+pub mod tiss_decision;
 pub mod trace;
 pub mod transition;
 pub mod words;

@@ -2,23 +2,30 @@
 
 use recado_store::Namespace;
 
-use crate::values::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
-use crate::{accounts, alerts, archive, bulk, calls, endpoints, entries, tenants};
+use crate::admission::control::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
+use crate::admission::tenant_limits;
+use crate::attempt::calls;
+use crate::dlq::archive;
+use crate::dlq::bulk;
+use crate::duties::alerts;
+use crate::metrics::dead_letter_rate;
+use crate::notify::accounts;
+use crate::notify::endpoints;
 
-/// All but [`crate::nodes::NAMESPACE`] and [`crate::trail::NAMESPACE`]: who shared one store does not share the next, and its
+/// All but [`crate::duties::nodes::NAMESPACE`] and [`crate::audit::NAMESPACE`]: who shared one store does not share the next, and its
 /// trail's numbers are its own.
-pub const SHELVES: [Namespace; 13] = [
+pub const MOVED_NAMESPACES: [Namespace; 13] = [
     PROVIDERS,
     ROUTES,
     LIMITS,
     RECEIVER_HOLDS,
     TENANT_LIMITS,
-    tenants::NAMESPACE,
+    tenant_limits::NAMESPACE,
     accounts::NAMESPACE,
     endpoints::NAMESPACE,
     calls::NAMESPACE,
     bulk::NAMESPACE,
-    entries::NAMESPACE,
+    dead_letter_rate::NAMESPACE,
     archive::NAMESPACE,
     alerts::NAMESPACE,
 ];
@@ -50,10 +57,11 @@ mod tests {
         let mut names = BTreeSet::new();
         written(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
         assert!(
-            names.remove(crate::nodes::NAMESPACE.as_str()) && names.remove(crate::trail::NAMESPACE.as_str())
+            names.remove(crate::duties::nodes::NAMESPACE.as_str())
+                && names.remove(crate::audit::NAMESPACE.as_str())
         );
         let listed: BTreeSet<String> =
-            SHELVES.iter().map(|namespace| namespace.as_str().to_owned()).collect();
+            MOVED_NAMESPACES.iter().map(|namespace| namespace.as_str().to_owned()).collect();
         assert_eq!(names, listed);
     }
 }

@@ -310,7 +310,7 @@ fn spend_quotas(claim: &mut Claim, given: &Claimed) {
 /// How tenants share the claim: the usual turn, and whoever has terms of its own.
 fn terms<'a>(claim: &'a Claim, args: &mut Vec<Arg<'a>>) {
     let turns = &claim.turns;
-    let usual = if turns.batch == 0 { recado_core::fair::TURN_JOBS } else { turns.batch };
+    let usual = if turns.batch == 0 { recado_core::fairness::TURN_JOBS } else { turns.batch };
     args.push(Arg::Int(i64::from(usual)));
     if !matches!(claim.pick, Pick::Ready(_)) {
         return;

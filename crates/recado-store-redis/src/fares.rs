@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use recado_core::fair::round_robin_priority;
+use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::{Counts, LeftOut, StoreError, TenantFilter, TenantView};
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use recado_core::Timestamp;
 use recado_engine::DeadLetterTerms;
-use recado_engine::archive::Archive;
+use recado_engine::dlq::archive::Archive;
 use serde_json::{Value, json};
 
 use crate::given::{Kind, PATIENCE, Server, Setup, ms, on_each_store};

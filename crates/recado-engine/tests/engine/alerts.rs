@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName, Status, Timestamp};
-use recado_engine::alerts::AlertTerms;
-use recado_engine::events::Listening;
-use recado_engine::notices::{Channel, Notices};
+use recado_engine::duties::alerts::AlertTerms;
+use recado_engine::notify::events::Listening;
+use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
 use recado_observe::RuleChange;
 use recado_store::faulty::{FaultyStore, Verb};

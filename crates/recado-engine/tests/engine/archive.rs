@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{AuditKind, DeadLetterState, EventKind, JobId, Payload, Status, Timestamp};
-use recado_engine::archive::{Archive, Imported};
+use recado_engine::dlq::archive::{Archive, Imported};
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
 use recado_store::Store;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{DeadLetterState, JobId, Payload, Status};
-use recado_engine::bulk::{
+use recado_engine::dlq::bulk::{
     Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, NAMESPACE, RUNNING_MAX,
     TooMany,
 };
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Engine};
 use recado_store::faulty::FaultyStore;
 use recado_store::{Discarded, KvWrite};

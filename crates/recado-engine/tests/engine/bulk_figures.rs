@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use recado_core::{JobId, Status};
 use recado_engine::Engine;
-use recado_engine::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
+use recado_engine::dlq::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
 use recado_store::StoreError;
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
 
 use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};

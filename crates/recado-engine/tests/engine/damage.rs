@@ -8,8 +8,8 @@ use recado_core::{
     BodyHash, Cause, CompanyId, Damage, Job, JobId, NewJob, Payload, Priority, RouteName, Status,
 };
 use recado_engine::Carrier;
-use recado_engine::operate::Replay;
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
+use recado_engine::dlq::operator::Replay;
 use recado_store::faulty::Verb;
 use recado_store::{JobSnapshot, Standing, StoreError};
 

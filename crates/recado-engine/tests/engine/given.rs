@@ -106,8 +106,8 @@ pub fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
-        notices: recado_engine::notices::Notices::default(),
-        turn_jobs: recado_core::fair::TURN_JOBS,
+        notices: recado_engine::notify::notices::Notices::default(),
+        turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Payload;
-use recado_engine::alerts::AlertTerms;
-use recado_engine::trail::NAMESPACE;
+use recado_engine::audit::NAMESPACE;
+use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::{Engine, Settings};
 use recado_store::faulty::FaultyStore;
 use recado_store::{KvWrite, Wakes};

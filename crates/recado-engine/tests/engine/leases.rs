@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, JobId, RouteName, Status};
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::{Carrier, Clock, Engine, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{Claim, Pick, StoreError, Turns};

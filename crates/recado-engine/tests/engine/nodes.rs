@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, RouteName, Status};
-use recado_engine::nodes::{About, Health, Node};
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::duties::nodes::{Health, Node, NodeInfo};
 use recado_engine::{Carrier, Chance, Clock, Engine, Parts, Routes, Settings};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
@@ -19,7 +19,7 @@ fn node(given: &Given, bell: &Arc<Wakes>, name: &str, far_end: &Arc<Scripted>) -
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let settings = Settings { node: name.into(), ..settings() };
     let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Chance::seeded(7));
-    parts.about = About { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
+    parts.about = NodeInfo { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
     (Engine::start(parts), store)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AttemptResult, Fault, JobId, NetworkKind, Status};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine, Route};
 
 use crate::crashes::take_for_and_vanish;

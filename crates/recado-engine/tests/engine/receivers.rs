@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::breaker::BreakerState;
 use recado_core::{AuditKind, Fault, Outcome, Payload, Status, Timestamp, rules};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::{Carrier, Engine, HeldScope, Receiver, Route, Submission};
 use recado_store::{AuditSpan, KvWrite, Namespace, Wakes};
 use recado_transport::{DataFault, Delivery, Transport};

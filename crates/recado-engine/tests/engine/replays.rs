@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AuditKind, DeadLetterState, JobId, Payload, Status};
-use recado_engine::operate::Replay;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
 use recado_store::Cancelled;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::{Cause, Fault, JobId, Status};
 use recado_engine::Submission;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 
 use crate::flaky::{BREAKER, Flaky, mail, protected, sleep};
 use crate::given::{Given, submission, submit};

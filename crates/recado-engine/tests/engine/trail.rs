@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recado_audit::{Content, Evidence, Identity, MONTHS_KEPT, Order, Query, Record, Subject, search, verify};
 use recado_core::{AuditEvent, AuditKind, JobId, Status};
-use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
+use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};

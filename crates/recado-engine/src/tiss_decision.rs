@@ -1,0 +1,115 @@
+//! The stateless rule for process engines, put on record.
+
+use recado_core::redact::{Speaker, discreet};
+use recado_core::tiss_decision::{self, ClaimDecision, ClaimError, SubmissionFailure};
+use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
+use recado_observe::{Backoff, Decided, Fact};
+
+use crate::engine::{Engine, EngineError};
+use crate::route::Route;
+
+/// Bytes at most of a claim's error that an event repeats.
+const LAST_ERROR_MAX_BYTES: usize = 1_024;
+
+impl Engine {
+    /// Decides and records. `None` when there is no such route.
+    pub async fn decide_claim(
+        &self,
+        failure: &SubmissionFailure<'_>,
+    ) -> Result<Option<ClaimDecision>, EngineError> {
+        let Some(route) = self.routes().get(failure.route) else { return Ok(None) };
+        let now = self.now();
+        let draw = self.inner.chance.draw();
+        let (decision, audit) =
+            tiss_decision::decide(failure, &route.classifier, &route.terms.policy, now, draw);
+        self.store().record(vec![audit]).await?;
+        self.inner.note(&Fact::Decided {
+            route: route.name.as_str(),
+            class: decision.classification,
+            decided: decided(failure, &decision, &route.terms.policy, now),
+        });
+        self.tell_of_claim(failure, &decision, route, now).await;
+        let error = discreet(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
+        if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
+            tracing::info!(
+                event = "submission_retry_scheduled",
+                claimId = failure.claim_id,
+                submissionError = error,
+                retryCount = decision.retry_count,
+                errorClassification = decision.classification.as_str(),
+                backoffMinutes = decision.backoff_minutes,
+                nextRetryTime = %at,
+                "Retry scheduled"
+            );
+        } else {
+            tracing::warn!(
+                event = "submission_retry_refused",
+                claimId = failure.claim_id,
+                submissionError = error,
+                retryCount = decision.retry_count,
+                errorClassification = decision.classification.as_str(),
+                errorCode = decision.error_code.map(|code| code.as_str()),
+                "Claim needs a person"
+            );
+        }
+        Ok(Some(decision))
+    }
+
+    /// Emits the two events of a claim; one that needs a person is told to the route's channel too.
+    async fn tell_of_claim(
+        &self,
+        failure: &SubmissionFailure<'_>,
+        decision: &ClaimDecision,
+        route: &Route,
+        now: Timestamp,
+    ) {
+        let inner = &self.inner;
+        let kind = match (decision.should_retry, decision.error_code) {
+            (true, _) => EventKind::JobRetryScheduled,
+            (false, Some(ClaimError::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
+            (false, _) => EventKind::JobFailed,
+        };
+        let data = EventData {
+            claim_id: Some(failure.claim_id.into()),
+            route: Some(failure.route.into()),
+            status: (!decision.should_retry).then(|| "suspended".into()),
+            retry_count: Some(decision.retry_count),
+            error_code: decision.error_code.map(|code| code.as_str().into()),
+            last_error: Some(
+                recado_core::reason::clip(failure.submission_error, LAST_ERROR_MAX_BYTES).into(),
+            ),
+            error_classification: Some(decision.classification),
+            next_retry_time: decision.next_retry_time,
+            backoff_minutes: decision.backoff_minutes,
+            ..EventData::default()
+        };
+        let event = Event::new(kind, None, &[failure.claim_id], now, data);
+        if !decision.should_retry {
+            let expires_at = now.plus(inner.settings.job_ttl);
+            let channel = route.fallback.notify.as_deref();
+            let notice = inner.settings.notices.notice(channel, &event, now, expires_at);
+            if let Some(notice) = notice
+                && let Err(error) = inner.enqueue(vec![notice]).await
+            {
+                tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
+            }
+        }
+        inner.events.tell(event);
+    }
+}
+
+/// The decision as the ledger counts it.
+fn decided(
+    failure: &SubmissionFailure<'_>,
+    decision: &ClaimDecision,
+    policy: &Policy,
+    now: Timestamp,
+) -> Decided {
+    match (decision.next_retry_time, decision.error_code) {
+        (Some(at), _) if decision.should_retry => {
+            Decided::Retry(Backoff::of(policy, failure.retry_count, at.since(now), false))
+        }
+        (_, Some(ClaimError::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
+        _ => Decided::PermanentError,
+    }
+}
