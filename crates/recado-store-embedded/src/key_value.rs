@@ -34,14 +34,14 @@ impl Apply<'_> {
         let version = match &write.value {
             None => {
                 self.file
-                    .prepare_cached("DELETE FROM notes WHERE namespace = ?1 AND key = ?2")?
+                    .prepare_cached("DELETE FROM notes WHERE shelf = ?1 AND key = ?2")?
                     .execute([namespace, key])?;
                 0
             }
             Some(value) => self
                 .file
                 .prepare_cached(
-                    "INSERT OR REPLACE INTO notes (namespace, key, value, expiresAt, checksum) \
+                    "INSERT OR REPLACE INTO notes (shelf, key, value, expiresAt, checksum) \
                      VALUES (?1, ?2, ?3, ?4, ?5) RETURNING version",
                 )?
                 .query_row(
@@ -74,7 +74,7 @@ impl Apply<'_> {
 pub fn note(file: &Connection, namespace: Namespace, key: &str, now: Timestamp) -> Result<Option<KvEntry>> {
     file.prepare_cached(
         "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE namespace = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
+         WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
     )?
     .query_row(params![namespace.as_str(), key, now.as_millis()], |row| read(row, namespace))
     .optional()
@@ -84,7 +84,7 @@ pub fn note(file: &Connection, namespace: Namespace, key: &str, now: Timestamp) 
 pub fn notes(file: &Connection, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>> {
     let mut select = file.prepare_cached(
         "SELECT key, value, version, expiresAt, checksum FROM notes \
-         WHERE namespace = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
+         WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
     )?;
     let found = select.query_map(params![namespace.as_str(), now.as_millis()], |row| read(row, namespace))?;
     found.filter_map(Result::transpose).collect()
