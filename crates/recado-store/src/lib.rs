@@ -9,7 +9,7 @@
 //!                         └────────────────────────────── redrive ◀────────────────────────┘
 //! ```
 //!
-//! What every implementation promises, and [`conformance`] checks:
+//! Every implementation keeps these promises, and the crate `recado-store-conformance` checks them:
 //!
 //! - **Durability.** When `enqueue`, `settle`, `cancel`, `redrive`, `discard`, `adopt`, `record` or
 //!   `kv_write` answer, a crash of the process, or of the machine where the store says so, does not undo them.
@@ -31,11 +31,6 @@ mod key_value;
 pub mod reference;
 mod turns;
 mod wake;
-
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[cfg(feature = "conformance")]
-pub mod faulty;
 
 pub use contract::{
     Adopted, AuditLog, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded,

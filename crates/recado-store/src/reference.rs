@@ -6,7 +6,6 @@ mod dead_letters;
 mod lanes;
 mod moving;
 mod namespaces;
-#[cfg(feature = "conformance")]
 mod oracle;
 mod trail;
 
@@ -37,7 +36,6 @@ use lanes::Lane;
 use namespaces::Namespaces;
 use trail::Trail;
 
-#[cfg(feature = "conformance")]
 pub use oracle::Candidate;
 
 #[derive(Debug, Default)]
@@ -86,7 +84,6 @@ struct Held {
     worker: Box<str>,
     provider: Option<Box<str>>,
     /// Read by [`oracle`] alone: nothing here outlives the process.
-    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the property test restarts"))]
     outlives_process: bool,
 }
 

@@ -345,8 +345,8 @@ mod tests {
     use recado_store::prelude::*;
     use std::sync::Arc;
 
-    use recado_store::faulty::{FaultyStore, Verb};
     use recado_store::reference::ReferenceStore;
+    use recado_store_conformance::faulty::{FaultyStore, Verb};
     use serde::Deserialize;
 
     use super::*;

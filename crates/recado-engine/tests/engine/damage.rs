@@ -10,8 +10,8 @@ use recado_core::{
 use recado_engine::Carrier;
 use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::dlq::operator::Replay;
-use recado_store::faulty::Verb;
 use recado_store::{JobSnapshot, Standing, StoreError};
+use recado_store_conformance::faulty::Verb;
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

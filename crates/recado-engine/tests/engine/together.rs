@@ -12,8 +12,8 @@ use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::notify::endpoints::NAMESPACE as ENDPOINTS;
 use recado_engine::{Engine, Route, Settings};
-use recado_store::faulty::Verb;
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
+use recado_store_conformance::faulty::Verb;
 use recado_transport_webhook::{Endpoints, Secret};
 
 use crate::flaky::{

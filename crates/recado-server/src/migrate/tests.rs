@@ -4,9 +4,9 @@ use recado_core::{
     Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
     RouteName, Status,
 };
-use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
 use recado_store::{DeadLetterFilter, Enqueued, JobFilter, PageRequest};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use super::*;
 

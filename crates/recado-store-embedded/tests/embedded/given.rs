@@ -10,8 +10,8 @@ use recado_core::{
     Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob,
     Payload, Priority, Reason, RouteName, Timestamp, Transition,
 };
-use recado_store::conformance::Home;
 use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError, Turns};
+use recado_store_conformance::Home;
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
 use tempfile::TempDir;
 

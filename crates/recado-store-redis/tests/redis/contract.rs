@@ -1,6 +1,6 @@
 //! The suite of every store, on one server.
 
-use recado_store::conformance::{
+use recado_store_conformance::{
     Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most, agrees_with_the_reference,
     agrees_with_the_reference_in_parts,
 };
@@ -10,14 +10,14 @@ use crate::place::{Disk, Place};
 /// So many that `company-0`, `company-1` and `company-2` are in the same one.
 const PARTITIONS: u16 = 3;
 
-recado_store::conformance_tests!(Place::single());
-recado_store::turn_tests!(Place::single());
-recado_store::shared_tests!(Place::single().ringing());
+recado_store_conformance::conformance_tests!(Place::single());
+recado_store_conformance::turn_tests!(Place::single());
+recado_store_conformance::shared_tests!(Place::single().ringing());
 
 mod on_disk {
     use super::*;
 
-    recado_store::durability_tests!(Disk::new());
+    recado_store_conformance::durability_tests!(Disk::new());
 }
 
 #[test]
