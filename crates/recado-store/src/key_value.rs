@@ -3,7 +3,46 @@
 //! There are no locks and no transactions over several notes. A writer reads a note, and writes it
 //! back only if it still has the version that was read.
 
+use async_trait::async_trait;
 use recado_core::{AuditEvent, Payload, Timestamp};
+
+use crate::error::StoreError;
+use crate::wake::Waker;
+
+/// Small durable values that all nodes share, by namespace and key, written by compare-and-set.
+#[async_trait]
+pub trait KeyValue: Send + Sync + std::fmt::Debug + 'static {
+    /// Writes entries, each atomically together with its audit records, in order. A store that runs short of
+    /// room takes them like settlements: an operator who eases its load must be able to say so.
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError>;
+
+    /// Wakes when another node may have written entries: caches of them are to be read again. A hint, like
+    /// [`JobStore::waker`](crate::JobStore::waker). `None`: no other node writes, and this process has all there is.
+    fn kv_changes(&self) -> Option<Waker> {
+        None
+    }
+
+    /// Returns true if other nodes may be on this store.
+    fn is_shared(&self) -> bool {
+        self.kv_changes().is_some()
+    }
+
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError>;
+
+    /// Returns all entries of a namespace, by key.
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError>;
+
+    /// Returns a number for each of these namespaces that changes when an entry there is written, removed or pruned,
+    /// so that a cache reads only what has changed. `None`: the store does not tell.
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; namespaces.len()])
+    }
+}
 
 /// Bytes at most in a namespace's name.
 const SHELF_LEN_MAX: usize = 32;

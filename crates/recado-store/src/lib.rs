@@ -25,25 +25,37 @@
 //! - **Moving.** What `transfers` gives, `adopt` takes in elsewhere without a difference that can be read.
 //! - **No opinion.** A store executes transitions; it never chooses one, and it reads no clock.
 
-mod contract;
+mod audit_log;
+mod error;
 mod inspect;
+mod job_store;
 mod key_value;
 pub mod reference;
+mod transfer;
 mod turns;
 mod wake;
 
-pub use contract::{
-    Adopted, AuditLog, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded,
-    Enqueued, Extended, Fence, FencedWrite, Inspect, JobSnapshot, JobStore, KeyValue, Pick, Pruned, Redrive,
-    Redriven, Retention, Settled, Settlement, Standing, Store, StoreError, Transfer, Watcher,
-};
+pub use audit_log::{AuditLog, AuditRecord, AuditSpan, AuditTrim};
+pub use error::StoreError;
 pub use inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
-    PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
+    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, Inspect, JobFilter, JobView,
+    LeftOut, PAGE_MAX_BYTES, Page, PageRequest, StoreReport, TenantFilter, TenantView,
 };
-pub use key_value::{KvEntry, KvWrite, KvWritten, Namespace};
+pub use job_store::{
+    Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobStore, Pick, Pruned, Redrive,
+    Redriven, Retention, Settled, Settlement, Watcher,
+};
+pub use key_value::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace};
+pub use transfer::{Adopted, Fence, FencedWrite, JobSnapshot, Standing, Transfer};
 pub use turns::{OLDEST_EVERY_JOBS, Turns};
 pub use wake::{Waker, Wakes};
+
+/// A whole store. The crate's documentation has the promises of every implementation.
+///
+/// Code takes the narrowest trait that it needs; a `dyn Store` becomes any of the five.
+pub trait Store: JobStore + Inspect + KeyValue + AuditLog + Transfer {}
+
+impl<T: JobStore + Inspect + KeyValue + AuditLog + Transfer> Store for T {}
 
 /// The five traits, for code that calls a store by its own type.
 pub mod prelude {

@@ -9,7 +9,6 @@ mod namespaces;
 mod oracle;
 mod trail;
 
-use crate::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
@@ -21,17 +20,14 @@ use recado_core::{
     NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
-use crate::contract::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Fence, FencedWrite, JobSnapshot, Pick, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, StoreError,
+use crate::prelude::*;
+use crate::{
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DataBytes,
+    DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence,
+    FencedWrite, GroupBy, JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace,
+    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError,
+    StoreReport, TenantFilter, TenantView, Waker, Wakes,
 };
-use crate::inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
-    Page, PageRequest, StoreReport, TenantFilter, TenantView,
-};
-use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
-use crate::wake::{Waker, Wakes};
 use lanes::Lane;
 use namespaces::Namespaces;
 use trail::Trail;

@@ -3,7 +3,7 @@
 use recado_core::{Burial, DeadLetter};
 
 use super::{Phase, State};
-use crate::inspect::{DeadLetterFilter, DeadLetterGroup, GroupBy};
+use crate::{DeadLetterFilter, DeadLetterGroup, GroupBy};
 
 impl State {
     /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.

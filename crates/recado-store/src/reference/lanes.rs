@@ -6,9 +6,7 @@ use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, Lease, RouteName, Timestamp};
 
 use super::{Phase, Record, State};
-use crate::contract::Claim;
-use crate::inspect::{TenantFilter, TenantView};
-use crate::turns::{OLDEST_EVERY_JOBS, Turns};
+use crate::{Claim, OLDEST_EVERY_JOBS, TenantFilter, TenantView, Turns};
 
 /// Whose turn it is on a route, and how its tenants fared.
 #[derive(Debug, Default)]

@@ -3,8 +3,7 @@
 use recado_core::{DeadLetter, Job, Status};
 
 use super::{Phase, Record, State};
-use crate::contract::{Adopted, JobSnapshot, Standing};
-use crate::inspect::Page;
+use crate::{Adopted, JobSnapshot, Page, Standing};
 
 impl State {
     pub fn adopt(&mut self, transfer: JobSnapshot) -> Adopted {

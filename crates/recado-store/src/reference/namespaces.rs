@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use recado_core::Timestamp;
 
-use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
+use crate::{KvEntry, KvWrite, KvWritten, Namespace};
 
 #[derive(Debug, Default)]
 pub struct Namespaces {

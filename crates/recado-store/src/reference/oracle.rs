@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, JobId, Timestamp};
 
 use super::{Phase, ReferenceStore};
-use crate::contract::{Claim, Claimed, Pick};
+use crate::{Claim, Claimed, Pick};
 
 /// A job that a claim may take.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use recado_core::AuditEvent;
 
-use crate::contract::{AuditRecord, AuditSpan, AuditTrim};
+use crate::{AuditRecord, AuditSpan, AuditTrim};
 
 #[derive(Debug, Default)]
 pub struct Trail {
