@@ -3,12 +3,12 @@
 use recado_core::{AuditEvent, AuditKind, NewJob, Status, Timestamp};
 
 use super::Home;
-use super::auditing::{on_record, trim};
+use super::audit_log::{on_record, trim};
 use super::given::{
     ACCOUNTS, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, deliver, job, jobs_of, priority, route, write,
 };
-use super::moving::{elsewhere, every_stage, given_by};
 use super::snapshot::Snapshot;
+use super::transfer::{elsewhere, every_stage, given_by};
 use recado_store::{Cancelled, Discarded, Enqueued, Extended, KvWrite, Pick, Redriven, Retention, Settled};
 
 /// Ends the store in good order and opens it again.

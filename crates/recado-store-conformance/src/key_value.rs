@@ -6,7 +6,7 @@ use recado_core::{AuditEvent, AuditKind, Timestamp};
 use tokio::task::JoinSet;
 
 use super::Home;
-use super::auditing::{on_record, trim};
+use super::audit_log::{on_record, trim};
 use super::given::{ACCOUNTS, Desk, ENDPOINTS, HOUR, SECOND, T0, payload, write};
 use super::snapshot::Snapshot;
 use recado_store::{KvEntry, KvWrite, KvWritten, Pruned, Retention};

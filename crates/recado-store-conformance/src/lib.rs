@@ -34,8 +34,7 @@ use async_trait::async_trait;
 
 use recado_store::Store;
 
-mod auditing;
-mod bound;
+mod audit_log;
 mod cancelling;
 mod counting;
 mod durability;
@@ -48,20 +47,21 @@ mod key_value;
 mod leasing;
 mod listing;
 mod model;
-mod moving;
 mod multi_node;
 mod ordering;
+mod property_test;
 mod pruning;
-mod random;
 mod replaying;
 mod settling;
 mod single_process;
 mod snapshot;
 mod tenant_stats;
+mod transfer;
+mod turn_bound;
 mod waking;
 
-pub use bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
 pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
+pub use turn_bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
 
 /// The place where one store lives, for the length of one test.
 #[async_trait]
@@ -188,7 +188,7 @@ suite! { $ conformance_tests in checks {
         a_replay_for_later_waits_for_its_time
         a_checksum_goes_with_a_job_through_failures_and_corrections
     }
-    moving {
+    transfer {
         whatever_a_store_knows_of_its_jobs_can_be_given_and_taken
         a_walk_through_all_transfers_has_no_gap_and_no_repetition
         one_job_can_be_given_alone
@@ -246,7 +246,7 @@ suite! { $ conformance_tests in checks {
         every_listener_of_a_route_is_rung
         a_retry_and_a_replay_ring_too
     }
-    auditing {
+    audit_log {
         a_trail_tells_a_whole_life_in_order
         what_is_recorded_about_a_job_is_found_on_its_trail
         a_record_about_no_job_is_taken_in_and_belongs_to_none

@@ -6,8 +6,8 @@ use recado_core::{NewJob, Status, Timestamp};
 
 use super::Home;
 use super::given::{Desk, HOUR, SECOND, Stage, T0, bury, company, deliver, id, job, jobs_of, payload, route};
-use super::moving::given_by;
 use super::snapshot::walk_jobs;
+use super::transfer::given_by;
 use recado_store::{
     Adopted, DataBytes, DeadLetterFilter, Discarded, JobFilter, PAGE_MAX_BYTES, Page, PageRequest, Redriven,
 };

@@ -13,14 +13,14 @@ use recado_core::{AuditKind, JobId, Lease, LeaseToken, NewJob, Status, Timestamp
 
 use super::Home;
 use super::given::{self, ACCOUNTS, Desk, ENDPOINTS, T0};
-use super::random::for_any;
+use super::property_test::for_any;
 use super::snapshot::{LIST_MAX, Seen, Snapshot, walk_jobs};
 use recado_store::reference::{Candidate, ReferenceStore};
 use recado_store::{
     Claim, Claimed, DeadLetterFilter, JobFilter, JobView, KvWritten, PageRequest, Pick, TenantFilter,
 };
 
-mod parts;
+mod partitions;
 mod steps;
 
 use steps::{Expect, NoteStep, Step, TokenChoice};
@@ -41,7 +41,7 @@ pub enum Restarts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Whole,
-    /// The store is divided: each part has an order of its own, see [`parts`].
+    /// The store is divided: each part has an order of its own, see [`partitions`].
     Parts,
 }
 
@@ -220,7 +220,12 @@ impl Pair {
         let ids: Vec<_> = leases.iter().map(|lease| lease.job.id.clone()).collect();
         let follows = match claim.pick {
             _ if self.order == Order::Parts => {
-                parts::assert_may_come(&ids, &self.model.candidates(&claim.pick, claim.now), &claim, what);
+                partitions::assert_may_come(
+                    &ids,
+                    &self.model.candidates(&claim.pick, claim.now),
+                    &claim,
+                    what,
+                );
                 self.model.claim_exactly(&ids, &claim)
             }
             Pick::Ready(_) => self.model_desk.0.claim(claim.clone()).await.unwrap(),
@@ -310,8 +315,12 @@ impl Pair {
                 assert_eq!(fare, model_fare, "{what}: how the tenants fare");
             }
             Order::Parts => {
-                parts::sorted(ours).assert_same(&parts::sorted(theirs), what);
-                assert_eq!(parts::jobs_of(&fare), parts::jobs_of(&model_fare), "{what}: what tenants have");
+                partitions::sorted(ours).assert_same(&partitions::sorted(theirs), what);
+                assert_eq!(
+                    partitions::jobs_of(&fare),
+                    partitions::jobs_of(&model_fare),
+                    "{what}: what tenants have"
+                );
             }
         }
         for namespace in [ACCOUNTS, ENDPOINTS] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use recado_core::{AuditKind, NewJob, Status, Timestamp};
 
 use super::Home;
-use super::auditing::on_record;
+use super::audit_log::on_record;
 use super::given::{
     DAY, DEAD_TTL, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, company, deliver, job, jobs_of,
 };

@@ -14,9 +14,9 @@ use recado_store::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::audit_log::{Recorder, Settling};
 use crate::index::{Entry, Held, IdHash, Index, Place};
 use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS};
-use crate::trail::{Recorder, Settling};
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;

@@ -14,9 +14,9 @@ use recado_store::{JobFilter, LeftOut, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::endings::Endings;
-use crate::heap::LazyHeap;
 use crate::lane::{Due, Lane, Left, Terms};
-use crate::owners::{Owners, Whose};
+use crate::lazy_heap::LazyHeap;
+use crate::owner_index::{Owners, Whose};
 
 pub type CompanyKey = u32;
 pub type LaneKey = u16;

@@ -230,7 +230,7 @@ pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
         .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
         .optional()?
         .flatten();
-    records.map_or(Ok(Vec::new()), |records| crate::trail::of_job(file, &records))
+    records.map_or(Ok(Vec::new()), |records| crate::audit_log::of_job(file, &records))
 }
 
 pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadLetter>> {

@@ -11,8 +11,8 @@ use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::TenantView;
 
-use crate::heap::LazyHeap;
 use crate::index::{CompanyKey, Slots};
+use crate::lazy_heap::LazyHeap;
 use crate::tenant::Tenant;
 
 /// When a job is due and the slot it is in; the sequence number breaks ties.

@@ -19,22 +19,22 @@
 //! Deliberately absent: a second process. A lock on the data directory keeps it out.
 
 mod apply;
+mod audit_log;
 mod disk;
 mod endings;
-mod forcer;
-mod heap;
+mod fsync_thread;
 mod index;
 mod inspect;
 mod key_value;
 mod lane;
+mod lazy_heap;
 mod load;
-mod moving;
-mod owners;
+mod owner_index;
 mod rows;
 mod schema;
 mod store;
 mod tenant;
-mod trail;
+mod transfer;
 mod writer;
 
 pub use disk::{LockError, lock_holder};

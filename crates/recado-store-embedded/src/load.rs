@@ -3,9 +3,9 @@
 use recado_core::{Priority, Progress, Timestamp};
 use rusqlite::{Connection, Row, params};
 
+use crate::audit_log;
 use crate::index::{Entry, Held, Index};
 use crate::rows;
-use crate::trail;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
@@ -92,7 +92,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     }
     index.ended = ended.into_iter().collect();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
-    index.next_record = trail::next_number(connection)?;
+    index.next_record = audit_log::next_number(connection)?;
     load_leases(connection, &mut index)?;
     Ok(index)
 }

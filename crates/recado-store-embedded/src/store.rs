@@ -19,13 +19,13 @@ use recado_store::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::audit_log::Settling;
 use crate::disk::{self, LockError, RoomGuard, StorePlace};
-use crate::forcer::{FailedWhy, Forcer, Watched};
+use crate::fsync_thread::{FailedWhy, Forcer, Watched};
 use crate::index::Index;
 use crate::inspect::{Among, Readers};
 use crate::load::{carry_over_leases, load, mend_statuses, orphan_leases};
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::trail::Settling;
 use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Jobs that memory names for one page of a list.
@@ -450,7 +450,7 @@ impl AuditLog for EmbeddedStore {
     }
 
     async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        let found = self.readers.ask(move |file| crate::trail::read(file, span, limit)).await?;
+        let found = self.readers.ask(move |file| crate::audit_log::read(file, span, limit)).await?;
         if !found.is_empty() {
             // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
             // back and give its number to another record: whoever is told of it must be told when it is durable.
@@ -488,12 +488,12 @@ impl Transfer for EmbeddedStore {
     }
 
     async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
+        self.readers.ask(move |file| crate::transfer::transfers(file, after, limit)).await
     }
 
     async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
-        let page = self.readers.ask(move |file| crate::moving::transfers(file, Some(seq - 1), 1)).await?;
+        let page = self.readers.ask(move |file| crate::transfer::transfers(file, Some(seq - 1), 1)).await?;
         // Its row may have been forgotten in between, and the next one is somebody else's.
         Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }

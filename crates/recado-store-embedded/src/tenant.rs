@@ -2,9 +2,9 @@
 
 use recado_store::OLDEST_EVERY_JOBS;
 
-use crate::heap::LazyHeap;
 use crate::index::Slots;
 use crate::lane::Due;
+use crate::lazy_heap::LazyHeap;
 
 #[derive(Debug, Default)]
 pub struct Tenant {

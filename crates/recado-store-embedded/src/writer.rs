@@ -27,11 +27,11 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::apply::Apply;
+use crate::audit_log::{Forgotten, Recorder, Settling};
 use crate::disk::{DirLock, RoomGuard};
-use crate::forcer::{Commit, FailedWhy, Forcer, Watched};
+use crate::fsync_thread::{Commit, FailedWhy, Forcer, Watched};
 use crate::index::Index;
 use crate::load::load;
-use crate::trail::{Forgotten, Recorder, Settling};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;

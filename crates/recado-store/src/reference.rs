@@ -2,12 +2,12 @@
 //!
 //! It lives in memory and promises nothing about crashes.
 
+mod audit_log;
 mod dead_letters;
+mod key_value;
 mod lanes;
-mod moving;
-mod namespaces;
 mod oracle;
-mod trail;
+mod transfer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -28,9 +28,9 @@ use crate::{
     Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError,
     StoreReport, TenantFilter, TenantView, Waker, Wakes,
 };
+use audit_log::Trail;
+use key_value::Namespaces;
 use lanes::Lane;
-use namespaces::Namespaces;
-use trail::Trail;
 
 pub use oracle::Candidate;
 

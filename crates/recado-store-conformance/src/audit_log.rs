@@ -4,7 +4,7 @@ use recado_core::{AuditEvent, AuditKind, NewJob, Timestamp};
 
 use super::Home;
 use super::given::{DAY, Desk, HOUR, SECOND, Stage, T0, act, bury, deliver, id, job, retry_at};
-use super::moving::{elsewhere, given_by};
+use super::transfer::{elsewhere, given_by};
 use recado_store::{AuditRecord, AuditSpan, AuditTrim, Retention};
 
 /// All records given to the archiver, part by part; numbers rise within each.

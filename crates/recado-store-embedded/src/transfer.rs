@@ -5,10 +5,10 @@ use recado_store::{Adopted, JobSnapshot, Page, Standing};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::Apply;
+use crate::audit_log;
 use crate::index::{Entry, Place};
 use crate::inspect;
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
-use crate::trail;
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -75,7 +75,7 @@ impl Apply<'_> {
         self.file
             .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
             .execute(params![records, seq])?;
-        trail::of_job(self.file, records)
+        audit_log::of_job(self.file, records)
     }
 
     /// The time when a job was discarded, and its row, if it was.

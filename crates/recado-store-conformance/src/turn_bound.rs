@@ -13,7 +13,7 @@ use recado_core::{CompanyId, Lease, NewJob, Timestamp, Transition};
 
 use super::Home;
 use super::given::{Desk, T0, company, deliver, job, route};
-use super::random::for_any;
+use super::property_test::for_any;
 use recado_store::{Claim, Pick, Turns};
 
 const TENANTS: usize = 5;
