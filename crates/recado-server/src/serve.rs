@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, Token};
 use recado_config::{Config, Log, batch_body_max_bytes};
-use recado_core::Timestamp;
+use recado_core::{Random, Timestamp};
 use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::{Chance, Clock, Engine, Parts, SteadyClock, SystemClock};
@@ -254,7 +254,8 @@ impl Clock for RedisClock {
 async fn open_embedded(config: &Config, now: Timestamp) -> Result<EmbeddedStore, String> {
     let options = EmbeddedOptions { now: Some(now), ..config.embedded() };
     // Reading a large store back takes a while, and signals should not wait for it.
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options)).await;
+    let random = Arc::new(Random::from_entropy());
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options, random)).await;
     let opened = opened.map_err(|error| format!("cannot open the store: {error}"))?;
     opened.map_err(|error| format!("cannot open the store: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The trail: written with its subject, read by the archiver, trimmed once it is archived.
+//! The audit trail: written with its subject, read by the archiver, trimmed once it is archived.
 //!
 //! A row is a bundle: the records of one commit, a line each, because most of what a row costs is that it is one. They
 //! are numbered from the row's own number on, for good: a line that was forgotten or trimmed is left empty, and the
@@ -15,8 +15,8 @@ use recado_store::{AuditRecord, AuditSpan, AuditTrim, Settlement, StoreError};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use serde::Deserialize;
 
-use crate::apply::Apply;
-use crate::index::Place;
+use crate::apply::WriteTransaction;
+use crate::index::JobLocation;
 use crate::rows;
 
 /// Records of a bundle at most: to read one of them, the whole bundle is read.
@@ -32,22 +32,22 @@ const FORGET_ROWS_MAX: usize = 64;
 /// same.
 const ARCHIVED: &str = r#"{"archived":true,"#;
 
-const HOLDING: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
+const SELECT_BUNDLE: &str = "SELECT id, records FROM audit WHERE id <= ?1 ORDER BY id DESC LIMIT 1";
 
 /// A settlement whose record is already as the file keeps it: callers write theirs side by side, and the one writer
 /// has less to do.
 #[derive(Debug)]
-pub struct Settling {
+pub struct PreparedSettlement {
     /// Without its record.
     pub settlement: Settlement,
     pub record: Option<String>,
 }
 
-impl Settling {
-    pub fn of(mut settlement: Settlement) -> std::result::Result<Self, StoreError> {
+impl PreparedSettlement {
+    pub fn prepare(mut settlement: Settlement) -> std::result::Result<Self, StoreError> {
         let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
         let record = record.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Settling { settlement, record })
+        Ok(PreparedSettlement { settlement, record })
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Forgotten {
     pub jobs: u64,
 }
 
-/// Puts records into the trail, many at a time. What waits is written before anybody looks.
+/// Appends records to the trail, many at a time. Those that wait are written before a request may read them.
 pub struct Recorder<'a> {
     file: &'a Connection,
     /// The bundle that is being filled: the number of its first record, how many it has, and they.
@@ -82,10 +82,10 @@ impl<'a> Recorder<'a> {
         }
         self.lines.push_str(record);
         self.count += 1;
-        if self.count == BUNDLE_RECORDS_MAX { self.write() } else { Ok(()) }
+        if self.count == BUNDLE_RECORDS_MAX { self.flush() } else { Ok(()) }
     }
 
-    pub fn write(&mut self) -> Result<()> {
+    pub fn flush(&mut self) -> Result<()> {
         if self.count > 0 {
             self.file
                 .prepare_cached("INSERT INTO audit (id, records) VALUES (?1, ?2)")?
@@ -109,9 +109,9 @@ impl Bundle {
         Ok(Bundle { id: row.get(0)?, lines: row.get(1)? })
     }
 
-    /// The one that has this number, or had it.
-    fn holding(file: &Connection, number: u64) -> Result<Option<Self>> {
-        file.prepare_cached(HOLDING)?.query_row([number], Bundle::of).optional()
+    /// Finds the bundle that has this number, or had it.
+    fn find(file: &Connection, number: u64) -> Result<Option<Self>> {
+        file.prepare_cached(SELECT_BUNDLE)?.query_row([number], Bundle::of).optional()
     }
 
     /// The records that are left, with their numbers.
@@ -138,14 +138,14 @@ impl Bundle {
 
 /// The number that the next record gets.
 pub fn next_number(file: &Connection) -> Result<u64> {
-    Ok(Bundle::holding(file, i64::MAX.cast_unsigned())?.map_or(1, |newest| newest.end()))
+    Ok(Bundle::find(file, i64::MAX.cast_unsigned())?.map_or(1, |newest| newest.end()))
 }
 
 fn numbers(records: &str) -> impl Iterator<Item = u64> {
     records.split(',').filter_map(|number| number.parse().ok())
 }
 
-impl Apply<'_> {
+impl WriteTransaction<'_> {
     pub fn write_audit(&mut self, seq: Option<u64>, event: &AuditEvent) -> Result<()> {
         self.append_to(seq, &rows::json(event)?)
     }
@@ -156,7 +156,7 @@ impl Apply<'_> {
 
     fn append_to(&mut self, seq: Option<u64>, record: &str) -> Result<()> {
         let number = self.append(record)?;
-        self.recorder.write()?;
+        self.recorder.flush()?;
         if let Some(seq) = seq {
             self.file
                 .prepare_cached(
@@ -185,7 +185,7 @@ impl Apply<'_> {
             }
             forgotten.ids += 1;
             let id = self.index.digest(id.as_str());
-            let Some(Place::Row(seq)) = self.index.find(id) else { continue };
+            let Some(JobLocation::Row(seq)) = self.index.find(id) else { continue };
             let removed = self
                 .file
                 .prepare_cached(
@@ -198,7 +198,7 @@ impl Apply<'_> {
                 .optional()?;
             let Some((records, ended_at)) = removed else { continue };
             self.index.forget_row(id);
-            self.index.owners.forget(seq);
+            self.index.owner_index.remove(seq);
             self.index.ended.remove(&(ended_at.unwrap_or(0), seq));
             rows_left = rows_left.saturating_sub(1 + self.forget_records(records.as_deref().unwrap_or(""))?);
             forgotten.jobs += 1;
@@ -210,16 +210,16 @@ impl Apply<'_> {
     fn forget_records(&self, records: &str) -> Result<usize> {
         let mut rows = 0;
         for number in numbers(records) {
-            let holding = Bundle::holding(self.file, number)?;
-            let Some(bundle) = holding.filter(|bundle| bundle.record(number).is_some()) else { continue };
-            self.leave(&bundle.without(&[number]))?;
+            let found = Bundle::find(self.file, number)?;
+            let Some(bundle) = found.filter(|bundle| bundle.record(number).is_some()) else { continue };
+            self.rewrite_bundle(&bundle.without(&[number]))?;
             rows += 1;
         }
         Ok(rows)
     }
 
-    /// Writes down what is left of a bundle.
-    fn leave(&self, left: &Bundle) -> Result<()> {
+    /// Writes what is left of a bundle, or removes it.
+    fn rewrite_bundle(&self, left: &Bundle) -> Result<()> {
         let is_newest = left.end() == self.index.next_record;
         if left.records().next().is_none() && !is_newest {
             self.file.prepare_cached("DELETE FROM audit WHERE id = ?1")?.execute([left.id])?;
@@ -254,12 +254,12 @@ impl Apply<'_> {
             gone += going.len() as u64;
         }
         drop(bundles);
-        left.iter().try_for_each(|bundle| self.leave(bundle))?;
+        left.iter().try_for_each(|bundle| self.rewrite_bundle(bundle))?;
         Ok(gone)
     }
 
     fn may_go(&self, number: u64, record: &str, trim: AuditTrim) -> Result<bool> {
-        let Some(About { timestamp, job_id }) = readable(record) else { return Ok(true) };
+        let Some(RecordSubject { timestamp, job_id }) = parse_record(record) else { return Ok(true) };
         let is_old = timestamp < trim.before;
         Ok(is_old || timestamp < trim.forgotten_before && !self.is_on_a_trail(number, job_id.as_deref())?)
     }
@@ -280,30 +280,30 @@ impl Apply<'_> {
 /// The fields of a record that trimming needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct About<'a> {
+struct RecordSubject<'a> {
     timestamp: Timestamp,
     #[serde(borrow)]
     job_id: Option<Cow<'a, str>>,
 }
 
 /// Reads a record. A damaged one is logged and left out, so that all others are read.
-fn readable<'j, T: Deserialize<'j>>(record: &'j str) -> Option<T> {
+fn parse_record<'j, T: Deserialize<'j>>(record: &'j str) -> Option<T> {
     serde_json::from_str(record)
         .inspect_err(|error| tracing::error!(%error, "a stored audit record is damaged; it is left out"))
         .ok()
 }
 
 /// The records under these numbers, oldest first.
-pub fn of_job(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
+pub fn read_job_records(file: &Connection, records: &str) -> Result<Vec<AuditEvent>> {
     let mut events = Vec::new();
     for number in numbers(records) {
-        let bundle = Bundle::holding(file, number)?;
-        events.extend(bundle.and_then(|bundle| bundle.record(number).and_then(readable)));
+        let bundle = Bundle::find(file, number)?;
+        events.extend(bundle.and_then(|bundle| bundle.record(number).and_then(parse_record)));
     }
     Ok(events)
 }
 
-pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
+pub fn read_span(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>> {
     let mut found = Vec::new();
     if span.part != 0 {
         return Ok(found);
@@ -322,7 +322,7 @@ pub fn read(file: &Connection, span: AuditSpan, limit: usize) -> Result<Vec<Audi
         if span.newest_first {
             records.reverse();
         }
-        let read = |(number, line)| Some(AuditRecord { number, event: readable(line)? });
+        let read = |(number, line)| Some(AuditRecord { number, event: parse_record(line)? });
         found.extend(records.into_iter().filter_map(read).take(limit - found.len()));
     }
     Ok(found)
@@ -336,14 +336,14 @@ mod tests {
     fn a_record_is_found_without_a_look_at_any_other_bundle() {
         let file = Connection::open_in_memory().unwrap();
         crate::schema::prepare(&file).unwrap();
-        let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {HOLDING}")).unwrap();
+        let mut explain = file.prepare(&format!("EXPLAIN QUERY PLAN {SELECT_BUNDLE}")).unwrap();
         let steps = explain.query_map([7], |row| row.get::<_, String>(3)).unwrap();
         let plan = steps.map(Result::unwrap).collect::<Vec<_>>().join("; ");
         assert!(plan.contains("SEARCH audit USING INTEGER PRIMARY KEY"), "{plan}");
     }
 
     #[test]
-    fn what_is_forgotten_leaves_a_gap_and_moves_nobody() {
+    fn what_is_forgotten_leaves_a_gap_and_moves_no_other_record() {
         let bundle = Bundle { id: 5, lines: "{5}\n{6}\n{7}".to_owned() };
         assert_eq!((bundle.end(), bundle.record(6), bundle.record(8)), (8, Some("{6}"), None));
         let left = bundle.without(&[6, 7]);

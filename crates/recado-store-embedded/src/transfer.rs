@@ -4,15 +4,15 @@ use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, St
 use recado_store::{Adopted, JobSnapshot, Page, Standing};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::apply::Apply;
+use crate::apply::WriteTransaction;
 use crate::audit_log;
-use crate::index::{Entry, Place};
+use crate::index::{JobLocation, WaitingJob};
 use crate::inspect;
 use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
 
 type Result<T> = rusqlite::Result<T>;
 
-impl Apply<'_> {
+impl WriteTransaction<'_> {
     pub fn adopt(&mut self, transfers: &[JobSnapshot]) -> Result<Vec<Adopted>> {
         transfers.iter().map(|transfer| self.adopt_one(transfer)).collect()
     }
@@ -21,14 +21,14 @@ impl Apply<'_> {
         let id = self.index.digest(transfer.job.id.as_str());
         let mut replaced = None;
         if let Some(place) = self.index.find(id) {
-            let given_up = self.given_up(place)?.filter(|_| transfer.standing == Standing::Dead);
+            let given_up = self.find_discarded(place)?.filter(|_| transfer.standing == Standing::Dead);
             let Some((ended_at, seq)) = given_up else { return Ok(Adopted::Known) };
             replaced = self
                 .file
                 .prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING records")?
                 .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))?;
             self.index.forget_row(id);
-            self.index.owners.forget(seq);
+            self.index.owner_index.remove(seq);
             self.index.ended.remove(&(ended_at, seq));
         }
         let seq = self.index.next_seq;
@@ -41,7 +41,7 @@ impl Apply<'_> {
         let lane = self.index.lane_key(job.route.as_str());
         match &transfer.standing {
             Standing::Waiting => {
-                let entry = Entry {
+                let entry = WaitingJob {
                     id,
                     seq,
                     due: job.due_at.as_millis(),
@@ -51,7 +51,7 @@ impl Apply<'_> {
                     priority: job.priority.level(),
                 };
                 self.index.insert(entry);
-                self.ring(job.route.clone());
+                self.wake_route(job.route.clone());
             }
             Standing::Dead => self.index.remember_row(id, seq),
             Standing::Ended { at, .. } => {
@@ -59,8 +59,8 @@ impl Apply<'_> {
                 self.index.ended.insert((at.as_millis(), seq));
             }
         }
-        self.index.owners.note(seq, company, lane);
-        let known = replaced.map_or(Ok(Vec::new()), |records| self.take_trail_over(&records, seq))?;
+        self.index.owner_index.insert(seq, company, lane);
+        let known = replaced.map_or(Ok(Vec::new()), |records| self.adopt_records(&records, seq))?;
         for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
             match nth < transfer.archived {
                 true => self.write_archived(seq, event)?,
@@ -71,16 +71,16 @@ impl Apply<'_> {
     }
 
     /// The trail of a job that came back is its own from now on: what is on it.
-    fn take_trail_over(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
+    fn adopt_records(&self, records: &str, seq: u64) -> Result<Vec<AuditEvent>> {
         self.file
             .prepare_cached("UPDATE jobs SET records = ?1 WHERE seq = ?2")?
             .execute(params![records, seq])?;
-        audit_log::of_job(self.file, records)
+        audit_log::read_job_records(self.file, records)
     }
 
     /// The time when a job was discarded, and its row, if it was.
-    fn given_up(&self, place: Place) -> Result<Option<(i64, u64)>> {
-        let Place::Row(seq) = place else { return Ok(None) };
+    fn find_discarded(&self, place: JobLocation) -> Result<Option<(i64, u64)>> {
+        let JobLocation::Row(seq) = place else { return Ok(None) };
         self.file
             .prepare_cached("SELECT endedAt FROM jobs WHERE seq = ?1 AND status = 'discarded'")?
             .query_row([seq], |row| row.get(0))

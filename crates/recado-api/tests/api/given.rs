@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, serve};
 use recado_client::Client;
 use recado_core::decide::Terms;
-use recado_core::{AuditEvent, Jitter, Policy, RouteName, rules};
+use recado_core::{AuditEvent, Jitter, Policy, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
@@ -186,7 +186,7 @@ impl Server {
             Kind::Embedded => {
                 let options =
                     EmbeddedOptions { max_bytes: setup.store_max_bytes, ..EmbeddedOptions::at(dir.path()) };
-                Arc::new(EmbeddedStore::open(&options).unwrap())
+                Arc::new(EmbeddedStore::open(&options, Arc::new(Random::from_entropy())).unwrap())
             }
         };
         let routes = Routes::new(routes().into_iter().chain(setup.routes));

@@ -12,9 +12,9 @@ use recado_store::{Claim, Pick, Settled, Turns};
 
 use crate::again;
 use crate::given::{
-    Directory, HOUR, T0, accepted, claim, deliver, heavy, id, options, runtime, settle_with, word_of,
+    Directory, HOUR, T0, accepted, claim, deliver, heavy, id, open, options, runtime, settle_with, word_of,
 };
-use recado_store_embedded::{EmbeddedStore, lock_holder};
+use recado_store_embedded::lock_holder;
 
 /// Words that the victim has said when it is killed.
 const WORDS_MIN: usize = 400;
@@ -51,7 +51,7 @@ fn what_was_acknowledged_before_kill_9_is_there_afterwards() {
 
 /// Enqueues, claims and delivers without end, and says each thing once it is acknowledged.
 async fn work_until_killed(dir: &Path) -> ! {
-    let store = Arc::new(EmbeddedStore::open(&options(dir)).unwrap());
+    let store = Arc::new(open(&options(dir)).unwrap());
     let say = |words: &str| {
         let mut out = std::io::stdout().lock();
         writeln!(out, "done {words}").unwrap();

@@ -10,7 +10,7 @@ use recado_store::{Claim, Enqueued, JobView, KvWrite, KvWritten, Namespace, Pick
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
 
-use crate::given::{DAY, Directory, HOUR, T0, id, job, options};
+use crate::given::{DAY, Directory, HOUR, T0, id, job, open, options};
 
 /// A file of that format, made by `examples/make_fixture.rs` when it was the newest.
 fn fixture(version: i32) -> PathBuf {
@@ -18,7 +18,7 @@ fn fixture(version: i32) -> PathBuf {
 }
 
 fn refused(home: &Directory) -> String {
-    let error = EmbeddedStore::open(&options(home.path())).expect_err("the file was accepted");
+    let error = open(&options(home.path())).expect_err("the file was accepted");
     assert!(matches!(error, OpenError::Schema { .. }), "{error:?}");
     let said = error.to_string();
     assert!(said.contains(home.file().to_str().unwrap()), "the file is not named: {said}");

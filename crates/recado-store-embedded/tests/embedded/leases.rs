@@ -7,7 +7,7 @@ use recado_core::{LeaseToken, RouteName, Timestamp};
 use recado_store::{Claim, Pick, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-use crate::given::{DAY, Directory, HOUR, T0, accepted, job, options};
+use crate::given::{DAY, Directory, HOUR, T0, accepted, job, open, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -34,7 +34,7 @@ async fn end_after_a_restart(lease: Duration, opened_at: Timestamp) -> Timestamp
     let token = claim(&store, ready, T0, lease).await[0];
     drop(store);
     let options = EmbeddedOptions { now: Some(opened_at), ..options(home.path()) };
-    let store = EmbeddedStore::open(&options).unwrap();
+    let store = open(&options).unwrap();
     store.lease(token).await.unwrap().unwrap().expires_at
 }
 
