@@ -1,4 +1,4 @@
-//! A store that fails when told to, around one that works. For tests of what callers do about it.
+//! A store that fails on request, around one that works, for tests of what callers do about it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use recado_store::{
 };
 use tokio::sync::watch;
 
-/// Which verb fails.
+/// A method, or a group of methods, that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Enqueue,
     Claim,
     Settle,
     KvWrite,
-    /// The notes are written, and the answer is lost.
+    /// The entries are written, and the answer is lost.
     KvWriteAnswer,
-    /// One note or a whole namespace.
-    ReadNotes,
+    /// One entry or a whole namespace.
+    KvRead,
     /// Any verb that writes.
     Write,
     /// Any verb that writes: it is done, and its answer is lost.
@@ -39,9 +39,9 @@ pub struct FaultyStore {
     plan: Mutex<Vec<Fault>>,
     fired: Mutex<Vec<Verb>>,
     recorded: Mutex<Vec<AuditEvent>>,
-    shelves_read: Mutex<Vec<Namespace>>,
-    /// Rung when notes are written, where several nodes share the store.
-    notes_bell: Option<Arc<Wakes>>,
+    namespaces_read: Mutex<Vec<Namespace>>,
+    /// Wakes the other nodes when entries are written, where several share the store.
+    kv_wakes: Option<Arc<Wakes>>,
     /// While true, work is done and no answer leaves, as behind a disk that stalls.
     stalled: watch::Sender<bool>,
 }
@@ -62,15 +62,15 @@ impl FaultyStore {
             plan: Mutex::default(),
             fired: Mutex::default(),
             recorded: Mutex::default(),
-            shelves_read: Mutex::default(),
-            notes_bell: None,
+            namespaces_read: Mutex::default(),
+            kv_wakes: None,
             stalled: watch::Sender::new(false),
         }
     }
 
-    /// One node's view of a store that several share: a write of notes rings the others' bell, too.
-    pub fn shared(inner: Arc<dyn Store>, notes_bell: &Arc<Wakes>) -> Self {
-        FaultyStore { notes_bell: Some(notes_bell.clone()), ..FaultyStore::around(inner) }
+    /// One node's view of a store that several share: a write of entries wakes the others, too.
+    pub fn shared(inner: Arc<dyn Store>, kv_wakes: &Arc<Wakes>) -> Self {
+        FaultyStore { kv_wakes: Some(kv_wakes.clone()), ..FaultyStore::around(inner) }
     }
 
     /// After `after` calls that go well, the next `times` calls of `verb` fail before they reach the store.
@@ -83,14 +83,14 @@ impl FaultyStore {
         self.fired.lock().iter().filter(|fired| **fired == verb).count()
     }
 
-    /// Audit events recorded alone or together with notes, in order.
+    /// Audit events recorded alone or together with entries, in order.
     pub fn recorded(&self) -> Vec<AuditEvent> {
         self.recorded.lock().clone()
     }
 
     /// Times that this whole namespace was read.
     pub fn reads_of(&self, namespace: &str) -> usize {
-        self.shelves_read.lock().iter().filter(|read| read.as_str() == namespace).count()
+        self.namespaces_read.lock().iter().filter(|read| read.as_str() == namespace).count()
     }
 
     /// From now on jobs are taken in, leased, extended and settled, and the answers wait.
@@ -129,9 +129,9 @@ impl FaultyStore {
     }
 }
 
-/// The room of the bell for notes: a name that no test gives a route.
-fn notes_room() -> RouteName {
-    RouteName::trusted("the-notes-of-all-nodes")
+/// The route that stands for entries: a name that no test gives a route.
+fn kv_route() -> RouteName {
+    RouteName::trusted("the-entries-of-all-nodes")
 }
 
 #[async_trait]
@@ -286,20 +286,21 @@ impl KeyValue for FaultyStore {
         self.trip(Verb::KvWrite)?;
         self.trip(Verb::Write)?;
         let acts: Vec<Vec<AuditEvent>> = writes.iter().map(|write| write.audit.clone()).collect();
-        let noted = self.inner.kv_write(writes, now).await?;
-        let done = acts.into_iter().zip(&noted).filter(|(_, noted)| matches!(noted, KvWritten::Done { .. }));
+        let written = self.inner.kv_write(writes, now).await?;
+        let done =
+            acts.into_iter().zip(&written).filter(|(_, written)| matches!(written, KvWritten::Done { .. }));
         self.recorded.lock().extend(done.flat_map(|(acts, _)| acts));
-        if let Some(bell) = &self.notes_bell {
-            bell.ring(&notes_room());
+        if let Some(wakes) = &self.kv_wakes {
+            wakes.wake(&kv_route());
         }
         self.trip(Verb::KvWriteAnswer)?;
         self.trip(Verb::WriteAnswer)?;
-        Ok(noted)
+        Ok(written)
     }
 
     fn kv_changes(&self) -> Option<Waker> {
-        match &self.notes_bell {
-            Some(bell) => Some(bell.waker(&notes_room())),
+        match &self.kv_wakes {
+            Some(wakes) => Some(wakes.waker(&kv_route())),
             None => self.inner.kv_changes(),
         }
     }
@@ -310,13 +311,13 @@ impl KeyValue for FaultyStore {
         key: &str,
         now: Timestamp,
     ) -> Result<Option<KvEntry>, StoreError> {
-        self.trip(Verb::ReadNotes)?;
+        self.trip(Verb::KvRead)?;
         self.inner.kv_get(namespace, key, now).await
     }
 
     async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        self.shelves_read.lock().push(namespace);
-        self.trip(Verb::ReadNotes)?;
+        self.namespaces_read.lock().push(namespace);
+        self.trip(Verb::KvRead)?;
         self.inner.kv_list(namespace, now).await
     }
 
@@ -345,8 +346,8 @@ impl AuditLog for FaultyStore {
         self.inner.audit_parts()
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.inner.audit_in(span, limit).await
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.inner.audit_records(span, limit).await
     }
 }
 
@@ -379,12 +380,12 @@ impl Transfer for FaultyStore {
         Ok(answer)
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.inner.transfers(after, limit).await
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.inner.snapshots(after, limit).await
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        self.inner.transfer(id).await
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        self.inner.snapshot(id).await
     }
 }
 
@@ -397,7 +398,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(0);
 
     #[tokio::test]
-    async fn notes_fail_when_told_to_and_only_then() {
+    async fn entries_fail_when_told_to_and_only_then() {
         let store = FaultyStore::around(Arc::new(ReferenceStore::default()));
         let write = || KvWrite {
             namespace: NAMESPACE,
@@ -409,7 +410,7 @@ mod tests {
         };
         let gone = || StoreError::Unavailable("gone".to_owned());
         store.fail(Verb::KvWrite, 0, 1, gone());
-        store.fail(Verb::ReadNotes, 1, 2, gone());
+        store.fail(Verb::KvRead, 1, 2, gone());
         assert!(store.kv_write(vec![write()], NOW).await.is_err());
         assert!(
             store.kv_get(NAMESPACE, "a", NOW).await.unwrap().is_none(),
@@ -419,6 +420,6 @@ mod tests {
         assert!(store.kv_list(NAMESPACE, NOW).await.is_err());
         assert!(store.kv_write(vec![write()], NOW).await.is_ok());
         assert_eq!(store.kv_list(NAMESPACE, NOW).await.unwrap().len(), 1);
-        assert_eq!((store.fired(Verb::KvWrite), store.fired(Verb::ReadNotes)), (1, 2));
+        assert_eq!((store.fired(Verb::KvWrite), store.fired(Verb::KvRead)), (1, 2));
     }
 }

@@ -4,11 +4,11 @@ use recado_core::{AuditKind, NewJob, Status};
 
 use super::Home;
 use super::given::{
-    DAY, Desk, HOUR, OTHER_BODY, SECOND, Stage, T0, act, bury, company, deliver, every_transition, id, job,
-    priority, retry_at, route,
+    DAY, HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, act, bury, company, deliver, every_transition, id,
+    job, priority, retry_at, route,
 };
-use super::snapshot::{Seen, Snapshot};
-use super::waking::{assert_rung, is_quiet};
+use super::snapshot::{ComparableJob, Snapshot};
+use super::waking::{assert_woken, is_quiet};
 use recado_store::{Discard, Discarded, Enqueued, Pick, Redrive, Redriven, Settled, Settlement};
 
 /// Makes a job that reports on another one, on a route of its own.
@@ -32,27 +32,27 @@ fn discard(name: &str, follow_ups: Vec<NewJob>) -> Discard {
 }
 
 pub async fn every_kind_of_settlement_takes_its_follow_ups_in(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     for nth in 0..6 {
         let name = format!("job-{nth}");
         let own = route(&format!("to-{name}"));
-        desk.accept(vec![NewJob { route: own.clone(), ..job(&name) }]).await;
-        let lease = desk.claim(Pick::Ready(own), 1, T0).await.leases.remove(0);
+        store.accept(vec![NewJob { route: own.clone(), ..job(&name) }]).await;
+        let lease = store.claim(Pick::Ready(own), 1, T0).await.leases.remove(0);
         let transition = every_transition(&lease, T0)[nth].clone();
         let what = format!("{transition:?}");
         let follow_ups = vec![word_of(&name), word_of(&format!("{name}-too"))];
-        assert_eq!(desk.settle_with(&lease, transition, follow_ups, T0).await, Settled::Done, "{what}");
+        assert_eq!(store.settle_with(&lease, transition, follow_ups, T0).await, Settled::Done, "{what}");
         for word in [word_of(&name), word_of(&format!("{name}-too"))] {
-            assert_eq!(desk.view(word.id.as_str(), T0).await.status, Status::Queued, "{what}");
+            assert_eq!(store.view(word.id.as_str(), T0).await.status, Status::Queued, "{what}");
         }
     }
-    assert_eq!(desk.claim(Pick::Ready(route("hooks")), 100, T0).await.leases.len(), 12);
+    assert_eq!(store.claim(Pick::Ready(route("hooks")), 100, T0).await.leases.len(), 12);
 }
 
 pub async fn a_follow_up_is_a_job_like_one_that_was_enqueued(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
-    desk.accept(vec![job("a")]).await;
-    let lease = desk.only(T0).await;
+    let store = TestStore::at(home).await;
+    store.accept(vec![job("a")]).await;
+    let lease = store.only(T0).await;
     let word = NewJob {
         priority: priority(2),
         due_at: T0.plus(HOUR),
@@ -61,103 +61,103 @@ pub async fn a_follow_up_is_a_job_like_one_that_was_enqueued(home: &mut dyn Home
         ..word_of("a")
     };
     let twin = NewJob { id: id("twin"), ..word.clone() };
-    desk.settle_with(&lease, deliver(&lease, T0), vec![word.clone()], T0).await;
-    desk.accept(vec![twin]).await;
-    let mut as_enqueued = Seen::from(desk.view("twin", T0).await);
+    store.settle_with(&lease, deliver(&lease, T0), vec![word.clone()], T0).await;
+    store.accept(vec![twin]).await;
+    let mut as_enqueued = ComparableJob::from(store.view("twin", T0).await);
     as_enqueued.names[0] = word.id.to_string();
-    assert_eq!(Seen::from(desk.view("word-of-a", T0).await), as_enqueued);
+    assert_eq!(ComparableJob::from(store.view("word-of-a", T0).await), as_enqueued);
 
-    let counts = desk.0.counts(T0).await.unwrap();
+    let counts = store.0.counts(T0).await.unwrap();
     assert_eq!((counts.delayed, counts.waiting_by_route.get(&route("hooks"))), (2, Some(&2)));
-    assert_eq!(desk.audit_kinds("word-of-a").await, [], "its trail is its own");
-    let again = desk.enqueue(vec![word.clone(), NewJob { body_hash: OTHER_BODY, ..word }]).await;
+    assert_eq!(store.audit_kinds("word-of-a").await, [], "its trail is its own");
+    let again = store.enqueue(vec![word.clone(), NewJob { body_hash: OTHER_BODY, ..word }]).await;
     assert_eq!(again, [Enqueued::Duplicate { status: Status::Scheduled }, Enqueued::Conflict]);
 }
 
 pub async fn a_stale_settlement_takes_nothing_in(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
-    desk.accept(vec![job("a")]).await;
-    let lease = desk.only(T0).await;
-    desk.done(&lease, retry_at(&lease, T0.plus(HOUR), T0), T0).await;
-    let before = Snapshot::of(&desk, T0).await;
-    let mut bell = desk.0.waker(&route("hooks"));
+    let store = TestStore::at(home).await;
+    store.accept(vec![job("a")]).await;
+    let lease = store.only(T0).await;
+    store.done(&lease, retry_at(&lease, T0.plus(HOUR), T0), T0).await;
+    let before = Snapshot::of(&store, T0).await;
+    let mut waker = store.0.waker(&route("hooks"));
     for transition in every_transition(&lease, T0) {
-        let answer = desk.settle_with(&lease, transition, vec![word_of("a")], T0).await;
+        let answer = store.settle_with(&lease, transition, vec![word_of("a")], T0).await;
         assert_eq!(answer, Settled::Stale);
     }
-    before.assert_same(&Snapshot::of(&desk, T0).await, "after settlements that were stale");
-    assert!(is_quiet(&mut bell), "a route rang for jobs that were not taken in");
+    before.assert_same(&Snapshot::of(&store, T0).await, "after settlements that were stale");
+    assert!(is_quiet(&mut waker), "a route rang for jobs that were not taken in");
 }
 
 pub async fn of_two_settlements_at_once_only_the_winner_is_followed_up(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     for round in 0..10 {
         let name = format!("a-{round}");
-        desk.accept(vec![job(&name)]).await;
-        let lease = desk.only(T0).await;
+        store.accept(vec![job(&name)]).await;
+        let lease = store.only(T0).await;
         let [sent, failed] = ["sent", "failed"].map(|how| word_of(&format!("{name}-{how}")));
         let (left, _) = tokio::join!(
-            desk.settle_with(&lease, deliver(&lease, T0), vec![sent.clone()], T0),
-            desk.settle_with(&lease, bury(&lease, None, "no", T0), vec![failed.clone()], T0)
+            store.settle_with(&lease, deliver(&lease, T0), vec![sent.clone()], T0),
+            store.settle_with(&lease, bury(&lease, None, "no", T0), vec![failed.clone()], T0)
         );
-        let sent = desk.find(sent.id.as_str(), T0).await;
-        let failed = desk.find(failed.id.as_str(), T0).await;
+        let sent = store.find(sent.id.as_str(), T0).await;
+        let failed = store.find(failed.id.as_str(), T0).await;
         let won = left == Settled::Done;
         assert_eq!((sent.is_some(), failed.is_some()), (won, !won), "what is told is what happened");
     }
 }
 
 pub async fn a_follow_up_whose_id_is_taken_is_left_alone(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     for stage in Stage::ALL {
-        desk.bring(&stage.name(), stage).await;
+        store.bring(&stage.name(), stage).await;
     }
-    desk.accept(vec![job("a")]).await;
-    let lease = desk.only(T0).await;
+    store.accept(vec![job("a")]).await;
+    let lease = store.only(T0).await;
     let mut before = Vec::new();
     for stage in Stage::ALL {
-        before.push(Seen::from(desk.view(&stage.name(), T0).await));
+        before.push(ComparableJob::from(store.view(&stage.name(), T0).await));
     }
     let mut follow_ups: Vec<_> = Stage::ALL.iter().map(|stage| job(&stage.name())).collect();
     follow_ups.extend(Stage::ALL.map(|stage| NewJob { body_hash: OTHER_BODY, ..job(&stage.name()) }));
     follow_ups.extend([job("a"), word_of("a"), NewJob { body_hash: OTHER_BODY, ..word_of("a") }]);
-    let answer = desk.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await;
+    let answer = store.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await;
     assert_eq!(answer, Settled::Done, "an id that is taken is no reason to refuse");
     for (stage, before) in Stage::ALL.into_iter().zip(before) {
-        assert_eq!(Seen::from(desk.view(&stage.name(), T0).await), before, "{stage:?}");
+        assert_eq!(ComparableJob::from(store.view(&stage.name(), T0).await), before, "{stage:?}");
     }
-    assert_eq!(desk.view("a", T0).await.status, Status::Sent, "it does not follow itself");
-    assert_eq!(desk.claim(Pick::Ready(route("hooks")), 9, T0).await.leases.len(), 1, "twice in one list");
-    let same = desk.enqueue(vec![word_of("a")]).await;
+    assert_eq!(store.view("a", T0).await.status, Status::Sent, "it does not follow itself");
+    assert_eq!(store.claim(Pick::Ready(route("hooks")), 9, T0).await.leases.len(), 1, "twice in one list");
+    let same = store.enqueue(vec![word_of("a")]).await;
     assert_eq!(same, [Enqueued::Duplicate { status: Status::Delivering }], "the first of the two counts");
 }
 
-pub async fn a_follow_up_rings_its_route(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+pub async fn a_follow_up_wakes_its_route(home: &mut dyn Home) {
+    let store = TestStore::at(home).await;
     for name in ["replayed", "discarded"] {
-        desk.bring(name, Stage::Dead).await;
+        store.bring(name, Stage::Dead).await;
     }
-    desk.accept(vec![job("a")]).await;
-    let lease = desk.only(T0).await;
-    let bell_of = |name: &str| desk.0.waker(&route(name));
+    store.accept(vec![job("a")]).await;
+    let lease = store.only(T0).await;
+    let bell_of = |name: &str| store.0.waker(&route(name));
     let mut bells = ["settled", "replayed", "discarded", "other"].map(|name| (name, bell_of(name)));
     let word = |name: &str| vec![NewJob { route: route(name), ..word_of(name) }];
-    desk.settle_with(&lease, deliver(&lease, T0), word("settled"), T0).await;
-    desk.0.redrive(redrive("replayed", word("replayed"))).await.unwrap();
-    desk.0.discard(discard("discarded", word("discarded"))).await.unwrap();
+    store.settle_with(&lease, deliver(&lease, T0), word("settled"), T0).await;
+    store.0.redrive(redrive("replayed", word("replayed"))).await.unwrap();
+    store.0.discard(discard("discarded", word("discarded"))).await.unwrap();
     let [settled, replayed, discarded, other] = &mut bells;
-    for (name, bell) in [settled, replayed, discarded] {
-        assert_rung(bell, &format!("for what follows on {name}")).await;
+    for (name, waker) in [settled, replayed, discarded] {
+        assert_woken(waker, &format!("for what follows on {name}")).await;
     }
     assert!(is_quiet(&mut other.1), "another route rang");
 }
 
 pub async fn follow_ups_go_in_line_like_all_others(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     let hook = |name: &str| NewJob { route: route("hooks"), ..job(name) };
     let of_other = |name: &str| NewJob { company: company("other"), ..hook(name) };
-    desk.accept(vec![hook("third"), NewJob { priority: priority(9), ..hook("sixth") }, job("a")]).await;
-    let lease = desk.only(T0).await;
+    store.accept(vec![hook("third"), NewJob { priority: priority(9), ..hook("sixth") }, job("a")]).await;
+    let lease = store.only(T0).await;
     let follow_ups = vec![
         hook("fourth"),
         NewJob { due_at: T0.plus(SECOND), ..hook("fifth") },
@@ -165,10 +165,10 @@ pub async fn follow_ups_go_in_line_like_all_others(home: &mut dyn Home) {
         NewJob { due_at: T0.plus(HOUR), ..hook("not-yet") },
         of_other("theirs"),
     ];
-    desk.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await;
-    desk.accept(vec![of_other("theirs-too")]).await;
+    store.settle_with(&lease, deliver(&lease, T0), follow_ups, T0).await;
+    store.accept(vec![of_other("theirs-too")]).await;
 
-    let claimed = desk.claim(Pick::Ready(route("hooks")), 10, T0.plus(SECOND)).await;
+    let claimed = store.claim(Pick::Ready(route("hooks")), 10, T0.plus(SECOND)).await;
     let of = |tenant: &str| -> Vec<&str> {
         let theirs = claimed.leases.iter().filter(|lease| lease.job.company == company(tenant));
         theirs.map(|lease| lease.job.id.as_str()).collect()
@@ -181,9 +181,9 @@ pub async fn follow_ups_go_in_line_like_all_others(home: &mut dyn Home) {
 }
 
 pub async fn each_settlement_of_a_batch_is_followed_up_on_its_own(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
-    desk.accept(vec![job("a"), job("b")]).await;
-    let leases = desk.ready(2, T0).await;
+    let store = TestStore::at(home).await;
+    store.accept(vec![job("a"), job("b")]).await;
+    let leases = store.ready(2, T0).await;
     let settlement = |at: usize, word: &str| Settlement {
         token: leases[at].token,
         transition: deliver(&leases[at], T0),
@@ -192,17 +192,17 @@ pub async fn each_settlement_of_a_batch_is_followed_up_on_its_own(home: &mut dyn
         follow_ups: vec![word_of(word)],
     };
     let batch = vec![settlement(0, "a"), settlement(0, "a-again"), settlement(1, "b")];
-    let answers = desk.0.settle(batch).await.unwrap();
+    let answers = store.0.settle(batch).await.unwrap();
     assert_eq!(answers, [Settled::Done, Settled::Stale, Settled::Done]);
-    let claimed = desk.claim(Pick::Ready(route("hooks")), 9, T0).await;
+    let claimed = store.claim(Pick::Ready(route("hooks")), 9, T0).await;
     let words: Vec<_> = claimed.leases.iter().map(|lease| lease.job.id.as_str()).collect();
     assert_eq!(words, ["word-of-a", "word-of-b"], "in the order of the settlements");
 }
 
 pub async fn a_replay_is_followed_up_only_when_it_is_done(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     for stage in [Stage::Dead, Stage::Replaying, Stage::Sent] {
-        desk.bring(&stage.name(), stage).await;
+        store.bring(&stage.name(), stage).await;
     }
     for (name, expected) in [
         ("replaying", Redriven::AlreadyReplaying),
@@ -211,15 +211,15 @@ pub async fn a_replay_is_followed_up_only_when_it_is_done(home: &mut dyn Home) {
         ("dead", Redriven::Done),
     ] {
         let done = expected == Redriven::Done;
-        assert_eq!(desk.0.redrive(redrive(name, vec![word_of(name)])).await.unwrap(), expected, "{name}");
-        assert_eq!(desk.find(word_of(name).id.as_str(), T0).await.is_some(), done, "{name}");
+        assert_eq!(store.0.redrive(redrive(name, vec![word_of(name)])).await.unwrap(), expected, "{name}");
+        assert_eq!(store.find(word_of(name).id.as_str(), T0).await.is_some(), done, "{name}");
     }
 }
 
 pub async fn a_discard_is_followed_up_only_when_it_is_done(home: &mut dyn Home) {
-    let desk = Desk::at(home).await;
+    let store = TestStore::at(home).await;
     for stage in [Stage::Dead, Stage::Replaying, Stage::Sent] {
-        desk.bring(&stage.name(), stage).await;
+        store.bring(&stage.name(), stage).await;
     }
     for (name, expected) in [
         ("replaying", Discarded::Replaying),
@@ -228,7 +228,7 @@ pub async fn a_discard_is_followed_up_only_when_it_is_done(home: &mut dyn Home) 
         ("dead", Discarded::Done),
     ] {
         let done = expected == Discarded::Done;
-        assert_eq!(desk.0.discard(discard(name, vec![word_of(name)])).await.unwrap(), expected, "{name}");
-        assert_eq!(desk.find(word_of(name).id.as_str(), T0).await.is_some(), done, "{name}");
+        assert_eq!(store.0.discard(discard(name, vec![word_of(name)])).await.unwrap(), expected, "{name}");
+        assert_eq!(store.find(word_of(name).id.as_str(), T0).await.is_some(), done, "{name}");
     }
 }

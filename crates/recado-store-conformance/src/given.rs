@@ -1,4 +1,4 @@
-//! The situations that the checks start from, and short words for the verbs.
+//! The situations that the checks start from, and short forms of a store's methods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,7 +141,7 @@ pub fn every_transition(lease: &Lease, now: Timestamp) -> [Transition; 6] {
     ]
 }
 
-/// Writes `value` on the namespace of accounts, whatever is there.
+/// Writes `value` in the namespace of accounts, whatever is there.
 pub fn write(key: &str, value: &str) -> KvWrite {
     KvWrite {
         namespace: ACCOUNTS,
@@ -223,13 +223,13 @@ impl Stage {
     }
 }
 
-/// A store, with short words for its verbs. A verb that the store cannot carry out fails the check.
+/// A store under test, with short forms of its methods. A method that the store cannot carry out fails the check.
 #[derive(Debug, Clone)]
-pub struct Desk(pub Arc<dyn Store>);
+pub struct TestStore(pub Arc<dyn Store>);
 
-impl Desk {
-    pub async fn at(home: &mut dyn Home) -> Desk {
-        Desk(home.open().await)
+impl TestStore {
+    pub async fn at(home: &mut dyn Home) -> TestStore {
+        TestStore(home.open().await)
     }
 
     pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Vec<Enqueued> {
@@ -365,7 +365,7 @@ impl Desk {
         }
     }
 
-    pub async fn note(&self, key: &str, now: Timestamp) -> Option<KvEntry> {
+    pub async fn entry(&self, key: &str, now: Timestamp) -> Option<KvEntry> {
         self.0.kv_get(ACCOUNTS, key, now).await.unwrap()
     }
 

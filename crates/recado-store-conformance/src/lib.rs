@@ -60,7 +60,7 @@ mod transfer;
 mod turn_bound;
 mod waking;
 
-pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_parts};
+pub use model::{Restarts, agrees_with_the_reference, agrees_with_the_reference_in_partitions};
 pub use turn_bound::a_tenant_waits_for_one_turn_of_each_other_at_most;
 
 /// The place where one store lives, for the length of one test.
@@ -131,7 +131,7 @@ suite! { $ conformance_tests in checks {
         a_lease_that_ran_out_is_taken_over_with_its_history
         a_lease_that_ran_out_tells_its_provider_however_often_it_is_taken_over
         the_old_holder_is_fenced_off_after_a_takeover
-        a_late_holder_may_still_settle_while_nobody_took_over
+        a_late_holder_may_still_settle_until_another_takes_over
         leases_that_ran_out_are_taken_over_oldest_end_first
         the_attempt_after_a_lost_one_has_the_next_number
         waiting_jobs_whose_time_ran_out_are_picked_whatever_their_route_or_due_time
@@ -161,7 +161,7 @@ suite! { $ conformance_tests in checks {
         a_stale_settlement_takes_nothing_in
         of_two_settlements_at_once_only_the_winner_is_followed_up
         a_follow_up_whose_id_is_taken_is_left_alone
-        a_follow_up_rings_its_route
+        a_follow_up_wakes_its_route
         follow_ups_go_in_line_like_all_others
         each_settlement_of_a_batch_is_followed_up_on_its_own
         a_replay_is_followed_up_only_when_it_is_done
@@ -190,14 +190,14 @@ suite! { $ conformance_tests in checks {
     }
     transfer {
         whatever_a_store_knows_of_its_jobs_can_be_given_and_taken
-        a_walk_through_all_transfers_has_no_gap_and_no_repetition
+        a_walk_through_all_snapshots_has_no_gap_and_no_repetition
         one_job_can_be_given_alone
         a_lease_does_not_travel
         adopted_jobs_go_on_where_they_were
         an_id_that_is_taken_is_left_alone
         a_writer_that_another_has_shut_out_writes_nothing_more
         a_dead_letter_from_the_archive_takes_the_place_of_its_discarded_job
-        adopted_jobs_ring_their_route
+        adopted_jobs_wake_their_route
         dead_letters_are_taken_in_at_their_places
         the_oldest_dead_letters_come_first_and_none_that_is_replaying
     }
@@ -241,17 +241,17 @@ suite! { $ conformance_tests in checks {
         groups_count_every_entry_and_lose_those_that_leave
     }
     waking {
-        a_new_job_rings_its_route_and_no_other
-        a_ring_between_two_waits_is_not_lost
-        every_listener_of_a_route_is_rung
-        a_retry_and_a_replay_ring_too
+        a_new_job_wakes_its_route_and_no_other
+        a_wake_up_between_two_waits_is_not_lost
+        every_listener_of_a_route_is_woken
+        a_retry_and_a_replay_wake_too
     }
     audit_log {
         a_trail_tells_a_whole_life_in_order
         what_is_recorded_about_a_job_is_found_on_its_trail
         a_record_about_no_job_is_taken_in_and_belongs_to_none
         a_settlement_keeps_its_record_word_for_word
-        t14_whoever_archives_reads_the_whole_trail_in_order
+        t14_the_archiver_reads_the_whole_trail_in_order
         only_what_is_archived_and_old_is_trimmed
         records_of_forgotten_jobs_may_go_before_those_of_others
         a_number_is_not_given_again_whatever_was_trimmed
@@ -261,19 +261,19 @@ suite! { $ conformance_tests in checks {
         what_a_job_brought_along_as_archived_is_not_archived_again
     }
     key_value {
-        a_note_is_read_as_it_was_written
-        a_shelf_is_read_by_key_and_shelves_do_not_mix
+        an_entry_is_read_as_it_was_written
+        a_namespace_is_read_by_key_and_namespaces_do_not_mix
         a_write_that_expects_nothing_replaces_whatever_is_there
         a_write_happens_only_at_the_version_that_it_expects
-        a_removed_note_is_not_there
-        versions_grow_over_all_shelves
-        a_note_written_again_is_not_taken_for_the_old_one
-        a_note_whose_time_is_over_is_absent_to_every_verb
-        a_note_that_is_over_when_it_is_written_was_never_there
-        notes_whose_time_is_over_are_pruned_and_no_others
-        thousands_of_notes_are_pruned_bite_by_bite
+        a_removed_entry_is_not_there
+        versions_grow_over_all_namespaces
+        an_entry_written_again_is_not_taken_for_the_old_one
+        an_entry_whose_time_is_over_is_absent_to_every_verb
+        an_entry_that_is_over_when_it_is_written_was_never_there
+        entries_whose_time_is_over_are_pruned_and_no_others
+        thousands_of_entries_are_pruned_bite_by_bite
         a_batch_of_writes_is_answered_in_order_each_on_its_own
-        a_note_and_its_records_are_written_together_or_not_at_all
+        an_entry_and_its_records_are_written_together_or_not_at_all
         changes_at_once_lose_none
     }
 } }
@@ -285,13 +285,13 @@ suite! { $ turn_tests in turn_checks {
         g10_a_tenant_gets_at_most_three_in_a_row_times_its_weight
         g10_the_batch_can_be_tuned_from_claim_to_claim
         g11_turns_go_on_from_claim_to_claim
-        g11_whoever_was_served_longest_ago_is_first
+        g11_the_tenant_served_longest_ago_is_first
         g11_a_tenant_that_comes_back_joins_at_the_back
         g11_a_tenant_with_ten_jobs_does_not_wait_for_twenty_thousand
         g24_weights_of_three_two_and_one_hold_over_a_long_run
         g11_of_a_thousand_tenants_each_gets_its_share_over_every_window
         g22_a_tenant_held_back_is_passed_over_and_keeps_its_place
-        g22_a_tenant_gets_no_more_than_its_quota_and_nobody_less_for_it
+        g22_a_tenant_gets_no_more_than_its_quota_and_no_other_less_for_it
         a_turn_cut_short_by_a_quota_goes_on_where_it_was
         where_every_tenant_is_held_back_nothing_comes
         a_tenant_held_back_does_not_say_when_there_is_more
@@ -314,7 +314,7 @@ suite! { $ turn_tests in turn_checks {
 suite! { $ durability_tests in durable_checks {
     durability {
         everything_is_there_after_a_clean_stop
-        everything_is_there_when_nobody_closed_it
+        everything_is_there_when_it_was_not_closed
         ids_stay_taken_in_every_phase
         order_and_due_times_hold
         a_lease_held_outside_outlives_the_process
@@ -323,7 +323,7 @@ suite! { $ durability_tests in durable_checks {
         follow_ups_are_there
         adopted_jobs_are_there
         the_trail_is_there_and_its_numbers_go_on
-        notes_are_there_with_their_versions
+        entries_are_there_with_their_versions
         no_version_is_given_again
         thousands_come_back
     }
@@ -338,11 +338,11 @@ suite! { $ sole_process_tests in sole_checks {
 
 suite! { $ shared_tests in shared_checks {
     multi_node {
-        a_lease_ends_by_time_alone_whoever_opens_the_store
+        a_lease_ends_by_time_alone_whichever_node_opens_the_store
         turns_go_on_through_a_restart
         what_one_node_does_the_others_see
         one_nodes_work_wakes_another
-        one_nodes_notes_wake_another
-        a_shelfs_version_tells_of_every_change_of_its_notes_and_of_no_others
+        one_nodes_entries_wake_another
+        a_namespaces_version_tells_of_every_change_of_its_entries_and_of_no_others
     }
 } }

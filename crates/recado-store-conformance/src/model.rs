@@ -1,4 +1,4 @@
-//! Random lives, lived by a store and by the reference side by side.
+//! Random sequences of steps, taken by a store and by the reference side by side.
 //!
 //! Each step is done on both; the answers and everything that can be read afterwards must be the same.
 //! Two things are not compared word for word, because the contract leaves them to the store: tokens and
@@ -12,9 +12,9 @@ use proptest::strategy::Strategy;
 use recado_core::{AuditKind, JobId, Lease, LeaseToken, NewJob, Status, Timestamp};
 
 use super::Home;
-use super::given::{self, ACCOUNTS, Desk, ENDPOINTS, T0};
+use super::given::{self, ACCOUNTS, ENDPOINTS, T0, TestStore};
 use super::property_test::for_any;
-use super::snapshot::{LIST_MAX, Seen, Snapshot, walk_jobs};
+use super::snapshot::{ComparableJob, LIST_MAX, Snapshot, walk_jobs};
 use recado_store::reference::{Candidate, ReferenceStore};
 use recado_store::{
     Claim, Claimed, DeadLetterFilter, JobFilter, JobView, KvWritten, PageRequest, Pick, TenantFilter,
@@ -23,7 +23,7 @@ use recado_store::{
 mod partitions;
 mod steps;
 
-use steps::{Expect, NoteStep, Step, TokenChoice};
+use steps::{Expect, KvStep, Shutdown, Step, TokenChoice};
 
 const STEPS_MAX: usize = 100;
 
@@ -41,40 +41,40 @@ pub enum Restarts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Whole,
-    /// The store is divided: each part has an order of its own, see [`partitions`].
-    Parts,
+    /// The store is partitioned: each partition has an order of its own, see [`partitions`].
+    Partitions,
 }
 
-/// Lives random lives in stores that `home` makes; panics with the shortest one that differs.
+/// Runs random sequences of steps in stores that `home` makes; panics with the shortest one whose answers differ.
 pub fn agrees_with_the_reference<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
-    compare_lives(home, restarts, Order::Whole);
+    compare_sequences(home, restarts, Order::Whole);
 }
 
-/// The same for a store that is divided into parts by company: everything but what comes first among companies.
-pub fn agrees_with_the_reference_in_parts<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
-    compare_lives(home, restarts, Order::Parts);
+/// The same for a store that is partitioned by company: compares everything but what comes first among companies.
+pub fn agrees_with_the_reference_in_partitions<H: Home>(home: impl Fn() -> H, restarts: Restarts) {
+    compare_sequences(home, restarts, Order::Partitions);
 }
 
-fn compare_lives<H: Home>(home: impl Fn() -> H, restarts: Restarts, order: Order) {
-    let lives = proptest::collection::vec(steps::step(restarts), 1..STEPS_MAX).prop_map(Life);
-    for_any(&lives, async |life| live(home(), &life.0, restarts, order).await);
+fn compare_sequences<H: Home>(home: impl Fn() -> H, restarts: Restarts, order: Order) {
+    let sequences = proptest::collection::vec(steps::step(restarts), 1..STEPS_MAX).prop_map(StepSequence);
+    for_any(&sequences, async |sequence| run_sequence(home(), &sequence.0, restarts, order).await);
 }
 
 /// Shown as one step a line.
 #[derive(Clone)]
-struct Life(Vec<Step>);
+struct StepSequence(Vec<Step>);
 
-impl std::fmt::Debug for Life {
+impl std::fmt::Debug for StepSequence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|step| write!(f, "\n  {step:?}"))
     }
 }
 
-async fn live(mut home: impl Home, steps: &[Step], restarts: Restarts, order: Order) {
+async fn run_sequence(mut home: impl Home, steps: &[Step], restarts: Restarts, order: Order) {
     let model = Arc::new(ReferenceStore::default());
-    let mut pair = Pair {
-        desk: Desk::at(&mut home).await,
-        model_desk: Desk(model.clone()),
+    let mut pair = ModelPair {
+        store: TestStore::at(&mut home).await,
+        model_store: TestStore(model.clone()),
         model,
         now: T0,
         leases: Vec::new(),
@@ -84,8 +84,8 @@ async fn live(mut home: impl Home, steps: &[Step], restarts: Restarts, order: Or
     };
     for (nth, step) in steps.iter().enumerate() {
         let what = format!("step {nth}, {step:?}");
-        if let Step::Restart { close } = step {
-            pair = pair.restart(&mut home, *close, restarts).await;
+        if let Step::Restart(shutdown) = step {
+            pair = pair.restart(&mut home, *shutdown, restarts).await;
         } else {
             pair.take(step, &what).await;
         }
@@ -95,10 +95,10 @@ async fn live(mut home: impl Home, steps: &[Step], restarts: Restarts, order: Or
 }
 
 /// A store, the reference, and what is known of both.
-struct Pair {
-    desk: Desk,
+struct ModelPair {
+    store: TestStore,
     model: Arc<ReferenceStore>,
-    model_desk: Desk,
+    model_store: TestStore,
     now: Timestamp,
     /// Every lease so far: the store's, and the reference's token for it.
     leases: Vec<(Lease, LeaseToken)>,
@@ -109,12 +109,12 @@ struct Pair {
     order: Order,
 }
 
-impl Pair {
+impl ModelPair {
     async fn take(&mut self, step: &Step, what: &str) {
-        let (store, model) = (&self.desk.0, &self.model_desk.0);
+        let (store, model) = (&self.store.0, &self.model_store.0);
         match step {
             Step::Enqueue(new) => {
-                let jobs = self.in_parts_once_each(steps::jobs(new, self.now));
+                let jobs = self.keep_each_id_once(steps::jobs(new, self.now));
                 let answers = store.enqueue(jobs.clone()).await.unwrap();
                 assert_eq!(answers, model.enqueue(jobs).await.unwrap(), "{what}");
             }
@@ -125,7 +125,7 @@ impl Pair {
                     let Some((lease, token)) = self.choose(step.choice).await else { continue };
                     let now = Timestamp::from_millis(self.now.as_millis() + nth as i64);
                     let mut settlement = step.settlement(lease, now, self.now, self.settled + nth);
-                    if self.order == Order::Parts && (nth > 0 || step.choice.any) {
+                    if self.order == Order::Partitions && (nth > 0 || step.choice.any) {
                         settlement.follow_ups.clear();
                     }
                     theirs.push(recado_store::Settlement { token, ..settlement.clone() });
@@ -165,10 +165,10 @@ impl Pair {
                 let answer = store.discard(discard.clone()).await.unwrap();
                 assert_eq!(answer, model.discard(discard).await.unwrap(), "{what}");
             }
-            Step::KvWrite(notes) => self.kv_write(notes, what).await,
+            Step::KvWrite(writes) => self.kv_write(writes, what).await,
             Step::Prune(retention) => {
                 let mut retention = retention.clone();
-                if self.order == Order::Parts {
+                if self.order == Order::Partitions {
                     retention.ended_max_count = u64::MAX;
                 }
                 let answer = store.prune(retention.clone(), self.now).await.unwrap();
@@ -180,14 +180,14 @@ impl Pair {
                 model.record(vec![audit]).await.unwrap();
             }
             Step::Wait { ms } => self.now = steps::after(self.now, *ms),
-            Step::Restart { .. } => {}
+            Step::Restart(_) => {}
         }
     }
 
-    /// In a store of parts, each id once: which of two companies has an id that both ask for in one call depends on
+    /// In a partitioned store, keeps each id once: which of two companies has an id that both ask for in one call depends on
     /// where they are.
-    fn in_parts_once_each(&self, mut jobs: Vec<NewJob>) -> Vec<NewJob> {
-        if self.order == Order::Parts {
+    fn keep_each_id_once(&self, mut jobs: Vec<NewJob>) -> Vec<NewJob> {
+        if self.order == Order::Partitions {
             let mut ids = HashSet::new();
             jobs.retain(|new| ids.insert(new.id.clone()));
         }
@@ -198,7 +198,7 @@ impl Pair {
     async fn choose(&self, choice: TokenChoice) -> Option<(&Lease, LeaseToken)> {
         let mut among = Vec::new();
         for (lease, token) in &self.leases {
-            if choice.any || self.model_desk.0.lease(*token).await.unwrap().is_some() {
+            if choice.any || self.model_store.0.lease(*token).await.unwrap().is_some() {
                 among.push((lease, *token));
             }
         }
@@ -208,7 +208,7 @@ impl Pair {
     /// One of the dead letters, or, when there are none, an id that is not one.
     async fn dead_letter(&self, nth: usize) -> JobId {
         let page = PageRequest { before: None, limit: LIST_MAX };
-        let entries = self.model_desk.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
+        let entries = self.model_store.0.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
         match entries.len() {
             0 => given::id("job-0"),
             count => entries[nth % count].job_id.clone(),
@@ -216,10 +216,10 @@ impl Pair {
     }
 
     async fn claim(&mut self, claim: Claim, what: &str) {
-        let Claimed { leases, next_at } = self.desk.0.claim(claim.clone()).await.unwrap();
+        let Claimed { leases, next_at } = self.store.0.claim(claim.clone()).await.unwrap();
         let ids: Vec<_> = leases.iter().map(|lease| lease.job.id.clone()).collect();
         let follows = match claim.pick {
-            _ if self.order == Order::Parts => {
+            _ if self.order == Order::Partitions => {
                 partitions::assert_may_come(
                     &ids,
                     &self.model.candidates(&claim.pick, claim.now),
@@ -228,7 +228,7 @@ impl Pair {
                 );
                 self.model.claim_exactly(&ids, &claim)
             }
-            Pick::Ready(_) => self.model_desk.0.claim(claim.clone()).await.unwrap(),
+            Pick::Ready(_) => self.model_store.0.claim(claim.clone()).await.unwrap(),
             Pick::Overdue | Pick::Orphaned => {
                 let candidates = self.model.candidates(&claim.pick, claim.now);
                 assert_eq!(leases.len(), claim.max.min(candidates.len()), "{what}: of {candidates:?}");
@@ -247,15 +247,15 @@ impl Pair {
         }
     }
 
-    async fn kv_write(&mut self, notes: &[NoteStep], what: &str) {
+    async fn kv_write(&mut self, writes: &[KvStep], what: &str) {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for note in notes {
-            let expect = self.expected(note).await;
-            ours.push(note.write(expect.map(|(ours, _)| ours), self.now));
-            theirs.push(note.write(expect.map(|(_, theirs)| theirs), self.now));
+        for write in writes {
+            let expect = self.expected(write).await;
+            ours.push(write.write(expect.map(|(ours, _)| ours), self.now));
+            theirs.push(write.write(expect.map(|(_, theirs)| theirs), self.now));
         }
-        let ours = self.desk.0.kv_write(ours, self.now).await.unwrap();
-        let theirs = self.model_desk.0.kv_write(theirs, self.now).await.unwrap();
+        let ours = self.store.0.kv_write(ours, self.now).await.unwrap();
+        let theirs = self.model_store.0.kv_write(theirs, self.now).await.unwrap();
         assert_eq!(ours.len(), theirs.len(), "{what}");
         for (ours, theirs) in ours.into_iter().zip(theirs) {
             let (ours, theirs) = match (ours, theirs) {
@@ -280,57 +280,57 @@ impl Pair {
     }
 
     /// The version that a write expects, in the store's and in the reference's number.
-    async fn expected(&self, note: &NoteStep) -> Option<(u64, u64)> {
-        match note.expect {
+    async fn expected(&self, write: &KvStep) -> Option<(u64, u64)> {
+        match write.expect {
             Expect::Whatever => None,
             Expect::Absent => Some((0, 0)),
             Expect::Old(nth) => Some(self.versions[nth % self.versions.len()]),
             Expect::Current => {
-                let there = self.model_desk.0.kv_get(note.namespace, note.key, self.now).await.unwrap();
-                let current = there.map_or(0, |note| note.version);
+                let there = self.model_store.0.kv_get(write.namespace, write.key, self.now).await.unwrap();
+                let current = there.map_or(0, |entry| entry.version);
                 self.versions.iter().copied().find(|(_, theirs)| *theirs == current)
             }
         }
     }
 
-    async fn restart(self, home: &mut impl Home, close: bool, restarts: Restarts) -> Pair {
-        if close {
-            self.desk.0.close().await.unwrap();
+    async fn restart(self, home: &mut impl Home, shutdown: Shutdown, restarts: Restarts) -> ModelPair {
+        if shutdown == Shutdown::Close {
+            self.store.0.close().await.unwrap();
         }
-        drop(self.desk);
+        drop(self.store);
         if restarts == Restarts::Yes {
             self.model.restart();
         }
-        Pair { desk: Desk::at(home).await, ..self }
+        ModelPair { store: TestStore::at(home).await, ..self }
     }
 
     async fn compare(&self, what: &str) {
-        let ours = Snapshot::of(&self.desk, self.now).await;
-        let theirs = Snapshot::of(&self.model_desk, self.now).await;
-        let fare = self.desk.0.tenants(TenantFilter::default(), self.now).await.unwrap();
-        let model_fare = self.model_desk.0.tenants(TenantFilter::default(), self.now).await.unwrap();
+        let ours = Snapshot::of(&self.store, self.now).await;
+        let theirs = Snapshot::of(&self.model_store, self.now).await;
+        let tenants = self.store.0.tenants(TenantFilter::default(), self.now).await.unwrap();
+        let model_tenants = self.model_store.0.tenants(TenantFilter::default(), self.now).await.unwrap();
         match self.order {
             Order::Whole => {
                 ours.assert_same(&theirs, what);
-                assert_eq!(fare, model_fare, "{what}: how the tenants fare");
+                assert_eq!(tenants, model_tenants, "{what}: the statistics of tenants");
             }
-            Order::Parts => {
+            Order::Partitions => {
                 partitions::sorted(ours).assert_same(&partitions::sorted(theirs), what);
                 assert_eq!(
-                    partitions::jobs_of(&fare),
-                    partitions::jobs_of(&model_fare),
+                    partitions::jobs_of(&tenants),
+                    partitions::jobs_of(&model_tenants),
                     "{what}: what tenants have"
                 );
             }
         }
         for namespace in [ACCOUNTS, ENDPOINTS] {
-            let ours = self.desk.0.kv_list(namespace, self.now).await.unwrap();
-            let theirs = self.model_desk.0.kv_list(namespace, self.now).await.unwrap();
+            let ours = self.store.0.kv_list(namespace, self.now).await.unwrap();
+            let theirs = self.model_store.0.kv_list(namespace, self.now).await.unwrap();
             for (ours, theirs) in ours.iter().zip(&theirs) {
                 let pair = (ours.version, theirs.version);
                 assert!(
                     self.versions.contains(&pair),
-                    "{what}: note {} has version {}",
+                    "{what}: entry {} has version {}",
                     ours.key,
                     ours.version
                 );
@@ -341,24 +341,24 @@ impl Pair {
     async fn compare_at_the_end(&self) {
         for status in Status::ALL {
             let filter = JobFilter { status: Some(status), ..JobFilter::default() };
-            let mut ours = walk_jobs(&self.desk, &filter, 3, self.now).await;
-            let mut theirs = walk_jobs(&self.model_desk, &filter, 3, self.now).await;
-            if self.order == Order::Parts {
+            let mut ours = walk_jobs(&self.store, &filter, 3, self.now).await;
+            let mut theirs = walk_jobs(&self.model_store, &filter, 3, self.now).await;
+            if self.order == Order::Partitions {
                 ours.sort();
                 theirs.sort();
             }
             assert_eq!(ours, theirs, "jobs that are {status}");
         }
         for (lease, token) in &self.leases {
-            let ours = self.desk.0.lease(lease.token).await.unwrap();
-            let theirs = self.model_desk.0.lease(*token).await.unwrap();
+            let ours = self.store.0.lease(lease.token).await.unwrap();
+            let theirs = self.model_store.0.lease(*token).await.unwrap();
             assert_eq!(ours.as_ref().map(seen), theirs.as_ref().map(seen), "a lease of {}", lease.job.id);
         }
     }
 }
 
 /// A lease without its token, and with its job spelt out.
-fn seen(lease: &Lease) -> (u32, Timestamp, Timestamp, Option<recado_core::LostLease>, Seen) {
+fn seen(lease: &Lease) -> (u32, Timestamp, Timestamp, Option<recado_core::LostLease>, ComparableJob) {
     let job = lease.job.clone();
     let view = JobView { job, status: Status::Delivering, ended_at: None, answer: None, held_by: None };
     (lease.attempt, lease.claimed_at, lease.expires_at, lease.lost.clone(), view.into())

@@ -6,7 +6,7 @@ use recado_core::{
     Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp, TraceParent,
 };
 
-use super::given::{ACCOUNTS, Desk, ENDPOINTS};
+use super::given::{ACCOUNTS, ENDPOINTS, TestStore};
 use recado_store::{
     Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest,
 };
@@ -16,7 +16,7 @@ pub const LIST_MAX: usize = 10_000;
 
 /// One job as a store shows it, payloads included.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Seen {
+pub struct ComparableJob {
     pub names: [String; 5],
     pub traceparent: Option<TraceParent>,
     pub priority: u8,
@@ -32,11 +32,11 @@ pub struct Seen {
     pub held_by: Option<(Box<str>, Timestamp)>,
 }
 
-impl From<JobView> for Seen {
+impl From<JobView> for ComparableJob {
     fn from(view: JobView) -> Self {
         let JobView { job, status, ended_at, answer, held_by } = view;
         let text = |text: Option<Box<str>>| text.map_or_else(|| "none".to_owned(), String::from);
-        Seen {
+        ComparableJob {
             names: [
                 job.id.to_string(),
                 job.route.to_string(),
@@ -63,7 +63,7 @@ impl From<JobView> for Seen {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
     /// Newest first.
-    pub jobs: Vec<Seen>,
+    pub jobs: Vec<ComparableJob>,
     /// Newest first, with what it would send beside, because an entry's `Debug` keeps payloads to itself.
     pub dead_letters: Vec<(DeadLetter, String)>,
     pub groups: Vec<DeadLetterGroup>,
@@ -71,7 +71,7 @@ pub struct Snapshot {
     /// In the order of `jobs`.
     pub audit: Vec<Vec<AuditEvent>>,
     /// Namespace, key, value and end, without the version: stores may count differently.
-    pub notes: Vec<(&'static str, String, String, Option<Timestamp>)>,
+    pub entries: Vec<(&'static str, String, String, Option<Timestamp>)>,
 }
 
 pub fn counts(counts: &Counts) -> [u64; 5] {
@@ -79,8 +79,8 @@ pub fn counts(counts: &Counts) -> [u64; 5] {
 }
 
 impl Snapshot {
-    pub async fn of(desk: &Desk, now: Timestamp) -> Snapshot {
-        let store = &desk.0;
+    pub async fn of(store: &TestStore, now: Timestamp) -> Snapshot {
+        let store = &store.0;
         let whole = PageRequest { before: None, limit: LIST_MAX };
         let jobs = items(store.jobs(JobFilter::default(), whole, now).await.unwrap());
         let dead = items(store.dead_letters(DeadLetterFilter::default(), whole).await.unwrap());
@@ -89,15 +89,15 @@ impl Snapshot {
             audit.push(store.audit(&view.job.id).await.unwrap());
         }
         let groups = store.dead_letter_groups(GroupBy::Company, DeadLetterFilter::default()).await.unwrap();
-        let mut notes = Vec::new();
+        let mut entries = Vec::new();
         for namespace in [ACCOUNTS, ENDPOINTS] {
-            for note in store.kv_list(namespace, now).await.unwrap() {
-                let value = note.value.as_str().to_owned();
-                notes.push((namespace.as_str(), String::from(note.key), value, note.expires_at));
+            for entry in store.kv_list(namespace, now).await.unwrap() {
+                let value = entry.value.as_str().to_owned();
+                entries.push((namespace.as_str(), String::from(entry.key), value, entry.expires_at));
             }
         }
         Snapshot {
-            jobs: jobs.into_iter().map(Seen::from).collect(),
+            jobs: jobs.into_iter().map(ComparableJob::from).collect(),
             dead_letters: dead
                 .into_iter()
                 .map(|entry| (entry.clone(), entry.data().as_str().to_owned()))
@@ -105,7 +105,7 @@ impl Snapshot {
             groups,
             counts: counts(&store.counts(now).await.unwrap()),
             audit,
-            notes,
+            entries,
         }
     }
 
@@ -125,7 +125,7 @@ impl Snapshot {
         }
         assert_eq!(self.dead_letters, other.dead_letters, "{what}: the dead letters differ");
         assert_eq!(self.groups, other.groups, "{what}: the groups of dead letters differ");
-        assert_eq!(self.notes, other.notes, "{what}: the notes differ");
+        assert_eq!(self.entries, other.entries, "{what}: the entries differ");
         assert_eq!(
             self.counts, other.counts,
             "{what}: counts differ (delayed, ready, leased, dead letters, ended)"
@@ -139,11 +139,11 @@ fn items<T>(page: Page<T>) -> Vec<T> {
 }
 
 /// Walks every page of the job list.
-pub async fn walk_jobs(desk: &Desk, filter: &JobFilter, limit: usize, now: Timestamp) -> Vec<JobId> {
+pub async fn walk_jobs(store: &TestStore, filter: &JobFilter, limit: usize, now: Timestamp) -> Vec<JobId> {
     let mut seen = Vec::new();
     let mut before = None;
     loop {
-        let page = desk.0.jobs(filter.clone(), PageRequest { before, limit }, now).await.unwrap();
+        let page = store.0.jobs(filter.clone(), PageRequest { before, limit }, now).await.unwrap();
         assert!(page.items.len() <= limit, "a page of {} where {limit} were asked for", page.items.len());
         seen.extend(page.items.into_iter().map(|view| view.job.id));
         match page.next {

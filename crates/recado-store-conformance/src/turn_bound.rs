@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use recado_core::{CompanyId, Lease, NewJob, Timestamp, Transition};
 
 use super::Home;
-use super::given::{Desk, T0, company, deliver, job, route};
+use super::given::{T0, TestStore, company, deliver, job, route};
 use super::property_test::for_any;
 use recado_store::{Claim, Pick, Turns};
 
@@ -20,14 +20,14 @@ const TENANTS: usize = 5;
 const STEPS_MAX: usize = 80;
 
 #[derive(Clone, Debug)]
-struct Story {
+struct TurnScenario {
     batch: u32,
     weights: [u32; TENANTS],
-    steps: Vec<Step>,
+    steps: Vec<TurnStep>,
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TurnStep {
     Arrive {
         tenant: usize,
         jobs: usize,
@@ -44,69 +44,73 @@ enum Step {
     },
 }
 
-/// Tells random stories to stores that `home` makes; panics with the shortest one in which a tenant waits for
+/// Runs random scenarios in stores that `home` makes; panics with the shortest one in which a tenant waits for
 /// more than one turn of each tenant before it.
 pub fn a_tenant_waits_for_one_turn_of_each_other_at_most<H: Home>(home: impl Fn() -> H) {
     let tenant = 0..TENANTS;
     let step = prop_oneof![
-        3 => (tenant.clone(), 1..8_usize).prop_map(|(tenant, jobs)| Step::Arrive { tenant, jobs }),
+        3 => (tenant.clone(), 1..8_usize).prop_map(|(tenant, jobs)| TurnStep::Arrive { tenant, jobs }),
         4 => (1..7_usize, prop::option::weighted(0.3, tenant))
-            .prop_map(|(max, held_back)| Step::Claim { max, held_back }),
-        2 => (0..32_usize, any::<bool>()).prop_map(|(nth, delivered)| Step::Settle { nth, delivered }),
+            .prop_map(|(max, held_back)| TurnStep::Claim { max, held_back }),
+        2 => (0..32_usize, any::<bool>()).prop_map(|(nth, delivered)| TurnStep::Settle { nth, delivered }),
     ];
     let steps = prop::collection::vec(step, 1..STEPS_MAX);
-    let stories = (1..4_u32, prop::array::uniform5(1..4_u32), steps)
-        .prop_map(|(batch, weights, steps)| Story { batch, weights, steps });
-    for_any(&stories, async |story| tell(home(), &story).await);
+    let scenarios = (1..4_u32, prop::array::uniform5(1..4_u32), steps)
+        .prop_map(|(batch, weights, steps)| TurnScenario { batch, weights, steps });
+    for_any(&scenarios, async |scenario| run_scenario(home(), &scenario).await);
 }
 
-async fn tell(mut home: impl Home, story: &Story) {
-    let desk = Desk::at(&mut home).await;
-    let mut ledger = Ledger::new(story);
+async fn run_scenario(mut home: impl Home, scenario: &TurnScenario) {
+    let store = TestStore::at(&mut home).await;
+    let mut owed_turns = OwedTurns::new(scenario);
     let mut in_flight: Vec<Lease> = Vec::new();
     let mut arrived = 0;
-    for (nth, step) in story.steps.iter().enumerate() {
+    for (nth, step) in scenario.steps.iter().enumerate() {
         let now = T0.plus(Duration::from_millis(nth as u64));
         match *step {
-            Step::Arrive { tenant, jobs } => {
+            TurnStep::Arrive { tenant, jobs } => {
                 let new = |n| NewJob { company: name(tenant), due_at: now, ..job(&format!("job-{n}")) };
-                desk.accept((arrived..arrived + jobs).map(new).collect()).await;
+                store.accept((arrived..arrived + jobs).map(new).collect()).await;
                 arrived += jobs;
-                ledger.arrive(tenant, jobs);
+                owed_turns.arrive(tenant, jobs);
             }
-            Step::Claim { max, held_back } => {
-                let leases = claim(&desk, story, max, held_back, now).await;
-                assert_eq!(leases.len(), max.min(ledger.free(held_back)), "step {nth}: no tenant is held up");
+            TurnStep::Claim { max, held_back } => {
+                let leases = claim(&store, scenario, max, held_back, now).await;
+                assert_eq!(
+                    leases.len(),
+                    max.min(owed_turns.free(held_back)),
+                    "step {nth}: no tenant is held up"
+                );
                 for lease in leases {
-                    ledger.serve(&lease.job.company, held_back, nth);
+                    owed_turns.serve(&lease.job.company, held_back, nth);
                     in_flight.push(lease);
                 }
             }
-            Step::Settle { .. } if in_flight.is_empty() => {}
-            Step::Settle { nth: which, delivered: true } => {
+            TurnStep::Settle { .. } if in_flight.is_empty() => {}
+            TurnStep::Settle { nth: which, delivered: true } => {
                 let lease = in_flight.swap_remove(which % in_flight.len());
-                desk.done(&lease, deliver(&lease, now), now).await;
+                store.done(&lease, deliver(&lease, now), now).await;
             }
-            Step::Settle { nth: which, delivered: false } => {
+            TurnStep::Settle { nth: which, delivered: false } => {
                 let lease = in_flight.swap_remove(which % in_flight.len());
-                desk.done(&lease, Transition::Release { at: now, lost: None }, now).await;
-                ledger.arrive(number(&lease.job.company), 1);
+                store.done(&lease, Transition::Release { at: now, lost: None }, now).await;
+                owed_turns.arrive(number(&lease.job.company), 1);
             }
         }
     }
 }
 
 async fn claim(
-    desk: &Desk,
-    story: &Story,
+    store: &TestStore,
+    scenario: &TurnScenario,
     max: usize,
     held_back: Option<usize>,
     now: Timestamp,
 ) -> Vec<Lease> {
     let weights: HashMap<_, _> =
-        story.weights.iter().enumerate().map(|(n, weight)| (name(n), *weight)).collect();
+        scenario.weights.iter().enumerate().map(|(n, weight)| (name(n), *weight)).collect();
     let turns = Turns {
-        batch: story.batch,
+        batch: scenario.batch,
         weights: Arc::new(weights),
         quota: Arc::new(held_back.map(|tenant| (name(tenant), 0)).into_iter().collect()),
     };
@@ -120,7 +124,7 @@ async fn claim(
         outlives_process: true,
         turns,
     };
-    desk.0.claim(claim).await.unwrap().leases
+    store.0.claim(claim).await.unwrap().leases
 }
 
 fn name(tenant: usize) -> CompanyId {
@@ -132,17 +136,17 @@ fn number(company: &CompanyId) -> usize {
 }
 
 /// Ready jobs of each tenant, and the jobs of others that each may still have to wait for.
-struct Ledger {
+struct OwedTurns {
     turn_jobs: [u32; TENANTS],
     ready: [usize; TENANTS],
     owed: [[u32; TENANTS]; TENANTS],
     served_last: Option<usize>,
 }
 
-impl Ledger {
-    fn new(story: &Story) -> Self {
-        let turn_jobs = story.weights.map(|weight| story.batch * weight);
-        Ledger { turn_jobs, ready: [0; TENANTS], owed: [[0; TENANTS]; TENANTS], served_last: None }
+impl OwedTurns {
+    fn new(scenario: &TurnScenario) -> Self {
+        let turn_jobs = scenario.weights.map(|weight| scenario.batch * weight);
+        OwedTurns { turn_jobs, ready: [0; TENANTS], owed: [[0; TENANTS]; TENANTS], served_last: None }
     }
 
     /// Jobs that a claim can take.

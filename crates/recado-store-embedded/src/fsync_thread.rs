@@ -137,7 +137,7 @@ impl FsyncLoop {
         let began = Instant::now();
         self.log.sync_data()?;
         if let Some(watcher) = self.watcher.get() {
-            watcher.forced(began.elapsed());
+            watcher.on_fsync(began.elapsed());
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl FsyncLoop {
             }
             _ => replies.into_iter().for_each(|reply| reply(outcome.clone())),
         }
-        routes_to_wake.iter().for_each(|route| self.wakes.ring(route));
+        routes_to_wake.iter().for_each(|route| self.wakes.wake(route));
     }
 }
 

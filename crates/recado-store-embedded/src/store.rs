@@ -461,7 +461,7 @@ impl AuditLog for EmbeddedStore {
         self.ask(|answer| Request::TrimAudit(trim, answer)).await
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         let found = self.readers.query(move |file| crate::audit_log::read_span(file, span, limit)).await?;
         if !found.is_empty() {
             // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
@@ -499,13 +499,14 @@ impl Transfer for EmbeddedStore {
         self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.readers.query(move |file| crate::transfer::transfers(file, after, limit)).await
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.readers.query(move |file| crate::transfer::list_snapshots(file, after, limit)).await
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
-        let page = self.readers.query(move |file| crate::transfer::transfers(file, Some(seq - 1), 1)).await?;
+        let page =
+            self.readers.query(move |file| crate::transfer::list_snapshots(file, Some(seq - 1), 1)).await?;
         // Its row may have been forgotten in between, and the next one is another job's.
         Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }

@@ -1,7 +1,7 @@
-//! Jobs given and taken whole: to another store, or back from an archive.
+//! Snapshots of jobs, made and taken in: for another store, or back from an archive.
 
 use recado_core::{AuditEvent, BodyHash, DeadLetter, DeadLetterState, Payload, Status, Timestamp};
-use recado_store::{Adopted, JobSnapshot, Page, Standing};
+use recado_store::{Adopted, JobSnapshot, Page, SnapshotState};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::WriteTransaction;
@@ -13,15 +13,15 @@ use crate::rows::{self, JOB_COLUMN_COUNT, JOB_COLUMNS};
 type Result<T> = rusqlite::Result<T>;
 
 impl WriteTransaction<'_> {
-    pub fn adopt(&mut self, transfers: &[JobSnapshot]) -> Result<Vec<Adopted>> {
-        transfers.iter().map(|transfer| self.adopt_one(transfer)).collect()
+    pub fn adopt(&mut self, snapshots: &[JobSnapshot]) -> Result<Vec<Adopted>> {
+        snapshots.iter().map(|snapshot| self.adopt_one(snapshot)).collect()
     }
 
-    fn adopt_one(&mut self, transfer: &JobSnapshot) -> Result<Adopted> {
-        let id = self.index.digest(transfer.job.id.as_str());
+    fn adopt_one(&mut self, snapshot: &JobSnapshot) -> Result<Adopted> {
+        let id = self.index.digest(snapshot.job.id.as_str());
         let mut replaced = None;
         if let Some(place) = self.index.find(id) {
-            let given_up = self.find_discarded(place)?.filter(|_| transfer.standing == Standing::Dead);
+            let given_up = self.find_discarded(place)?.filter(|_| snapshot.state == SnapshotState::Dead);
             let Some((ended_at, seq)) = given_up else { return Ok(Adopted::Known) };
             replaced = self
                 .file
@@ -32,15 +32,15 @@ impl WriteTransaction<'_> {
             self.index.ended.remove(&(ended_at, seq));
         }
         let seq = self.index.next_seq;
-        self.write_job(seq, transfer)?;
-        if let Some(entry) = &transfer.dead_letter {
-            self.write_dead_letter(seq, entry, transfer.queue_place)?;
+        self.write_job(seq, snapshot)?;
+        if let Some(entry) = &snapshot.dead_letter {
+            self.write_dead_letter(seq, entry, snapshot.queue_place)?;
         }
-        let job = &transfer.job;
+        let job = &snapshot.job;
         let company = self.index.company_key(job.company.as_str());
         let lane = self.index.lane_key(job.route.as_str());
-        match &transfer.standing {
-            Standing::Waiting => {
+        match &snapshot.state {
+            SnapshotState::Waiting => {
                 let entry = WaitingJob {
                     id,
                     seq,
@@ -53,16 +53,16 @@ impl WriteTransaction<'_> {
                 self.index.insert(entry);
                 self.wake_route(job.route.clone());
             }
-            Standing::Dead => self.index.remember_row(id, seq),
-            Standing::Ended { at, .. } => {
+            SnapshotState::Dead => self.index.remember_row(id, seq),
+            SnapshotState::Ended { at, .. } => {
                 self.index.remember_row(id, seq);
                 self.index.ended.insert((at.as_millis(), seq));
             }
         }
         self.index.owner_index.insert(seq, company, lane);
         let known = replaced.map_or(Ok(Vec::new()), |records| self.adopt_records(&records, seq))?;
-        for (nth, event) in transfer.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
-            match nth < transfer.archived {
+        for (nth, event) in snapshot.audit.iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            match nth < snapshot.archived {
                 true => self.write_archived(seq, event)?,
                 false => self.write_audit(Some(seq), event)?,
             }
@@ -88,20 +88,20 @@ impl WriteTransaction<'_> {
             .map(|ended_at| ended_at.map(|at| (at, seq)))
     }
 
-    fn write_job(&self, seq: u64, transfer: &JobSnapshot) -> Result<()> {
-        let JobSnapshot { job, body_hash, standing, dead_letter, .. } = transfer;
-        let (status, ended_at, answer) = match standing {
-            Standing::Waiting => ("waiting", None, None),
-            Standing::Dead => (Status::Failed.as_str(), None, None),
-            Standing::Ended { status, at, answer } => {
+    fn write_job(&self, seq: u64, snapshot: &JobSnapshot) -> Result<()> {
+        let JobSnapshot { job, body_hash, state, dead_letter, .. } = snapshot;
+        let (status, ended_at, answer) = match state {
+            SnapshotState::Waiting => ("waiting", None, None),
+            SnapshotState::Dead => (Status::Failed.as_str(), None, None),
+            SnapshotState::Ended { status, at, answer } => {
                 (status.as_str(), Some(at.as_millis()), answer.as_ref())
             }
         };
         let attempts = (!job.attempts.is_empty()).then(|| rows::json(&job.attempts)).transpose()?;
-        let data = match standing {
-            Standing::Waiting => Some(&job.data),
-            Standing::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
-            Standing::Ended { .. } => None,
+        let data = match state {
+            SnapshotState::Waiting => Some(&job.data),
+            SnapshotState::Dead => dead_letter.as_ref().and_then(|entry| entry.corrected_data.as_ref()),
+            SnapshotState::Ended { .. } => None,
         };
         self.file
             .prepare_cached(
@@ -134,7 +134,7 @@ impl WriteTransaction<'_> {
                 answer.map(Payload::as_str),
                 data.map(Payload::as_str),
                 job.traceparent.map(|parent| parent.to_string()),
-                &transfer.checksum().to_bytes()[..],
+                &snapshot.checksum().to_bytes()[..],
             ])?;
         Ok(())
     }
@@ -181,43 +181,43 @@ impl WriteTransaction<'_> {
     }
 }
 
-pub fn transfers(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>> {
+pub fn list_snapshots(file: &Connection, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>> {
     let mut select = file.prepare_cached(&format!(
         "SELECT {JOB_COLUMNS}, jobs.bodyHash, jobs.status, jobs.endedAt, jobs.answer, jobs.seq FROM jobs \
          WHERE jobs.seq > ?1 ORDER BY jobs.seq LIMIT ?2"
     ))?;
     let after = i64::try_from(after.unwrap_or(0)).unwrap_or(i64::MAX);
-    let rows = select.query_map(params![after, limit as i64 + 1], transfer)?;
+    let rows = select.query_map(params![after, limit as i64 + 1], read_snapshot)?;
     let mut found: Vec<(u64, JobSnapshot)> = rows.collect::<Result<_>>()?;
     let more = found.len() > limit;
     found.truncate(limit);
-    for (seq, transfer) in &mut found {
-        transfer.dead_letter = inspect::dead_letter(file, *seq)?;
-        transfer.audit = inspect::audit(file, *seq)?;
+    for (seq, snapshot) in &mut found {
+        snapshot.dead_letter = inspect::dead_letter(file, *seq)?;
+        snapshot.audit = inspect::audit(file, *seq)?;
     }
     let next = found.last().map(|(seq, _)| *seq).filter(|_| more);
-    Ok(Page { items: found.into_iter().map(|(_, transfer)| transfer).collect(), next })
+    Ok(Page { items: found.into_iter().map(|(_, snapshot)| snapshot).collect(), next })
 }
 
-fn transfer(row: &Row<'_>) -> Result<(u64, JobSnapshot)> {
+fn read_snapshot(row: &Row<'_>) -> Result<(u64, JobSnapshot)> {
     let at = JOB_COLUMN_COUNT;
-    let standing = match Status::parse(row.get_ref(at + 1)?.as_str()?) {
-        None => Standing::Waiting,
-        Some(Status::Failed) => Standing::Dead,
-        Some(status) => Standing::Ended {
+    let state = match Status::parse(row.get_ref(at + 1)?.as_str()?) {
+        None => SnapshotState::Waiting,
+        Some(Status::Failed) => SnapshotState::Dead,
+        Some(status) => SnapshotState::Ended {
             status,
             at: Timestamp::from_millis(row.get::<_, Option<i64>>(at + 2)?.unwrap_or(0)),
             answer: row.get::<_, Option<Box<str>>>(at + 3)?.map(Payload::trusted),
         },
     };
-    let transfer = JobSnapshot {
+    let snapshot = JobSnapshot {
         job: rows::job(row)?,
         body_hash: BodyHash(row.get(at).map(u128::from_be_bytes)?),
-        standing,
+        state,
         dead_letter: None,
         queue_place: None,
         audit: Vec::new(),
         archived: 0,
     };
-    Ok((row.get(at + 4)?, transfer))
+    Ok((row.get(at + 4)?, snapshot))
 }

@@ -145,7 +145,7 @@ impl Writer {
             let requests_count = (waited - group.len()) as u64;
             let closing = count(&group, is_close) < closes;
             if let Some(watcher) = self.watcher.get() {
-                watcher.committed(requests_count, began.elapsed());
+                watcher.on_commit(requests_count, began.elapsed());
             }
             let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
             if let Err(StoreError::Broken(why)) = &commit.outcome {

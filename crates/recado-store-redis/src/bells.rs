@@ -47,11 +47,11 @@ impl Bells {
     }
 
     fn ring(&self, route: &RouteName) {
-        self.wakes.ring(route);
+        self.wakes.wake(route);
     }
 
     fn ring_notes(&self) {
-        self.notes.ring(&notes_room());
+        self.notes.wake(&notes_room());
     }
 
     fn ring_all(&self) {

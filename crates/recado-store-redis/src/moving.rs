@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recado_core::{DeadLetter, Job, JobId, Payload, Status};
-use recado_store::{Adopted, JobSnapshot, Page, Standing, StoreError};
+use recado_store::{Adopted, JobSnapshot, Page, SnapshotState, StoreError};
 
 use crate::answer::Answer;
 use crate::audit::{audit_event, mark_archived};
@@ -90,11 +90,11 @@ impl RedisStore {
 
 /// What the script needs to take a job in as it was, see `adopt.lua`.
 fn push<'a>(transfer: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
-    let (standing, phase, ended_at, answer) = match standing {
-        Standing::Waiting => ("wait", Phase::Live, None, None),
-        Standing::Dead => ("dead", Phase::Dead, None, None),
-        Standing::Ended { status, at, answer } => {
+    let JobSnapshot { job, body_hash, state, dead_letter, queue_place, audit, archived } = transfer;
+    let (standing, phase, ended_at, answer) = match state {
+        SnapshotState::Waiting => ("wait", Phase::Live, None, None),
+        SnapshotState::Dead => ("dead", Phase::Dead, None, None),
+        SnapshotState::Ended { status, at, answer } => {
             ("end", Phase::Ended(ending(*status)), Some(*at), answer.clone())
         }
     };
@@ -144,15 +144,15 @@ fn transfer(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreErro
     for event in events.list()? {
         audit.extend(audit_event(&event.bytes()?));
     }
-    let standing = match (record.phase, record.ended_at) {
+    let state = match (record.phase, record.ended_at) {
         (Phase::Ended(_), Some(at)) => {
             let status = record.status(false, at);
-            Standing::Ended { status, at, answer: record.answer }
+            SnapshotState::Ended { status, at, answer: record.answer }
         }
-        (Phase::Dead, _) => Standing::Dead,
-        _ => Standing::Waiting,
+        (Phase::Dead, _) => SnapshotState::Dead,
+        _ => SnapshotState::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
-    let given = JobSnapshot { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
+    let given = JobSnapshot { job, body_hash, state, dead_letter, queue_place: None, audit, archived: 0 };
     Ok((seq, given))
 }

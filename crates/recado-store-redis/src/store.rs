@@ -344,7 +344,7 @@ impl AuditLog for RedisStore {
         self.partition_count() as u16 + 1
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         self.records_in(span, limit).await
     }
 }
@@ -372,14 +372,14 @@ impl Transfer for RedisStore {
     }
 
     async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
+        write.execute(&RedisStore { fence: Some(fence), ..self.clone() }).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
         self.give_jobs(after, limit).await
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         self.give_job(id).await
     }
 }

@@ -22,7 +22,7 @@ pub trait AuditLog: Send + Sync + std::fmt::Debug + 'static {
 
     /// The trail itself, records that belong to no job included, for the archiver: every record given here is
     /// durable. Records that came with an adopted job as archived are not given.
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }
 
 /// A record of the trail under its number. Within a part of the trail numbers rise, and none is given twice in a

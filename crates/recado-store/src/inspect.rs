@@ -52,7 +52,7 @@ pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
         now: Timestamp,
     ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
 
-    /// How each tenant fares on each route, by route and company: those with a job that waits or is leased, and
+    /// Statistics of each tenant on each route, by route and company: those with a job that waits or is leased, and
     /// those served lately.
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
 

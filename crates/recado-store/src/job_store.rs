@@ -43,16 +43,16 @@ pub trait JobStore: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets what retention no longer keeps, a bounded amount at a time, leaving a record of each dead letter.
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Tells when a route may have work. A hint: correctness never depends on it.
+    /// Returns a listener that wakes when a route may have work. A hint: correctness never depends on it.
     fn waker(&self, route: &RouteName) -> Waker;
 
-    /// What its answers to writes are worth right now. Known without asking, so that every answer can say it.
+    /// Returns the durability of its answers right now. Known without a request, so that every answer can say it.
     fn durability(&self) -> Durability;
 
-    /// Who this lease's job belongs to, for reports about a lease held outside this process.
+    /// Returns the lease under a token, with its job, for reports about a lease held outside this process.
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError>;
 
-    /// From now on this one hears of what the store does on its own. A store that has nothing to tell ignores it.
+    /// Sets the observer of what the store does on its own. A store that has nothing to report ignores it.
     fn watch(&self, _watcher: Arc<dyn Watcher>) {}
 
     /// Writes out what is pending and lets go of the files.
@@ -206,12 +206,12 @@ pub struct Pruned {
     pub more: bool,
 }
 
-/// Hears of what a store does between a request and its answer. It is told on the store's own threads, so it must
+/// Observes what a store does between a request and its answer. It is called on the store's own threads, so it must
 /// be quick.
 pub trait Watcher: Send + Sync + std::fmt::Debug + 'static {
-    /// So many requests were committed together.
-    fn committed(&self, requests: u64, took: Duration);
+    /// Requests were committed together, this many.
+    fn on_commit(&self, requests: u64, took: Duration);
 
     /// Commits were forced to disk.
-    fn forced(&self, took: Duration);
+    fn on_fsync(&self, took: Duration);
 }

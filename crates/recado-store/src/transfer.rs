@@ -21,7 +21,7 @@ pub trait Transfer: Send + Sync + std::fmt::Debug + 'static {
     /// Takes jobs in as another store or an archive had them, each atomically, in order. An id that is taken
     /// is left alone, unless its job was discarded and a dead letter comes back: that one takes its place. Its trail
     /// stays, and goes on with what it does not have yet.
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError>;
+    async fn adopt(&self, snapshots: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError>;
 
     /// Lets this writer write, and shuts out all with a smaller number. [`StoreError::Fenced`] when a larger one was
     /// raised before.
@@ -32,10 +32,10 @@ pub trait Transfer: Send + Sync + std::fmt::Debug + 'static {
     async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError>;
 
     /// Every job with all that is known of it, oldest first, beginning after an order number.
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError>;
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError>;
 
     /// One job with all that is known of it.
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError>;
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError>;
 }
 
 /// A job with all that its store knows of it, on its way to another store or back from an archive.
@@ -45,7 +45,7 @@ pub trait Transfer: Send + Sync + std::fmt::Debug + 'static {
 pub struct JobSnapshot {
     pub job: Job,
     pub body_hash: BodyHash,
-    pub standing: Standing,
+    pub state: SnapshotState,
     /// Its entry while it is dead or replaying.
     pub dead_letter: Option<DeadLetter>,
     /// The entry's place among all that are moved with it, counted from 1 for the oldest. Absent: it becomes the
@@ -71,9 +71,9 @@ impl JobSnapshot {
     }
 }
 
-/// The state of a transferred job.
+/// The state of a job in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum SnapshotState {
     Waiting,
     /// In the dead letter queue.
     Dead,
@@ -109,11 +109,11 @@ pub enum FencedWrite {
 }
 
 impl FencedWrite {
-    /// Carries it out by the verbs of a store that sees to the fence.
-    pub async fn carry_out(self, store: &dyn Store) -> Result<Vec<Lease>, StoreError> {
+    /// Makes the write by the methods of a store that sees to the fence.
+    pub async fn execute(self, store: &dyn Store) -> Result<Vec<Lease>, StoreError> {
         match self {
             FencedWrite::Claim(claim) => return Ok(store.claim(claim).await?.leases),
-            FencedWrite::Adopt(transfers) => drop(store.adopt(transfers).await?),
+            FencedWrite::Adopt(snapshots) => drop(store.adopt(snapshots).await?),
             FencedWrite::Record(events) => store.record(events).await?,
             FencedWrite::KvWrite(writes, now) => drop(store.kv_write(writes, now).await?),
         }

@@ -96,7 +96,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         tokio::select! {
             () = engine.stopping.cancelled() => {}
             () = said => {}
-            () = waker.rung() => {}
+            () = waker.wait() => {}
             () = freed => {}
             () = sleep_until(&*engine.clock, next) => {}
         }

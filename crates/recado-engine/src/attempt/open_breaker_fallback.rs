@@ -47,7 +47,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
         };
         tokio::select! {
             () = engine.stopping.cancelled() => return,
-            () = waker.rung() => {}
+            () = waker.wait() => {}
             () = any(changes) => {}
             () = sleep_until(&*engine.clock, next_at) => {}
         }

@@ -175,7 +175,7 @@ async fn bite(
             hold.archived.insert(part, after);
         }
         let span = AuditSpan { part, after, newest_first: false };
-        let records = engine.store.audit_in(span, share).await?;
+        let records = engine.store.audit_records(span, share).await?;
         let source = source(&hold.store, part);
         if let Some(last) = records.last() {
             hold.archived.insert(part, last.number);

@@ -54,7 +54,7 @@ pub(crate) async fn run(engine: Arc<Inner>, mut bell: Waker) {
     loop {
         tokio::select! {
             () = engine.stopping.cancelled() => return,
-            () = bell.rung() => {}
+            () = bell.wait() => {}
             () = tokio::time::sleep(REFRESH_AT_LEAST_EVERY) => {}
         }
         match read.again(&engine).await {

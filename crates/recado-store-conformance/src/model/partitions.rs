@@ -1,7 +1,7 @@
-//! Comparison with the reference when companies are in different parts of a store.
+//! Comparison with the reference when companies are in different partitions of a store.
 //!
-//! Each part takes its own turns and has its own order, so the reference is made to follow the store in who
-//! comes first, and lists are compared without their order. An id that is reserved for a part by a step that
+//! Each partition takes its own turns and has its own order, so the reference is made to follow the store in who
+//! comes first, and lists are compared without their order. An id that is reserved for a partition by a step that
 //! is then not taken stays reserved, so only steps that are sure to be taken bring jobs along.
 
 use std::collections::{HashMap, HashSet};
@@ -42,8 +42,8 @@ pub fn sorted(snapshot: Snapshot) -> Snapshot {
 }
 
 /// Route, company and how many of its jobs are due, later and leased, where it has any.
-pub fn jobs_of(fare: &[TenantView]) -> Vec<(&str, &str, [u64; 3])> {
+pub fn jobs_of(tenants: &[TenantView]) -> Vec<(&str, &str, [u64; 3])> {
     let of = |view: &'_ TenantView| [view.queued, view.delayed, view.leased];
-    let with_jobs = fare.iter().filter(|view| of(view) != [0; 3]);
+    let with_jobs = tenants.iter().filter(|view| of(view) != [0; 3]);
     with_jobs.map(|view| (view.route.as_str(), view.company.as_str(), of(view))).collect()
 }

@@ -27,7 +27,7 @@ const DELAYS_MS: [u64; 6] = [0, 0, 1, 10, 1_000, 3_600_000];
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    Enqueue(Vec<New>),
+    Enqueue(Vec<NewJobStep>),
     Claim(ClaimStep),
     Settle(Vec<SettleStep>),
     Extend {
@@ -40,17 +40,22 @@ pub enum Step {
     /// Likewise.
     Discard {
         nth: usize,
-        follow_ups: Vec<New>,
+        follow_ups: Vec<NewJobStep>,
     },
-    KvWrite(Vec<NoteStep>),
+    KvWrite(Vec<KvStep>),
     Prune(Retention),
     Record(u8),
     Wait {
         ms: u64,
     },
-    Restart {
-        close: bool,
-    },
+    Restart(Shutdown),
+}
+
+/// The end of a store's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    Close,
+    Drop,
 }
 
 /// Which of the leases so far.
@@ -62,7 +67,7 @@ pub struct TokenChoice {
 }
 
 #[derive(Clone, Debug)]
-pub struct New {
+pub struct NewJobStep {
     id: u8,
     company: u8,
     route: u8,
@@ -72,7 +77,7 @@ pub struct New {
     ttl_ms: u64,
 }
 
-impl New {
+impl NewJobStep {
     pub fn job(&self, now: Timestamp) -> NewJob {
         NewJob {
             id: name(self.id),
@@ -118,7 +123,7 @@ pub struct RedriveStep {
     corrected: bool,
     due_ms: u64,
     ttl_ms: u64,
-    follow_ups: Vec<New>,
+    follow_ups: Vec<NewJobStep>,
 }
 
 impl RedriveStep {
@@ -139,7 +144,7 @@ impl RedriveStep {
 pub struct SettleStep {
     pub choice: TokenChoice,
     ending: Ending,
-    follow_ups: Vec<New>,
+    follow_ups: Vec<NewJobStep>,
 }
 
 impl SettleStep {
@@ -192,7 +197,7 @@ impl Ending {
 
 /// Few namespaces and keys, so that writes meet.
 #[derive(Clone, Debug)]
-pub struct NoteStep {
+pub struct KvStep {
     pub namespace: Namespace,
     pub key: &'static str,
     pub expect: Expect,
@@ -211,7 +216,7 @@ pub enum Expect {
     Old(usize),
 }
 
-impl NoteStep {
+impl KvStep {
     pub fn write(&self, expect: Option<u64>, now: Timestamp) -> KvWrite {
         KvWrite {
             namespace: self.namespace,
@@ -224,7 +229,7 @@ impl NoteStep {
     }
 }
 
-pub fn jobs(new: &[New], now: Timestamp) -> Vec<NewJob> {
+pub fn jobs(new: &[NewJobStep], now: Timestamp) -> Vec<NewJob> {
     new.iter().map(|new| new.job(now)).collect()
 }
 
@@ -250,7 +255,7 @@ fn delay() -> impl Strategy<Value = u64> {
     select(&DELAYS_MS[..])
 }
 
-fn new() -> impl Strategy<Value = New> {
+fn new() -> impl Strategy<Value = NewJobStep> {
     let body = prop::bool::weighted(0.1);
     (
         0..IDS,
@@ -261,7 +266,7 @@ fn new() -> impl Strategy<Value = New> {
         delay(),
         select(vec![5_u64, 1_000, 86_400_000]),
     )
-        .prop_map(|(id, company, route, other_body, priority, due_ms, ttl_ms)| New {
+        .prop_map(|(id, company, route, other_body, priority, due_ms, ttl_ms)| NewJobStep {
             id,
             company,
             route,
@@ -320,7 +325,7 @@ fn ending() -> impl Strategy<Value = Ending> {
 }
 
 /// Mostly none, as with most settlements.
-fn follow_ups() -> impl Strategy<Value = Vec<New>> {
+fn follow_ups() -> impl Strategy<Value = Vec<NewJobStep>> {
     prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(new(), 1..4)]
 }
 
@@ -332,7 +337,7 @@ fn settle() -> impl Strategy<Value = SettleStep> {
     })
 }
 
-fn note() -> impl Strategy<Value = NoteStep> {
+fn kv_step() -> impl Strategy<Value = KvStep> {
     let expect = prop_oneof![
         2 => Just(Expect::Whatever),
         2 => Just(Expect::Absent),
@@ -341,9 +346,8 @@ fn note() -> impl Strategy<Value = NoteStep> {
     ];
     let value = prop::option::weighted(0.7, 0..9_u8);
     let ttl_ms = prop::option::of(select(vec![0_u64, 10, 1_000]));
-    (select(vec![ACCOUNTS, ENDPOINTS]), select(vec!["a", "b", "c"]), expect, value, ttl_ms).prop_map(
-        |(namespace, key, expect, value, ttl_ms)| NoteStep { namespace, key, expect, value, ttl_ms },
-    )
+    (select(vec![ACCOUNTS, ENDPOINTS]), select(vec!["a", "b", "c"]), expect, value, ttl_ms)
+        .prop_map(|(namespace, key, expect, value, ttl_ms)| KvStep { namespace, key, expect, value, ttl_ms })
 }
 
 fn retention() -> impl Strategy<Value = Retention> {
@@ -371,12 +375,12 @@ pub fn step(restarts: Restarts) -> impl Strategy<Value = Step> {
         2 => (0..IDS).prop_map(Step::Cancel),
         4 => redrive.prop_map(Step::Redrive),
         1 => (0..8_usize, follow_ups()).prop_map(|(nth, follow_ups)| Step::Discard { nth, follow_ups }),
-        4 => prop::collection::vec(note(), 1..5).prop_map(Step::KvWrite),
+        4 => prop::collection::vec(kv_step(), 1..5).prop_map(Step::KvWrite),
         2 => retention().prop_map(Step::Prune),
         1 => (0..IDS).prop_map(Step::Record),
         3 => wait.prop_map(|ms| Step::Wait { ms }),
     ];
-    let restart = any::<bool>().prop_map(|close| Step::Restart { close });
+    let restart = select(vec![Shutdown::Drop, Shutdown::Close]).prop_map(Step::Restart);
     match restarts {
         Restarts::No => usual.boxed(),
         Restarts::Yes | Restarts::Shared => prop_oneof![17 => usual, 1 => restart].boxed(),

@@ -2,7 +2,7 @@
 
 use recado_store_conformance::{
     Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most, agrees_with_the_reference,
-    agrees_with_the_reference_in_parts,
+    agrees_with_the_reference_in_partitions,
 };
 
 use crate::place::{Disk, Place};
@@ -33,7 +33,7 @@ fn a_partition_among_several_agrees_with_the_reference() {
 
 #[test]
 fn several_partitions_agree_with_the_reference_in_all_but_who_comes_first() {
-    agrees_with_the_reference_in_parts(|| Place::single().in_partitions(5), Restarts::Shared);
+    agrees_with_the_reference_in_partitions(|| Place::single().in_partitions(5), Restarts::Shared);
 }
 
 #[test]

@@ -19,7 +19,7 @@ async fn two_nodes(place: &Place<Server>) -> (RedisStore, RedisStore) {
 }
 
 async fn rung(bell: &mut Waker) -> bool {
-    tokio::time::timeout(PATIENCE, bell.rung()).await.is_ok()
+    tokio::time::timeout(PATIENCE, bell.wait()).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]

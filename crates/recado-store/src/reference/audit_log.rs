@@ -1,17 +1,17 @@
-//! The reference's trail: a list, scanned.
+//! The audit trail of the reference: a list, scanned.
 
 use recado_core::AuditEvent;
 
 use crate::{AuditRecord, AuditSpan, AuditTrim};
 
 #[derive(Debug, Default)]
-pub struct Trail {
-    kept: Vec<Kept>,
+pub struct AuditTrail {
+    kept: Vec<TrailEntry>,
     last_number: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct TrailEntry {
     number: u64,
     /// The job that it is about, if the store knew one by that id.
     about: Option<u64>,
@@ -20,14 +20,20 @@ struct Kept {
     archived: bool,
 }
 
-impl Trail {
-    pub fn append(&mut self, about: Option<u64>, event: AuditEvent, archived: bool) {
+impl AuditTrail {
+    pub fn append(&mut self, about: Option<u64>, event: AuditEvent) {
         self.last_number += 1;
-        self.kept.push(Kept { number: self.last_number, about, event, archived });
+        self.kept.push(TrailEntry { number: self.last_number, about, event, archived: false });
     }
 
-    /// Records about one job are about the other from now on.
-    pub fn take_over(&mut self, from: u64, to: u64) -> Vec<AuditEvent> {
+    /// Appends a record that came along with its job and is archived elsewhere.
+    pub fn append_archived(&mut self, about: u64, event: AuditEvent) {
+        self.last_number += 1;
+        self.kept.push(TrailEntry { number: self.last_number, about: Some(about), event, archived: true });
+    }
+
+    /// Gives the records about one job to another, and returns them.
+    pub fn reassign(&mut self, from: u64, to: u64) -> Vec<AuditEvent> {
         let own = self.kept.iter_mut().filter(|kept| kept.about == Some(from));
         own.map(|kept| {
             kept.about = Some(to);
@@ -36,7 +42,7 @@ impl Trail {
         .collect()
     }
 
-    pub fn of(&self, seq: u64) -> Vec<AuditEvent> {
+    pub fn events_of(&self, seq: u64) -> Vec<AuditEvent> {
         let own = self.kept.iter().filter(|kept| kept.about == Some(seq));
         own.map(|kept| kept.event.clone()).collect()
     }
@@ -44,7 +50,7 @@ impl Trail {
     pub fn read(&self, span: AuditSpan, limit: usize) -> Vec<AuditRecord> {
         let given =
             self.kept.iter().filter(|kept| span.part == 0 && kept.number > span.after && !kept.archived);
-        let record = |kept: &Kept| AuditRecord { number: kept.number, event: kept.event.clone() };
+        let record = |kept: &TrailEntry| AuditRecord { number: kept.number, event: kept.event.clone() };
         match span.newest_first {
             true => given.rev().take(limit).map(record).collect(),
             false => given.take(limit).map(record).collect(),
