@@ -1,11 +1,11 @@
 //! Calling a job off before it is sent.
 
 use recado_core::{AuditKind, DeadLetterState, Status};
+use recado_store::{Cancelled, Enqueued, Pick, Redriven};
 
 use super::Home;
 use super::given::{DAY, SECOND, Stage, T0, TestStore, deliver, job, payload, route};
 use super::snapshot::{ComparableJob, Snapshot};
-use recado_store::{Cancelled, Enqueued, Pick, Redriven};
 
 pub async fn a_job_that_waits_is_cancelled_and_never_claimed(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

@@ -1,6 +1,7 @@
 //! Promises of durable stores when they are opened again.
 
 use recado_core::{AuditEvent, AuditKind, NewJob, Status, Timestamp};
+use recado_store::{Cancelled, Discarded, Enqueued, Extended, KvWrite, Pick, Redriven, Retention, Settled};
 
 use super::Home;
 use super::audit_log::{on_record, trim};
@@ -9,7 +10,6 @@ use super::given::{
 };
 use super::snapshot::Snapshot;
 use super::transfer::{elsewhere, every_stage, given_by};
-use recado_store::{Cancelled, Discarded, Enqueued, Extended, KvWrite, Pick, Redriven, Retention, Settled};
 
 /// Ends the store in good order and opens it again.
 pub async fn reopen(store: TestStore, home: &mut dyn Home) -> TestStore {

@@ -1,11 +1,11 @@
 //! Taking jobs in: each exactly once by its id.
 
 use recado_core::{NewJob, Status};
+use recado_store::Enqueued;
 
 use super::Home;
 use super::given::{HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, id, job, priority, route};
 use super::snapshot::{ComparableJob, Snapshot};
-use recado_store::Enqueued;
 
 pub async fn a_new_job_is_found_as_it_was_given(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

@@ -108,7 +108,17 @@ impl FaultyStore {
         self.stalled.receiver_count()
     }
 
-    async fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Makes a write, unless it is to fail, and loses its answer if that is to fail.
+    async fn write<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.trip(Verb::Write)?;
+        let answer = call.await?;
+        self.trip(Verb::WriteAnswer)?;
+        Ok(answer)
+    }
+
+    /// Keeps the answer back while the store is stalled.
+    async fn stall_answer<T>(&self, call: impl Future<Output = T>) -> T {
+        let answer = call.await;
         // The sender is here, so this ends only with the stall.
         let _ = self.stalled.subscribe().wait_for(|stalled| !stalled).await;
         answer
@@ -138,61 +148,37 @@ fn kv_route() -> RouteName {
 impl JobStore for FaultyStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         self.trip(Verb::Enqueue)?;
-        self.trip(Verb::Write)?;
-        let answer = self.answer(self.inner.enqueue(jobs).await).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.stall_answer(self.inner.enqueue(jobs))).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         self.trip(Verb::Claim)?;
-        self.trip(Verb::Write)?;
-        let answer = self.answer(self.inner.claim(claim).await).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.stall_answer(self.inner.claim(claim))).await
     }
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.answer(self.inner.extend(tokens, until).await).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.stall_answer(self.inner.extend(tokens, until))).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.trip(Verb::Settle)?;
-        self.trip(Verb::Write)?;
-        let answer = self.answer(self.inner.settle(settlements).await).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.stall_answer(self.inner.settle(settlements))).await
     }
 
     async fn cancel(&self, id: &JobId, audit: AuditEvent) -> Result<Cancelled, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.cancel(id, audit).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.cancel(id, audit)).await
     }
 
     async fn redrive(&self, redrive: Redrive) -> Result<Redriven, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.redrive(redrive).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.redrive(redrive)).await
     }
 
     async fn discard(&self, discard: Discard) -> Result<Discarded, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.discard(discard).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.discard(discard)).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.prune(retention, now).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.prune(retention, now)).await
     }
 
     fn waker(&self, route: &RouteName) -> Waker {
@@ -330,16 +316,11 @@ impl KeyValue for FaultyStore {
 impl AuditLog for FaultyStore {
     async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
         self.recorded.lock().extend(events.iter().cloned());
-        self.trip(Verb::Write)?;
-        self.inner.record(events).await?;
-        self.trip(Verb::WriteAnswer)
+        self.write(self.inner.record(events)).await
     }
 
     async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.trim_audit(trim).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.trim_audit(trim)).await
     }
 
     fn audit_parts(&self) -> u16 {
@@ -354,30 +335,19 @@ impl AuditLog for FaultyStore {
 #[async_trait]
 impl Transfer for FaultyStore {
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.forget(ids).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.forget(ids)).await
     }
 
     async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.adopt(transfers).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.adopt(transfers)).await
     }
 
     async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        self.trip(Verb::Write)?;
-        self.inner.raise_fence(fence).await?;
-        self.trip(Verb::WriteAnswer)
+        self.write(self.inner.raise_fence(fence)).await
     }
 
     async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        self.trip(Verb::Write)?;
-        let answer = self.inner.write_fenced(fence, write).await?;
-        self.trip(Verb::WriteAnswer)?;
-        Ok(answer)
+        self.write(self.inner.write_fenced(fence, write)).await
     }
 
     async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {

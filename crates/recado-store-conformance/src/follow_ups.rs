@@ -1,6 +1,7 @@
 //! Jobs that a settlement, a replay or a discard brings about, in the same step.
 
 use recado_core::{AuditKind, NewJob, Status};
+use recado_store::{Discard, Discarded, Enqueued, Pick, Redrive, Redriven, Settled, Settlement};
 
 use super::Home;
 use super::given::{
@@ -9,7 +10,6 @@ use super::given::{
 };
 use super::snapshot::{ComparableJob, Snapshot};
 use super::waking::{assert_woken, is_quiet};
-use recado_store::{Discard, Discarded, Enqueued, Pick, Redrive, Redriven, Settled, Settlement};
 
 /// Makes a job that reports on another one, on a route of its own.
 fn word_of(name: &str) -> NewJob {

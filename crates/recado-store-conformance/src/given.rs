@@ -9,12 +9,12 @@ use recado_core::{
     DeadLetter, Failure, JobId, Lease, LeaseToken, NewJob, Payload, Priority, Reason, RouteName, Status,
     Timestamp, TraceParent, Transition,
 };
-
-use super::Home;
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, JobView, KvEntry, KvWrite, KvWritten,
     Namespace, Pick, Redrive, Redriven, Settled, Settlement, Store, TenantFilter, TenantView, Turns,
 };
+
+use super::Home;
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
 pub const SECOND: Duration = Duration::from_secs(1);

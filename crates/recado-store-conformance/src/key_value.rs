@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, Timestamp};
+use recado_store::{KvEntry, KvWrite, KvWritten, Pruned, Retention};
 use tokio::task::JoinSet;
 
 use super::Home;
 use super::audit_log::{on_record, trim};
 use super::given::{ACCOUNTS, ENDPOINTS, HOUR, SECOND, T0, TestStore, payload, write};
 use super::snapshot::Snapshot;
-use recado_store::{KvEntry, KvWrite, KvWritten, Pruned, Retention};
 
 /// Keeps all jobs.
 const ENDED_KEPT: Retention = Retention { ended_max_age: Duration::MAX, ended_max_count: u64::MAX };

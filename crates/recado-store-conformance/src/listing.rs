@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 
 use recado_core::{NewJob, Status, Timestamp};
+use recado_store::{
+    Adopted, DataBytes, DeadLetterFilter, Discarded, JobFilter, PAGE_MAX_BYTES, Page, PageRequest, Redriven,
+};
 
 use super::Home;
 use super::given::{
@@ -10,9 +13,6 @@ use super::given::{
 };
 use super::snapshot::walk_jobs;
 use super::transfer::given_by;
-use recado_store::{
-    Adopted, DataBytes, DeadLetterFilter, Discarded, JobFilter, PAGE_MAX_BYTES, Page, PageRequest, Redriven,
-};
 
 async fn listed(store: &TestStore, filter: JobFilter, now: Timestamp) -> Vec<String> {
     walk_jobs(store, &filter, 3, now).await.iter().map(ToString::to_string).collect()

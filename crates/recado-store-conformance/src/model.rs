@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use proptest::strategy::Strategy;
 use recado_core::{AuditKind, JobId, Lease, LeaseToken, NewJob, Status, Timestamp};
+use recado_store::reference::{Candidate, ReferenceStore};
+use recado_store::{
+    Claim, Claimed, DeadLetterFilter, JobFilter, JobView, KvWritten, PageRequest, Pick, TenantFilter,
+};
 
 use super::Home;
 use super::given::{self, ACCOUNTS, ENDPOINTS, T0, TestStore};
 use super::property_test::for_any;
 use super::snapshot::{ComparableJob, LIST_MAX, Snapshot, walk_jobs};
-use recado_store::reference::{Candidate, ReferenceStore};
-use recado_store::{
-    Claim, Claimed, DeadLetterFilter, JobFilter, JobView, KvWritten, PageRequest, Pick, TenantFilter,
-};
 
 mod partitions;
 mod steps;

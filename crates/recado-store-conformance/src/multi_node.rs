@@ -1,13 +1,13 @@
 //! Promises to several nodes that share a store.
 
 use recado_core::{LostLease, NewJob, Status};
+use recado_store::{Claim, Enqueued, KvWrite, KvWritten, Pick, Retention, Settled, Turns};
 
 use super::Home;
 use super::given::{
     ACCOUNTS, ENDPOINTS, HOUR, SECOND, T0, TestStore, attempt, company, deliver, job, jobs_of, route, write,
 };
 use super::waking::assert_woken;
-use recado_store::{Claim, Enqueued, KvWrite, KvWritten, Pick, Retention, Settled, Turns};
 
 fn claim_of_node(node: &str, max: usize) -> Claim {
     Claim {

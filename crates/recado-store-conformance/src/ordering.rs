@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use recado_core::fairness::TURN_JOBS;
 use recado_core::{JobId, Lease, NewJob, Transition};
+use recado_store::Pick;
 
 use super::Home;
 use super::given::{HOUR, SECOND, T0, TestStore, company, id, job, jobs_of, priority, retry_at, route};
-use recado_store::Pick;
 
 const TURN: usize = TURN_JOBS as usize;
 

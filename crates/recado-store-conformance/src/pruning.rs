@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use recado_core::{AuditKind, NewJob, Status, Timestamp};
+use recado_store::{Cancelled, Enqueued, Pruned, Retention, Settlement};
 
 use super::Home;
 use super::audit_log::on_record;
@@ -10,7 +11,6 @@ use super::given::{
     DAY, DEAD_TTL, HOUR, OTHER_BODY, SECOND, Stage, T0, TestStore, company, deliver, job, jobs_of,
 };
 use super::snapshot::Snapshot;
-use recado_store::{Cancelled, Enqueued, Pruned, Retention, Settlement};
 
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 

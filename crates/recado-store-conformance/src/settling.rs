@@ -5,6 +5,7 @@ use recado_core::{
     AttemptResult, AuditKind, Burial, Cause, Class, DeadLetterState, LeaseToken, Pin, Progress,
     RecipientResult, Status, Transition,
 };
+use recado_store::{Pick, Settled, Settlement};
 
 use super::Home;
 use super::given::{
@@ -12,7 +13,6 @@ use super::given::{
     id, job, retry_at, route,
 };
 use super::snapshot::{ComparableJob, Snapshot};
-use recado_store::{Pick, Settled, Settlement};
 
 async fn one_leased(store: &TestStore) -> recado_core::Lease {
     store.accept(vec![job("a")]).await;

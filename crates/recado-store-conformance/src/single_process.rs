@@ -1,11 +1,11 @@
 //! Promises of stores that belong to one process at a time: what ends with it.
 
 use recado_core::{AttemptResult, LostLease, NewJob, Transition};
+use recado_store::{Claim, Pick, Settled, Turns};
 
 use super::Home;
 use super::durability::reopen;
 use super::given::{HOUR, SECOND, T0, TestStore, attempt, deliver, job, jobs_of, route};
-use recado_store::{Claim, Pick, Settled, Turns};
 
 pub async fn tenants_stand_by_who_has_been_due_longest(home: &mut dyn Home) {
     let store = TestStore::at(home).await;

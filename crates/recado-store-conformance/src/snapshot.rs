@@ -5,11 +5,11 @@ use std::fmt;
 use recado_core::{
     Attempt, AuditEvent, DeadLetter, JobId, Payload, Progress, Status, Timestamp, TraceParent,
 };
-
-use super::given::{ACCOUNTS, ENDPOINTS, TestStore};
 use recado_store::{
     Counts, DeadLetterFilter, DeadLetterGroup, GroupBy, JobFilter, JobView, Page, PageRequest,
 };
+
+use super::given::{ACCOUNTS, ENDPOINTS, TestStore};
 
 /// Bound of a list that is meant to be whole.
 pub const LIST_MAX: usize = 10_000;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use recado_core::fairness::{PRIORITY_BASE, PRIORITY_BEST};
 use recado_core::{NewJob, Transition};
+use recado_store::{Pick, TenantFilter, TenantView, Turns};
 
 use super::Home;
 use super::given::{DAY, HOUR, SECOND, T0, TestStore, bury, company, deliver, job, jobs_of, retry_at, route};
-use recado_store::{Pick, TenantFilter, TenantView, Turns};
 
 async fn view(store: &TestStore, tenant: &str) -> TenantView {
     store.tenant(tenant, T0).await.unwrap_or_else(|| panic!("nothing is known of {tenant}"))

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use recado_core::{AuditKind, DeadLetterState, JobId, LeaseToken, NewJob, Status, Transition};
+use recado_store::reference::ReferenceStore;
+use recado_store::{
+    Adopted, Cancelled, Claim, DeadLetterFilter, Enqueued, Extended, Fence, FencedWrite, JobSnapshot,
+    PageRequest, Pick, SnapshotState, StoreError, Turns,
+};
 
 use super::Home;
 use super::given::{
     DAY, HOUR, Stage, T0, TestStore, act, bury, company, deliver, id, job, jobs_of, route, write,
 };
 use super::snapshot::Snapshot;
-use recado_store::reference::ReferenceStore;
-use recado_store::{
-    Adopted, Cancelled, Claim, DeadLetterFilter, Enqueued, Extended, Fence, FencedWrite, JobSnapshot,
-    PageRequest, Pick, SnapshotState, StoreError, Turns,
-};
 
 pub fn elsewhere() -> TestStore {
     TestStore(Arc::new(ReferenceStore::default()))

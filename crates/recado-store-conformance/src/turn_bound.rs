@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use recado_core::{CompanyId, Lease, NewJob, Timestamp, Transition};
+use recado_store::{Claim, Pick, Turns};
 
 use super::Home;
 use super::given::{T0, TestStore, company, deliver, job, route};
 use super::property_test::for_any;
-use recado_store::{Claim, Pick, Turns};
 
 const TENANTS: usize = 5;
 const STEPS_MAX: usize = 80;

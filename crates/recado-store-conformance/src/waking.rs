@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use recado_core::NewJob;
+use recado_store::Waker;
 
 use super::Home;
 use super::given::{HOUR, Stage, T0, TestStore, job, retry_at, route};
-use recado_store::Waker;
 
-/// A ring that has not come by now never comes.
+/// A wake-up that has not come by now never comes.
 const WAKE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 pub async fn assert_woken(waker: &mut Waker, when: &str) {

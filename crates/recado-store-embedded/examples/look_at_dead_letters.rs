@@ -4,7 +4,6 @@
 //! cargo run --release -p recado-store-embedded --example look_at_dead_letters
 //! ```
 
-use recado_store::prelude::*;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use recado_core::{
     Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Random,
     Reason, RouteName, Timestamp, Transition,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, DeadLetterFilter, GroupBy, PageRequest, Pick, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 

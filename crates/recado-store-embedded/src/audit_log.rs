@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::apply::WriteTransaction;
 use crate::index::JobLocation;
+use crate::inspect::unavailable;
 use crate::rows;
 
 /// Records of a bundle at most: to read one of them, the whole bundle is read.
@@ -46,7 +47,7 @@ pub struct PreparedSettlement {
 impl PreparedSettlement {
     pub fn prepare(mut settlement: Settlement) -> std::result::Result<Self, StoreError> {
         let record = settlement.audit.take().map(|event| rows::json(&event)).transpose();
-        let record = record.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let record = record.map_err(unavailable)?;
         Ok(PreparedSettlement { settlement, record })
     }
 }

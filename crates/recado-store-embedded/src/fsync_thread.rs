@@ -108,7 +108,7 @@ impl FsyncLoop {
             group.push(first);
             group.extend(inbox.try_iter());
             let is_forced = group.iter().any(|commit| commit.needs_fsync);
-            // What the kernel still has of these pages after a failure is anybody's guess: no second try, ever.
+            // The kernel may have dropped these pages after a failure: no second try, ever.
             let mut broken = match is_forced {
                 true => self
                     .force()

@@ -62,7 +62,7 @@ impl Readers {
     }
 }
 
-fn unavailable(error: impl std::error::Error) -> StoreError {
+pub fn unavailable(error: impl std::error::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 

@@ -1,6 +1,5 @@
 //! The store: sends each write to the writer, and each read to a connection of its own.
 
-use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use parking_lot::Mutex;
 use recado_core::{
     AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Status, Timestamp,
 };
+use recado_store::prelude::*;
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
@@ -25,7 +25,7 @@ use crate::audit_log::PreparedSettlement;
 use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
 use crate::fsync_thread::{FailureReason, FsyncThread, SharedWatcher};
 use crate::index::{DueFilter, Index};
-use crate::inspect::{Candidates, Readers};
+use crate::inspect::{Candidates, Readers, unavailable};
 use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
 use crate::schema::{self, FILE_NAME, SchemaError};
 use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
@@ -178,13 +178,11 @@ impl EmbeddedStore {
         for _ in 0..TRUNCATE_TRIES_MAX {
             let path = self.dir.join(FILE_NAME);
             let fold = move || {
-                let file = open_file(&path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                let file = open_file(&path).map_err(unavailable)?;
                 let folded = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-                folded.map_err(|error| StoreError::Unavailable(error.to_string()))
+                folded.map_err(unavailable)
             };
-            tokio::task::spawn_blocking(fold)
-                .await
-                .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))?;
+            tokio::task::spawn_blocking(fold).await.unwrap_or_else(|error| Err(unavailable(error)))?;
             if self.ask(Request::TruncateLog).await? {
                 return Ok(());
             }

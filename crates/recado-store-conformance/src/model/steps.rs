@@ -9,10 +9,10 @@ use recado_core::{
     AttemptResult, AuditEvent, AuditKind, BodyHash, Burial, Cause, CompanyId, JobId, Lease, NewJob,
     Timestamp, Transition,
 };
+use recado_store::{Claim, KvWrite, Namespace, Pick, Redrive, Retention, Settlement, Turns};
 
 use super::Restarts;
 use crate::given::{self, ACCOUNTS, ENDPOINTS, attempt, company, failure, id, job, payload, priority, route};
-use recado_store::{Claim, KvWrite, Namespace, Pick, Redrive, Retention, Settlement, Turns};
 
 const IDS: u8 = 16;
 

@@ -1,6 +1,5 @@
 //! `kill -9` in the middle of everything.
 
-use recado_store::prelude::*;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use recado_core::Status;
+use recado_store::prelude::*;
 use recado_store::{Claim, Pick, Settled, Turns};
 
 use crate::again;

@@ -1,11 +1,11 @@
 //! The stored format: ours, of a version we know, and read for as long as it is supported.
 
-use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 
 use recado_core::{
     AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, Enqueued, JobView, KvWrite, KvWritten, Namespace, Pick, Redriven, Turns};
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
@@ -26,7 +26,7 @@ fn refused(home: &Directory) -> String {
 }
 
 #[test]
-fn somebody_elses_database_is_refused_and_left_as_it_was() {
+fn another_programs_database_is_refused_and_left_as_it_was() {
     let home = Directory::new();
     Connection::open(home.file()).unwrap().execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     let before = std::fs::read(home.file()).unwrap();

@@ -1,6 +1,5 @@
 //! Directories, stores and jobs that the tests start from.
 
-use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use recado_core::{
     Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob,
     Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError, Turns};
 use recado_store_conformance::Home;
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME, OpenError};

@@ -1,8 +1,8 @@
 //! One process at a time, and a file that is let go when it should be.
 
-use recado_store::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use recado_store::prelude::*;
 use recado_store::{Durability, JobFilter, PageRequest, StoreError};
 use recado_store_embedded::{LockError, OpenError, lock_holder};
 

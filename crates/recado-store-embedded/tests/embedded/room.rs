@@ -1,9 +1,9 @@
 //! Room is refused before it is gone, and work that is in can always end.
 
-use recado_store::prelude::*;
 use std::time::{Duration, Instant};
 
 use recado_core::Status;
+use recado_store::prelude::*;
 use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Retention, Settled, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
