@@ -107,7 +107,7 @@ impl WriteTransaction<'_> {
     }
 
     /// Returns true if these are all here already, so that answering takes no room.
-    pub fn all_known<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
+    pub fn knows_all<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
         ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some())
     }
 

@@ -207,7 +207,7 @@ impl SpaceGuard {
     }
 
     fn read_disk(&self) -> Option<String> {
-        // The log comes on top: folding it back may make the file grow by as much.
+        // The log comes on top: a checkpoint may make the file grow by as much.
         let kept = self.reserve_bytes.saturating_add(log_bytes(&self.dir));
         let free = free_bytes(&self.dir);
         if let Some(free) = free.filter(|free| *free < kept) {

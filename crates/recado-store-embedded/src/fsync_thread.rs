@@ -1,7 +1,7 @@
 //! Forces commits to disk, one step behind the writer.
 //!
 //! SQLite would do the fsync inside COMMIT, and the processor would wait for the disk. Here the writer commits
-//! to the log (`synchronous=NORMAL`: everything is handed to the kernel, folding the log into the file is
+//! to the log (`synchronous=NORMAL`: everything is handed to the kernel, checkpoints of the log are
 //! still ordered by fsyncs of its own), and this thread forces the log and then answers. Commits that arrive
 //! while the disk is busy share the next fsync. Answers leave in the order of the commits, so no caller hears
 //! of something, not even by a claim, before it is on disk.
@@ -16,7 +16,8 @@ use recado_core::RouteName;
 use recado_store::{StoreError, Wakes, Watcher};
 
 use crate::disk::StoreFiles;
-use crate::writer::{RECOVERS, Reply};
+use crate::request::Replies;
+use crate::writer::RECOVERS;
 
 /// Commits that may wait for the disk. More would only make groups smaller.
 const WAITING_COMMITS_MAX: usize = 2;
@@ -39,14 +40,19 @@ pub struct Commit {
     pub outcome: Result<(), StoreError>,
     /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
     pub needs_fsync: bool,
-    pub replies: Vec<Reply>,
+    pub replies: Replies,
     /// Routes that may have work now.
     pub routes_to_wake: Vec<RouteName>,
 }
 
 impl Default for Commit {
     fn default() -> Self {
-        Commit { outcome: Ok(()), needs_fsync: false, replies: Vec::new(), routes_to_wake: Vec::new() }
+        Commit {
+            outcome: Ok(()),
+            needs_fsync: false,
+            replies: Replies::default(),
+            routes_to_wake: Vec::new(),
+        }
     }
 }
 
@@ -107,16 +113,16 @@ impl FsyncLoop {
         while let Ok(first) = inbox.recv() {
             group.push(first);
             group.extend(inbox.try_iter());
-            let is_forced = group.iter().any(|commit| commit.needs_fsync);
+            let needs_fsync = group.iter().any(|commit| commit.needs_fsync);
             // The kernel may have dropped these pages after a failure: no second try, ever.
-            let mut broken = match is_forced {
+            let mut broken = match needs_fsync {
                 true => self
-                    .force()
+                    .sync_log()
                     .err()
                     .map(|error| format!("the disk did not take the log: {error}; {RECOVERS}")),
                 false => None,
             };
-            if broken.is_none() && (is_forced || checked_at.elapsed() >= CHECK_FILES_EVERY) {
+            if broken.is_none() && (needs_fsync || checked_at.elapsed() >= CHECK_FILES_EVERY) {
                 checked_at = Instant::now();
                 broken = self.files.as_ref().and_then(|files| files.find_missing());
             }
@@ -125,15 +131,15 @@ impl FsyncLoop {
                 let _ = self.failure_reason.set(why.clone());
                 let broken = StoreError::Broken(why);
                 for commit in group.drain(..).chain(inbox.try_iter()) {
-                    self.answer(Commit { outcome: Err(broken.clone()), ..commit });
+                    self.send_replies(Commit { outcome: Err(broken.clone()), ..commit });
                 }
                 return;
             }
-            group.drain(..).for_each(|commit| self.answer(commit));
+            group.drain(..).for_each(|commit| self.send_replies(commit));
         }
     }
 
-    fn force(&self) -> std::io::Result<()> {
+    fn sync_log(&self) -> std::io::Result<()> {
         let began = Instant::now();
         self.log.sync_data()?;
         if let Some(watcher) = self.watcher.get() {
@@ -144,13 +150,13 @@ impl FsyncLoop {
 
     /// Sends the replies of a commit. Many are sent from inside the runtime that their callers wait in: that
     /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
-    fn answer(&self, commit: Commit) {
+    fn send_replies(&self, commit: Commit) {
         let Commit { outcome, replies, routes_to_wake, .. } = commit;
         match &self.callers {
-            Some(callers) if replies.len() >= SPAWNED_REPLIES_MIN => {
-                callers.spawn(async move { replies.into_iter().for_each(|reply| reply(outcome.clone())) });
+            Some(callers) if replies.0.len() >= SPAWNED_REPLIES_MIN => {
+                callers.spawn(async move { replies.send(&outcome) });
             }
-            _ => replies.into_iter().for_each(|reply| reply(outcome.clone())),
+            _ => replies.send(&outcome),
         }
         routes_to_wake.iter().for_each(|route| self.wakes.wake(route));
     }
@@ -165,9 +171,9 @@ mod tests {
 
     fn commit(needs_fsync: bool, name: &'static str, told: &mpsc::Sender<(&'static str, bool)>) -> Commit {
         let told = told.clone();
-        let reply: Reply =
+        let reply: crate::request::Reply =
             Box::new(move |outcome: Result<(), StoreError>| told.send((name, outcome.is_ok())).unwrap());
-        Commit { needs_fsync, replies: vec![reply], ..Commit::default() }
+        Commit { needs_fsync, replies: Replies(vec![reply]), ..Commit::default() }
     }
 
     #[test]

@@ -141,11 +141,35 @@ pub enum JobLocation {
     Row(u64),
 }
 
+/// A small number for each company, so that slots are small.
+#[derive(Debug, Default)]
+struct CompanyTable {
+    names: Vec<CompanyId>,
+    keys: HashMap<CompanyId, CompanyKey>,
+}
+
+impl CompanyTable {
+    /// Returns a company's key, which it gets now if it has none.
+    fn key(&mut self, company: &str) -> CompanyKey {
+        if let Some(&key) = self.keys.get(company) {
+            return key;
+        }
+        let company = CompanyId::trusted(company);
+        let key = CompanyKey::try_from(self.names.len()).unwrap_or(CompanyKey::MAX);
+        self.names.push(company.clone());
+        self.keys.insert(company, key);
+        key
+    }
+
+    fn name(&self, key: CompanyKey) -> &CompanyId {
+        &self.names[key as usize]
+    }
+}
+
 #[derive(Debug)]
 pub struct Index {
     keys: (u64, u64),
-    companies: Vec<CompanyId>,
-    company_keys: HashMap<CompanyId, CompanyKey>,
+    companies: CompanyTable,
     lane_keys: HashMap<RouteName, LaneKey>,
     lanes: Vec<Lane>,
     pub slots: Slots,
@@ -168,8 +192,7 @@ impl Index {
     pub fn new(random: &Random) -> Self {
         Index {
             keys: (random.next_u64(), random.next_u64()),
-            companies: Vec::new(),
-            company_keys: HashMap::new(),
+            companies: CompanyTable::default(),
             lane_keys: HashMap::new(),
             lanes: Vec::new(),
             slots: Slots::default(),
@@ -217,14 +240,7 @@ impl Index {
     }
 
     pub fn company_key(&mut self, company: &str) -> CompanyKey {
-        if let Some(&key) = self.company_keys.get(company) {
-            return key;
-        }
-        let company = CompanyId::trusted(company);
-        let key = CompanyKey::try_from(self.companies.len()).unwrap_or(CompanyKey::MAX);
-        self.companies.push(company.clone());
-        self.company_keys.insert(company, key);
-        key
+        self.companies.key(company)
     }
 
     pub fn lane_key(&mut self, route: &str) -> LaneKey {
@@ -248,7 +264,7 @@ impl Index {
     }
 
     pub fn company(&self, slot: u32) -> CompanyId {
-        self.companies[self.slots.get(slot).company as usize].clone()
+        self.companies.name(self.slots.get(slot).company).clone()
     }
 
     /// A job joins, waiting.
@@ -277,7 +293,7 @@ impl Index {
     pub fn owner_filter(&self, filter: &JobFilter) -> Option<OwnerFilter> {
         let mut owner = OwnerFilter::default();
         if let Some(company) = &filter.company {
-            owner.company = Some(*self.company_keys.get(company)?);
+            owner.company = Some(*self.companies.keys.get(company)?);
         }
         if let Some(route) = &filter.route {
             owner.lane = Some(*self.lane_keys.get(route)?);
@@ -334,7 +350,7 @@ impl Index {
     pub fn take_ready(&mut self, lane: LaneKey, now: i64, turns: &Turns) -> Option<u32> {
         let Index { lanes, slots, companies, .. } = self;
         let slot = lanes[lane as usize].take(now, slots, |key| {
-            let company = &companies[key as usize];
+            let company = companies.name(key);
             TurnTerms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
         })?;
         self.mark_leased(slot);
@@ -455,12 +471,12 @@ impl Index {
 
     /// Returns the due time of the oldest waiting job of each route; `left_out` does not count.
     pub fn oldest_due(&mut self, left_out: &LeftOut, now: i64) -> BTreeMap<RouteName, Timestamp> {
-        let Index { lanes, slots, company_keys, .. } = self;
+        let Index { lanes, slots, companies, .. } = self;
         let oldest = lanes.iter_mut().filter_map(|lane| {
             lane.promote(now, slots);
             let here = left_out.iter().filter(|(route, _)| route.as_ref().is_none_or(|it| *it == lane.route));
             let here: HashSet<_> =
-                here.filter_map(|(_, company)| company_keys.get(company).copied()).collect();
+                here.filter_map(|(_, company)| companies.keys.get(company).copied()).collect();
             Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
         });
         oldest.collect()
@@ -468,7 +484,7 @@ impl Index {
 
     /// Returns the statistics of each tenant on each lane, by route and company.
     pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
-        let Index { lanes, slots, companies, company_keys, .. } = self;
+        let Index { lanes, slots, companies, .. } = self;
         let mut views = Vec::new();
         for lane in
             lanes.iter_mut().filter(|lane| filter.route.as_ref().is_none_or(|want| lane.route == *want))
@@ -476,11 +492,9 @@ impl Index {
             lane.promote(now, slots);
             match &filter.company {
                 Some(company) => {
-                    views.extend(company_keys.get(company).and_then(|key| lane.view(*key, company)));
+                    views.extend(companies.keys.get(company).and_then(|key| lane.view(*key, company)));
                 }
-                None => {
-                    views.extend(lane.tenants().filter_map(|key| lane.view(key, &companies[key as usize])))
-                }
+                None => views.extend(lane.tenants().filter_map(|key| lane.view(key, companies.name(key)))),
             }
         }
         views.sort_unstable_by(|a, b| (&a.route, &a.company).cmp(&(&b.route, &b.company)));

@@ -30,6 +30,7 @@ mod lane;
 mod lazy_heap;
 mod load;
 mod owner_index;
+mod request;
 mod rows;
 mod schema;
 mod store;

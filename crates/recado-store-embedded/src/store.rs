@@ -27,8 +27,9 @@ use crate::fsync_thread::{FailureReason, FsyncThread, SharedWatcher};
 use crate::index::{DueFilter, Index};
 use crate::inspect::{Candidates, Readers, unavailable};
 use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
+use crate::request::Request;
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
+use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Jobs that memory names for one page of a list.
 const CANDIDATES_MAX: usize = 2_000;
@@ -177,12 +178,12 @@ impl EmbeddedStore {
     async fn truncate_log_after_forget(&self) -> Result<(), StoreError> {
         for _ in 0..TRUNCATE_TRIES_MAX {
             let path = self.dir.join(FILE_NAME);
-            let fold = move || {
+            let checkpoint = move || {
                 let file = open_file(&path).map_err(unavailable)?;
-                let folded = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-                folded.map_err(unavailable)
+                let checkpointed = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+                checkpointed.map_err(unavailable)
             };
-            tokio::task::spawn_blocking(fold).await.unwrap_or_else(|error| Err(unavailable(error)))?;
+            tokio::task::spawn_blocking(checkpoint).await.unwrap_or_else(|error| Err(unavailable(error)))?;
             if self.ask(Request::TruncateLog).await? {
                 return Ok(());
             }

@@ -18,20 +18,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Random, Timestamp};
-use recado_store::{
-    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence,
-    FencedWrite, JobSnapshot, KvWrite, KvWritten, Pruned, Redrive, Redriven, Retention, Settled, StoreError,
-};
+use recado_core::{Lease, Random};
+use recado_store::{FencedWrite, StoreError};
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::apply::WriteTransaction;
-use crate::audit_log::{Forgotten, PreparedSettlement, Recorder};
+use crate::audit_log::Recorder;
 use crate::disk::{DirLock, SpaceGuard};
 use crate::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
 use crate::index::Index;
 use crate::load::load_index;
+use crate::request::{Answer, Request};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -60,33 +58,6 @@ const WAL_MAX_BYTES: u64 = 256 << 20;
 
 /// Advice to the operator of a store that stopped.
 pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
-
-pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
-#[derive(Debug)]
-pub enum Request {
-    Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
-    Claim(Claim, Answer<Claimed>),
-    Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
-    Settle(Vec<PreparedSettlement>, Answer<Vec<Settled>>),
-    Cancel(JobId, AuditEvent, Answer<Cancelled>),
-    Redrive(Box<Redrive>, Answer<Redriven>),
-    Discard(Box<Discard>, Answer<Discarded>),
-    Prune(Retention, Timestamp, Answer<Pruned>),
-    Forget(Vec<JobId>, Answer<Forgotten>),
-    Adopt(Vec<JobSnapshot>, Answer<Vec<Adopted>>),
-    RaiseFence(Fence, Answer<()>),
-    WriteFenced(Fence, FencedWrite, Answer<Vec<Lease>>),
-    Record(Vec<AuditEvent>, Answer<()>),
-    TrimAudit(AuditTrim, Answer<u64>),
-    KvWrite(Vec<KvWrite>, Timestamp, Answer<Vec<KvWritten>>),
-    /// Truncate the log, which still has what was forgotten. Answers false when a reader is in the way.
-    TruncateLog(Answer<bool>),
-    Close(Answer<()>),
-}
-
-/// An answer that waits for its commit.
-pub type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 #[derive(Debug)]
 pub struct Writer {
@@ -188,7 +159,7 @@ impl Writer {
         commit: &mut Commit,
     ) -> Result<(), StoreError> {
         if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
-            group.drain(..).for_each(|request| reply_refusal_after_commit(request, &mut commit.replies));
+            group.drain(..).for_each(|request| commit.replies.add_refusal(request));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
                     "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
@@ -237,7 +208,7 @@ impl Writer {
             is_first = false;
             *needs_fsync |= !touches_leases_alone(&request);
             if failed.is_some() {
-                reply_refusal_after_commit(request, replies);
+                replies.add_refusal(request);
                 continue;
             }
             // Settles leave their records to be written together. Requests that may look for them find them.
@@ -245,46 +216,28 @@ impl Writer {
                 && let Err(error) = transaction.recorder.flush()
             {
                 failed = Some(error);
-                reply_refusal_after_commit(request, replies);
+                replies.add_refusal(request);
+                continue;
+            }
+            if let Some(error) = self.find_refusal(&request, &transaction) {
+                request.refuse(error);
                 continue;
             }
             let outcome = match request {
-                Request::Enqueue(jobs, answer) => {
-                    if let Some(why) = refusal(&self.space, &transaction, jobs.iter().map(|job| &job.id)) {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    reply_after_commit(transaction.enqueue(jobs), answer, replies)
-                }
-                Request::Claim(claim, answer) => {
-                    reply_after_commit(transaction.claim(&claim), answer, replies)
-                }
+                Request::Enqueue(jobs, answer) => replies.add(transaction.enqueue(jobs), answer),
+                Request::Claim(claim, answer) => replies.add(transaction.claim(&claim), answer),
                 Request::Extend(tokens, until, answer) => {
-                    reply_after_commit(transaction.extend(&tokens, until), answer, replies)
+                    replies.add(transaction.extend(&tokens, until), answer)
                 }
-                Request::Settle(settlements, answer) => {
-                    reply_after_commit(transaction.settle(settlements), answer, replies)
-                }
-                Request::Cancel(id, audit, answer) => {
-                    reply_after_commit(transaction.cancel(&id, &audit), answer, replies)
-                }
-                Request::Redrive(redrive, answer) => {
-                    reply_after_commit(transaction.redrive(*redrive), answer, replies)
-                }
-                Request::Discard(discard, answer) => {
-                    reply_after_commit(transaction.discard(*discard), answer, replies)
-                }
+                Request::Settle(settlements, answer) => replies.add(transaction.settle(settlements), answer),
+                Request::Cancel(id, audit, answer) => replies.add(transaction.cancel(&id, &audit), answer),
+                Request::Redrive(redrive, answer) => replies.add(transaction.redrive(*redrive), answer),
+                Request::Discard(discard, answer) => replies.add(transaction.discard(*discard), answer),
                 Request::Prune(retention, now, answer) => {
-                    reply_after_commit(transaction.prune(&retention, now), answer, replies)
+                    replies.add(transaction.prune(&retention, now), answer)
                 }
-                Request::Forget(ids, answer) => reply_after_commit(transaction.forget(&ids), answer, replies),
-                Request::Adopt(transfers, answer) => {
-                    if let Some(why) = refusal(&self.space, &transaction, ids_of(&transfers)) {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    reply_after_commit(transaction.adopt(&transfers), answer, replies)
-                }
+                Request::Forget(ids, answer) => replies.add(transaction.forget(&ids), answer),
+                Request::Adopt(snapshots, answer) => replies.add(transaction.adopt(&snapshots), answer),
                 Request::RaiseFence(fence, answer) => {
                     let raised = self.fences.entry(fence.name).or_default();
                     *raised = fence.number.max(*raised);
@@ -292,35 +245,19 @@ impl Writer {
                     let _ = answer.send(if is_newest { Ok(()) } else { Err(StoreError::Fenced) });
                     continue;
                 }
-                Request::WriteFenced(fence, _, answer)
-                    if self.fences.get(fence.name) != Some(&fence.number) =>
-                {
-                    let _ = answer.send(Err(StoreError::Fenced));
-                    continue;
-                }
                 Request::WriteFenced(_, write, answer) => {
-                    if let FencedWrite::Adopt(transfers) = &write
-                        && let Some(why) = refusal(&self.space, &transaction, ids_of(transfers))
-                    {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    reply_after_commit(write_fenced(&mut transaction, write), answer, replies)
+                    replies.add(write_fenced(&mut transaction, write), answer)
                 }
-                Request::Record(events, answer) => {
-                    reply_after_commit(transaction.record(&events), answer, replies)
-                }
-                Request::TrimAudit(trim, answer) => {
-                    reply_after_commit(transaction.trim_audit(trim), answer, replies)
-                }
+                Request::Record(events, answer) => replies.add(transaction.record(&events), answer),
+                Request::TrimAudit(trim, answer) => replies.add(transaction.trim_audit(trim), answer),
                 Request::KvWrite(writes, now, answer) => {
-                    reply_after_commit(transaction.kv_write(writes, now), answer, replies)
+                    replies.add(transaction.kv_write(writes, now), answer)
                 }
                 Request::TruncateLog(answer) => {
                     self.truncate_requests.push(answer);
                     Ok(())
                 }
-                Request::Close(answer) => reply_after_commit(Ok(()), answer, replies),
+                Request::Close(answer) => replies.add(Ok(()), answer),
             };
             failed = outcome.err();
         }
@@ -331,6 +268,23 @@ impl Writer {
             Some(error) => Err(error),
             None => self.run_statement("COMMIT"),
         }
+    }
+
+    /// Returns the error of a request that is not carried out: another writer has raised its fence, or there is no space
+    /// for new jobs. A request that holds known jobs only needs no space.
+    fn find_refusal(&self, request: &Request, transaction: &WriteTransaction<'_>) -> Option<StoreError> {
+        let no_space = || lock_space(&self.space, &self.file).refusal().map(str::to_owned);
+        let (why, is_known) = match request {
+            Request::WriteFenced(fence, ..) if self.fences.get(fence.name) != Some(&fence.number) => {
+                return Some(StoreError::Fenced);
+            }
+            Request::Enqueue(jobs, _) => (no_space()?, transaction.knows_all(jobs.iter().map(|job| &job.id))),
+            Request::Adopt(snapshots, _) | Request::WriteFenced(_, FencedWrite::Adopt(snapshots), _) => {
+                (no_space()?, transaction.knows_all(snapshots.iter().map(|snapshot| &snapshot.job.id)))
+            }
+            _ => return None,
+        };
+        (!is_known).then_some(StoreError::Full(why))
     }
 
     /// Prepared once: there is one of these for every few jobs.
@@ -358,32 +312,17 @@ impl Writer {
             is_busy.map(|is_busy: bool| !is_busy)
         });
         emptied.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
+            tracing::warn!(%error, "cannot checkpoint the log into the file; it keeps growing");
             false
         })
     }
-}
-
-/// Returns the reason why new jobs are refused, if they are. A request that holds known jobs only needs no space, and is
-/// not refused.
-fn refusal<'a>(
-    space: &Mutex<SpaceGuard>,
-    transaction: &WriteTransaction<'_>,
-    ids: impl Iterator<Item = &'a JobId>,
-) -> Option<String> {
-    let why = lock_space(space, transaction.file).refusal().map(str::to_owned);
-    why.filter(|_| !transaction.all_known(ids))
-}
-
-fn ids_of(transfers: &[JobSnapshot]) -> impl Iterator<Item = &JobId> {
-    transfers.iter().map(|transfer| &transfer.job.id)
 }
 
 /// Carries out a write whose fence stands.
 fn write_fenced(transaction: &mut WriteTransaction<'_>, write: FencedWrite) -> rusqlite::Result<Vec<Lease>> {
     match write {
         FencedWrite::Claim(claim) => return Ok(transaction.claim(&claim)?.leases),
-        FencedWrite::Adopt(transfers) => drop(transaction.adopt(&transfers)?),
+        FencedWrite::Adopt(snapshots) => drop(transaction.adopt(&snapshots)?),
         FencedWrite::Record(events) => transaction.record(&events)?,
         FencedWrite::KvWrite(writes, now) => drop(transaction.kv_write(writes, now)?),
     }
@@ -410,64 +349,17 @@ fn touches_leases_alone(request: &Request) -> bool {
     matches!(request, Request::Claim(..) | Request::Extend(..))
 }
 
-/// Sends an answer once the commit has succeeded or failed.
-fn reply_after_commit<T: Send + 'static>(
-    outcome: rusqlite::Result<T>,
-    answer: Answer<T>,
-    replies: &mut Vec<Reply>,
-) -> rusqlite::Result<()> {
-    let (value, error) = match outcome {
-        Ok(value) => (Some(value), None),
-        Err(error) => (None, Some(error)),
-    };
-    replies.push(Box::new(move |committed: Result<(), StoreError>| {
-        let said =
-            committed.and_then(|()| value.ok_or_else(|| StoreError::Unavailable("rolled back".to_owned())));
-        let _ = answer.send(said);
-    }));
-    error.map_or(Ok(()), Err)
-}
-
-/// Refuses a request that came after the one that failed: it was not tried.
-fn reply_refusal_after_commit(request: Request, replies: &mut Vec<Reply>) {
-    fn refuse<T: Send + 'static>(answer: Answer<T>, replies: &mut Vec<Reply>) {
-        replies.push(Box::new(move |committed: Result<(), StoreError>| {
-            let error = committed.err().unwrap_or_else(|| StoreError::Unavailable("rolled back".to_owned()));
-            let _ = answer.send(Err(error));
-        }));
-    }
-    match request {
-        Request::Enqueue(_, answer) => refuse(answer, replies),
-        Request::Forget(_, answer) => refuse(answer, replies),
-        Request::Adopt(_, answer) => refuse(answer, replies),
-        Request::RaiseFence(_, answer) => refuse(answer, replies),
-        Request::WriteFenced(_, _, answer) => refuse(answer, replies),
-        Request::Claim(_, answer) => refuse(answer, replies),
-        Request::Extend(_, _, answer) => refuse(answer, replies),
-        Request::Settle(_, answer) => refuse(answer, replies),
-        Request::Cancel(_, _, answer) => refuse(answer, replies),
-        Request::Redrive(_, answer) => refuse(answer, replies),
-        Request::Discard(_, answer) => refuse(answer, replies),
-        Request::Prune(_, _, answer) => refuse(answer, replies),
-        Request::Record(_, answer) => refuse(answer, replies),
-        Request::TrimAudit(_, answer) => refuse(answer, replies),
-        Request::KvWrite(_, _, answer) => refuse(answer, replies),
-        Request::TruncateLog(answer) => refuse(answer, replies),
-        Request::Close(answer) => refuse(answer, replies),
-    }
-}
-
 impl Checkpointer {
     pub fn start(file: Connection) -> std::io::Result<Self> {
         let (wanted, when) = std::sync::mpsc::sync_channel(1);
-        let fold = move || {
+        let checkpoint = move || {
             while when.recv().is_ok() {
                 if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                    tracing::warn!(%error, "cannot fold the log back into the file in the background");
+                    tracing::warn!(%error, "cannot checkpoint the log into the file in the background");
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("recado-checkpt".to_owned()).spawn(fold)?;
+        let thread = std::thread::Builder::new().name("recado-checkpt".to_owned()).spawn(checkpoint)?;
         Ok(Checkpointer { wanted, thread })
     }
 
@@ -479,6 +371,9 @@ impl Checkpointer {
 
 #[cfg(test)]
 mod tests {
+    use recado_core::Timestamp;
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn writer_in(dir: &std::path::Path) -> Writer {
@@ -547,7 +442,7 @@ mod tests {
         for (left, needs_fsync) in [(2, false), (1, true), (0, false)] {
             let commit = writer.transact(&mut group, Instant::now());
             assert!(commit.outcome.is_ok());
-            assert_eq!((group.len(), commit.needs_fsync, commit.replies.len()), (left, needs_fsync, 1));
+            assert_eq!((group.len(), commit.needs_fsync, commit.replies.0.len()), (left, needs_fsync, 1));
         }
     }
 
