@@ -449,7 +449,7 @@ mod tests {
     /// The fsync thread's fsync is the one that counts: SQLite must put every commit into the log before it
     /// returns, and must order the log against the file at a checkpoint.
     #[test]
-    fn sqlite_writes_a_log_that_the_forcer_can_force() {
+    fn sqlite_writes_a_log_that_the_fsync_thread_can_force() {
         let dir = tempfile::tempdir().unwrap();
         let writer = writer_in(dir.path());
         let number = |name| writer.file.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
