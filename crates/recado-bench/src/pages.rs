@@ -13,7 +13,7 @@ use recado_core::{
     Payload, Priority, Progress, Reason, RouteName, Status, Timestamp,
 };
 use recado_engine::{Carrier, Clock, SystemClock};
-use recado_store::{JobSnapshot, Standing, Store};
+use recado_store::{JobSnapshot, SnapshotState, Store};
 
 use super::load::Caller;
 use super::report::{Percentiles, Report};
@@ -172,19 +172,19 @@ fn transfer(nth: usize, jobs: usize, now: Timestamp) -> Result<JobSnapshot, Fail
         attempts: Vec::new(),
         checksum: None,
     };
-    let ended = |status| Standing::Ended { status, at: enqueued_at, answer: None };
-    let standing = match nth % 1_000 {
-        _ if waits => Standing::Waiting,
-        0..10 => Standing::Dead,
+    let ended = |status| SnapshotState::Ended { status, at: enqueued_at, answer: None };
+    let state = match nth % 1_000 {
+        _ if waits => SnapshotState::Waiting,
+        0..10 => SnapshotState::Dead,
         10 => ended(Status::Cancelled),
         11..15 => ended(Status::Discarded),
         _ => ended(Status::Sent),
     };
-    let dead_letter = (standing == Standing::Dead).then(|| entry(nth, &job)).transpose()?;
+    let dead_letter = (state == SnapshotState::Dead).then(|| entry(nth, &job)).transpose()?;
     Ok(JobSnapshot {
         job,
         body_hash: BodyHash(nth as u128),
-        standing,
+        state,
         dead_letter,
         queue_place: None,
         audit: Vec::new(),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::decide::Terms;
-use recado_core::{Payload, RouteName, rules};
+use recado_core::{Payload, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::audit::TrailTerms;
 use recado_engine::{
-    Carrier, Clock, Engine, Parts, Random, Route, Routes, Settings, Submission, SystemClock,
+    Carrier, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
 };
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -145,8 +145,9 @@ impl Scene {
     pub async fn new(options: &BenchOptions, name: &str) -> Result<Self, Failed> {
         let dir = options.dir.join(name);
         let open = dir.clone();
-        let store =
-            tokio::task::spawn_blocking(move || EmbeddedStore::open(&EmbeddedOptions::at(open))).await??;
+        let random = Arc::new(Random::from_entropy());
+        let open = move || EmbeddedStore::open(&EmbeddedOptions::at(open), random);
+        let store = tokio::task::spawn_blocking(open).await??;
         Ok(Scene { store: Arc::new(store), dir })
     }
 

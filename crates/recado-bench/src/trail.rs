@@ -213,7 +213,7 @@ fn quick(carrier: Carrier) -> Result<Route, Failed> {
 
 async fn unarchived(store: &dyn Store) -> Result<f64, Failed> {
     let archived = archived_in(store, SystemClock.now()).await?;
-    let newest = store.audit_in(AuditSpan { part: 0, after: 0, newest_first: true }, 1).await?;
+    let newest = store.audit_records(AuditSpan { part: 0, after: 0, newest_first: true }, 1).await?;
     let newest = newest.first().map_or(0, |record| record.number);
     Ok(newest.saturating_sub(archived.get(&0).copied().unwrap_or(0)) as f64)
 }

@@ -181,8 +181,8 @@ impl AuditLog for Unrecorded {
         self.0.audit_parts()
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.0.audit_in(span, limit).await
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.0.audit_records(span, limit).await
     }
 }
 
@@ -204,11 +204,11 @@ impl Transfer for Unrecorded {
         self.0.write_fenced(fence, write).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.0.transfers(after, limit).await
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.0.snapshots(after, limit).await
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        self.0.transfer(id).await
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        self.0.snapshot(id).await
     }
 }

@@ -171,7 +171,7 @@ async fn found_partitions(options: &RedisOptions) -> Result<Option<u16>, Stop> {
 
 fn open_embedded(dir: &str) -> Result<Named, Stop> {
     let name = name(dir, &RedisOptions::new(""))?;
-    let opened = EmbeddedStore::open(&EmbeddedOptions::at(dir));
+    let opened = EmbeddedStore::open(&EmbeddedOptions::at(dir), Arc::new(Random::from_entropy()));
     let store = opened.map_err(|error| Stop::Failed(format!("cannot open {dir}: {error}")))?;
     Ok(Named { store: Arc::new(store), name })
 }

@@ -122,13 +122,13 @@ impl Metrics {
 }
 
 impl Watcher for Metrics {
-    fn committed(&self, requests: u64, took: Duration) {
+    fn on_commit(&self, requests: u64, took: Duration) {
         let now = self.clock.now();
         self.ledger.note(&Fact::Committed { requests }, now);
         self.ledger.note(&Fact::StoreWorked { work: StoreWork::Commit, took }, now);
     }
 
-    fn forced(&self, took: Duration) {
+    fn on_fsync(&self, took: Duration) {
         self.ledger.note(&Fact::StoreWorked { work: StoreWork::Fsync, took }, self.clock.now());
     }
 }

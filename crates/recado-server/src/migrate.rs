@@ -19,7 +19,7 @@ use recado_engine::dlq::bulk;
 use recado_engine::duties::nodes;
 use recado_store::{
     Claim, Durability, Fence, FencedWrite, JobSnapshot, KvEntry, KvWrite, Namespace, Pick, Settled,
-    Settlement, Standing, Store, StoreError, Turns,
+    Settlement, SnapshotState, Store, StoreError, Turns,
 };
 use serde::Serialize;
 
@@ -367,7 +367,7 @@ async fn copy_jobs(
     let mut tally = Tally::default();
     let mut after = None;
     loop {
-        let mut page = from.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::source)?;
+        let mut page = from.store.snapshots(after, LOAD_JOBS).await.map_err(MoveError::source)?;
         for transfer in &mut page.items {
             tally.add(digest(transfer));
             transfer.queue_place = places.get(&transfer.job.id).copied();
@@ -426,7 +426,7 @@ async fn check(
     let mut found = Tally::default();
     let mut after = None;
     loop {
-        let page = to.store.transfers(after, LOAD_JOBS).await.map_err(MoveError::target)?;
+        let page = to.store.snapshots(after, LOAD_JOBS).await.map_err(MoveError::target)?;
         for transfer in &page.items {
             found.add(digest(transfer));
             unarchived.take_from(&transfer.audit);
@@ -461,8 +461,8 @@ fn same(what: &str, given: Tally, found: Tally) -> Result<(), MoveError> {
 /// Everything that can be read of a job; payloads beside, because `Debug` keeps them to itself. Of checksums only what
 /// they find: a job that came without one gets one, and one that has ended needs none.
 fn digest(transfer: &JobSnapshot) -> u128 {
-    let damage = match (&transfer.standing, &transfer.dead_letter) {
-        (Standing::Ended { .. }, _) => None,
+    let damage = match (&transfer.state, &transfer.dead_letter) {
+        (SnapshotState::Ended { .. }, _) => None,
         (_, Some(entry)) => entry.damage(),
         (_, None) => transfer.job.damage(),
     };
@@ -470,8 +470,8 @@ fn digest(transfer: &JobSnapshot) -> u128 {
     bare.job.checksum = None;
     bare.dead_letter = bare.dead_letter.map(|entry| DeadLetter { checksum: None, ..entry });
     let original = transfer.dead_letter.as_ref().map_or("", |entry| entry.original_data.as_str());
-    let answer = match &transfer.standing {
-        Standing::Ended { answer: Some(answer), .. } => answer.as_str(),
+    let answer = match &transfer.state {
+        SnapshotState::Ended { answer: Some(answer), .. } => answer.as_str(),
         _ => "",
     };
     let damage = damage.map_or("", Damage::as_str);

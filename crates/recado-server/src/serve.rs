@@ -13,7 +13,7 @@ use recado_config::{Config, Log, batch_body_max_bytes};
 use recado_core::{Random, Timestamp};
 use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::{Clock, Engine, Parts, Random, SteadyClock, SystemClock};
+use recado_engine::{Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;
@@ -255,7 +255,8 @@ impl Clock for RedisClock {
 async fn open_embedded(config: &Config, now: Timestamp) -> Result<EmbeddedStore, String> {
     let options = EmbeddedOptions { now: Some(now), ..config.embedded() };
     // Reading a large store back takes a while, and signals should not wait for it.
-    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options)).await;
+    let random = Arc::new(Random::from_entropy());
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&options, random)).await;
     let opened = opened.map_err(|error| format!("cannot open the store: {error}"))?;
     opened.map_err(|error| format!("cannot open the store: {error}"))
 }

@@ -4,15 +4,16 @@
 //! cargo run --release -p recado-store-embedded --example look_at_dead_letters
 //! ```
 
-use recado_store::prelude::*;
 use std::error::Error;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_core::{
-    Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
-    RouteName, Timestamp, Transition,
+    Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Random,
+    Reason, RouteName, Timestamp, Transition,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, DeadLetterFilter, GroupBy, PageRequest, Pick, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
@@ -27,7 +28,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 async fn main() -> Done {
     let dir = tempfile::tempdir()?;
     let options = EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir.path()) };
-    let store = EmbeddedStore::open(&options)?;
+    let store = EmbeddedStore::open(&options, Arc::new(Random::from_seed(1)))?;
     for from in (0..ENTRIES).step_by(500) {
         bury(&store, from..from + 500).await?;
     }

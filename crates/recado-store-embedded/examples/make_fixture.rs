@@ -1,4 +1,4 @@
-//! Writes a database with a job in every state and a few notes, for the tests to open for as long as its format
+//! Writes a database with a job in every state and a few key-value entries, for the tests to open for as long as its format
 //! is supported:
 //!
 //! ```text
@@ -7,14 +7,15 @@
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
 
-use recado_store::prelude::*;
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
     Attempt, AttemptResult, AuditEvent, AuditKind, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure,
-    JobId, Lease, NewJob, Payload, Priority, Reason, RouteName, Timestamp, Transition,
+    JobId, Lease, NewJob, Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, KvWrite, Namespace, Pick, Redrive, Settlement, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
 
@@ -28,8 +29,8 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 async fn main() -> Done {
     let to = std::env::args().nth(1).ok_or("say where to write the file")?;
     let dir = tempfile::tempdir()?;
-    let maker =
-        Maker(EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir.path()) })?);
+    let options = EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir.path()) };
+    let maker = Maker(EmbeddedStore::open(&options, Arc::new(Random::from_seed(1)))?);
     maker.make().await?;
     maker.0.close().await?;
     std::fs::copy(dir.path().join(FILE_NAME), to)?;
@@ -88,7 +89,7 @@ impl Maker {
     /// One for good, one for an hour, and one that is gone: its version must not be given again.
     async fn kv_write(&self) -> Done {
         let namespace = Namespace::new("accounts");
-        let note = |key: &str, value: Option<Payload>| KvWrite {
+        let write = |key: &str, value: Option<Payload>| KvWrite {
             namespace,
             key: key.into(),
             value,
@@ -98,10 +99,10 @@ impl Maker {
         };
         let value = || Payload::new(r#"{"marked":"não entrega"}"#).map(Some);
         let writes = vec![
-            note("for-good", value()?),
-            KvWrite { expires_at: Some(T0.plus(HOUR)), ..note("for-an-hour", value()?) },
-            note("removed", value()?),
-            note("removed", None),
+            write("for-good", value()?),
+            KvWrite { expires_at: Some(T0.plus(HOUR)), ..write("for-an-hour", value()?) },
+            write("removed", value()?),
+            write("removed", None),
         ];
         self.0.kv_write(writes, T0).await?;
         Ok(())

@@ -1,12 +1,12 @@
-//! Each verb, on the file and on the index together.
+//! The changes that requests make, each to the file and to the index together.
 //!
-//! Runs on the writer's thread inside a transaction that the writer opened. When any of these fails the
+//! They run on the writer's thread inside a transaction that the writer opened. When any of them fails the
 //! writer rolls back and rebuilds the index from the file, so none of them undoes anything itself.
 
 use recado_core::dead_letter::RECALLED_KEPT;
 use recado_core::{
-    AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
-    LostLease, NewJob, Payload, Priority, Progress, Status, Timestamp, Transition,
+    Attempt, AuditEvent, AuditKind, Burial, Checksum, DeadLetter, DeadLetterState, JobId, Lease, LeaseToken,
+    LostLease, NewJob, Payload, Priority, Progress, Random, RouteName, Status, Timestamp, Transition,
 };
 use recado_store::{
     Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Pick, Pruned, Redrive, Redriven,
@@ -14,25 +14,26 @@ use recado_store::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::index::{Entry, Held, IdHash, Index, Place};
+use crate::audit_log::{PreparedSettlement, Recorder};
+use crate::index::{ActiveLease, IdHash, Index, JobLocation, WaitingJob};
 use crate::rows::{self, ATTEMPTS_COLUMN, JOB_COLUMNS};
-use crate::trail::{Recorder, Settling};
 
 /// Rows of each kind that one piece of a prune removes at most: about 10 ms of the writer's time.
 pub const PRUNE_ROWS_MAX: usize = 250;
 
 /// The file and the index, for the length of one transaction.
-pub struct Apply<'a> {
+pub struct WriteTransaction<'a> {
     pub file: &'a Connection,
     pub index: &'a mut Index,
     pub recorder: Recorder<'a>,
-    /// Lanes that may have work now; the writer rings their bells after the commit.
-    pub rung: &'a mut Vec<recado_core::RouteName>,
+    pub random: &'a Random,
+    /// Routes that may have work now; their listeners are woken after the commit.
+    pub routes_to_wake: &'a mut Vec<RouteName>,
 }
 
 type Result<T> = rusqlite::Result<T>;
 
-pub fn token(seq: u64, fence: u64) -> LeaseToken {
+pub fn make_token(seq: u64, fence: u64) -> LeaseToken {
     LeaseToken(u128::from(seq) << 64 | u128::from(fence))
 }
 
@@ -40,34 +41,34 @@ pub fn seq_of(token: LeaseToken) -> u64 {
     (token.0 >> 64) as u64
 }
 
-impl Apply<'_> {
+impl WriteTransaction<'_> {
     pub fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>> {
         let mut answers = Vec::with_capacity(jobs.len());
         for new in jobs {
             let id = self.index.digest(new.id.as_str());
             if let Some(place) = self.index.find(id) {
-                answers.push(self.known(place, &new)?);
+                answers.push(self.answer_known(place, &new)?);
                 continue;
             }
             let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-            self.take_in(id, new)?;
+            self.insert_job(id, new)?;
             answers.push(Enqueued::Accepted { status });
         }
         Ok(answers)
     }
 
-    /// Takes jobs in beside what brought them about, room or not: the reserve is for these too.
-    fn follow_up(&mut self, jobs: Vec<NewJob>) -> Result<()> {
+    /// Inserts the jobs that a change brings about, however short room is: the reserve is for these too.
+    fn enqueue_follow_ups(&mut self, jobs: Vec<NewJob>) -> Result<()> {
         for new in jobs {
             let id = self.index.digest(new.id.as_str());
             if self.index.find(id).is_none() {
-                self.take_in(id, new)?;
+                self.insert_job(id, new)?;
             }
         }
         Ok(())
     }
 
-    fn take_in(&mut self, id: IdHash, new: NewJob) -> Result<()> {
+    fn insert_job(&mut self, id: IdHash, new: NewJob) -> Result<()> {
         let seq = self.index.next_seq;
         self.file
             .prepare_cached(
@@ -91,7 +92,7 @@ impl Apply<'_> {
                 new.traceparent.map(|parent| parent.to_string()),
                 &Checksum::of_new(&new).to_bytes()[..],
             ])?;
-        let entry = Entry {
+        let entry = WaitingJob {
             id,
             seq,
             due: new.due_at.as_millis(),
@@ -101,22 +102,22 @@ impl Apply<'_> {
             priority: new.priority.level(),
         };
         self.index.insert(entry);
-        self.ring(new.route);
+        self.wake_route(new.route);
         Ok(())
     }
 
     /// Returns true if these are all here already, so that answering takes no room.
-    pub fn all_known<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
+    pub fn knows_all<'j>(&self, mut ids: impl Iterator<Item = &'j JobId>) -> bool {
         ids.all(|id| self.index.find(self.index.digest(id.as_str())).is_some())
     }
 
-    fn known(&self, place: Place, new: &NewJob) -> Result<Enqueued> {
+    fn answer_known(&self, place: JobLocation, new: &NewJob) -> Result<Enqueued> {
         let (seq, leased) = match place {
-            Place::Live(slot) => {
+            JobLocation::Live(slot) => {
                 let seq = self.index.slots.get(slot).seq;
                 (seq, self.index.leases.contains_key(&seq))
             }
-            Place::Row(seq) => (seq, false),
+            JobLocation::Row(seq) => (seq, false),
         };
         let (hash, stored, due, spent): (Vec<u8>, String, i64, u32) = self
             .file
@@ -126,13 +127,16 @@ impl Apply<'_> {
             return Ok(Enqueued::Conflict);
         }
         let progress = Progress { attempts_spent: spent, ..Progress::default() };
-        let status = status_of(&stored, leased, &progress, Timestamp::from_millis(due), new.enqueued_at);
+        let status = Status::parse(&stored).unwrap_or_else(|| match leased {
+            true => Status::Delivering,
+            false => Status::waiting(&progress, Timestamp::from_millis(due), new.enqueued_at),
+        });
         Ok(Enqueued::Duplicate { status })
     }
 
-    pub fn ring(&mut self, route: recado_core::RouteName) {
-        if self.rung.last() != Some(&route) && !self.rung.contains(&route) {
-            self.rung.push(route);
+    pub fn wake_route(&mut self, route: RouteName) {
+        if self.routes_to_wake.last() != Some(&route) && !self.routes_to_wake.contains(&route) {
+            self.routes_to_wake.push(route);
         }
     }
 
@@ -145,27 +149,27 @@ impl Apply<'_> {
                 self.index.begin_claim(lane, now);
                 while claimed.leases.len() < claim.max {
                     let Some(slot) = self.index.take_ready(lane, now, &claim.turns) else { break };
-                    claimed.leases.push(self.lease(slot, claim, None)?);
+                    claimed.leases.push(self.lease_slot(slot, claim, None)?);
                 }
                 claimed.next_at = self.index.next_due(lane).map(Timestamp::from_millis);
             }
             Pick::Overdue => {
                 while claimed.leases.len() < claim.max {
                     let Some(slot) = self.index.take_overdue(now) else { break };
-                    claimed.leases.push(self.lease(slot, claim, None)?);
+                    claimed.leases.push(self.lease_slot(slot, claim, None)?);
                 }
                 claimed.next_at = self.index.next_expiry().map(Timestamp::from_millis);
             }
             Pick::Orphaned => {
                 while claimed.leases.len() < claim.max {
-                    let Some(seq) = self.index.orphan(now) else { break };
+                    let Some(seq) = self.index.find_orphan(now) else { break };
                     // A new lease that ends by then, too, is found again.
                     if claimed.leases.iter().any(|lease| seq_of(lease.token) == seq) {
                         break;
                     }
                     let Some(held) = self.index.leases.get(&seq) else { break };
-                    let (slot, lost) = (held.slot, lost(held));
-                    claimed.leases.push(self.lease(slot, claim, Some(lost))?);
+                    let (slot, lost) = (held.slot, held.to_lost());
+                    claimed.leases.push(self.lease_slot(slot, claim, Some(lost))?);
                 }
                 claimed.next_at = self.index.next_lease_end().map(|(at, _)| Timestamp::from_millis(at));
             }
@@ -173,9 +177,9 @@ impl Apply<'_> {
         Ok(claimed)
     }
 
-    fn lease(&mut self, slot: u32, claim: &Claim, lost: Option<LostLease>) -> Result<Lease> {
+    fn lease_slot(&mut self, slot: u32, claim: &Claim, lost: Option<LostLease>) -> Result<Lease> {
         let seq = self.index.slots.get(slot).seq;
-        let fence = fastrand::u64(..);
+        let fence = self.random.next_u64();
         let mut select =
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let (mut job, attempts) = select.query_row([seq], |row| {
@@ -202,7 +206,7 @@ impl Apply<'_> {
                 claim.outlives_process,
                 provider.as_deref(),
             ])?;
-        self.index.hold(Held {
+        self.index.add_lease(ActiveLease {
             slot,
             fence,
             attempt,
@@ -214,7 +218,7 @@ impl Apply<'_> {
             attempts,
         });
         Ok(Lease {
-            token: token(seq, fence),
+            token: make_token(seq, fence),
             attempt,
             claimed_at: claim.now,
             expires_at: claim.lease_until,
@@ -228,7 +232,7 @@ impl Apply<'_> {
         for &given in tokens {
             let seq = seq_of(given);
             match self.index.leases.get(&seq) {
-                Some(held) if token(seq, held.fence) == given => {
+                Some(held) if make_token(seq, held.fence) == given => {
                     self.file
                         .prepare_cached("UPDATE leases SET expiresAt = ?2 WHERE seq = ?1")?
                         .execute(params![seq, until.as_millis()])?;
@@ -241,21 +245,24 @@ impl Apply<'_> {
         Ok(answers)
     }
 
-    pub fn settle(&mut self, settlements: Vec<Settling>) -> Result<Vec<Settled>> {
+    pub fn settle(&mut self, settlements: Vec<PreparedSettlement>) -> Result<Vec<Settled>> {
         settlements.into_iter().map(|settling| self.settle_one(settling)).collect()
     }
 
-    fn settle_one(&mut self, Settling { settlement, record }: Settling) -> Result<Settled> {
+    fn settle_one(
+        &mut self,
+        PreparedSettlement { settlement, record }: PreparedSettlement,
+    ) -> Result<Settled> {
         let seq = seq_of(settlement.token);
         let held = match self.index.leases.get(&seq) {
-            Some(held) if token(seq, held.fence) == settlement.token => held.clone(),
+            Some(held) if make_token(seq, held.fence) == settlement.token => held.clone(),
             _ => return Ok(Settled::Stale),
         };
         let record = record.map(|record| self.append(&record)).transpose()?;
         let progress = settlement.transition.step(held.progress);
         match settlement.transition {
             Transition::Deliver { attempt, answer } => {
-                let attempts = rows::attempts_with(held.attempts.as_deref(), &attempt)?;
+                let attempts = rows::append_attempt(held.attempts.as_deref(), &attempt)?;
                 self.file
                     .prepare_cached(
                         "UPDATE jobs SET status = 'sent', endedAt = ?2, attemptsStarted = ?3, attemptsSpent = ?4, \
@@ -281,31 +288,31 @@ impl Apply<'_> {
                 self.index.ended.insert((settlement.now.as_millis(), seq));
             }
             Transition::RetryAt { at, ref attempt } => {
-                self.wait_again(seq, &held, progress, at, Some(attempt), record)?
+                self.requeue(seq, &held, progress, at, Some(attempt), record)?
             }
-            Transition::Postpone { until } => self.wait_again(seq, &held, progress, until, None, record)?,
+            Transition::Postpone { until } => self.requeue(seq, &held, progress, until, None, record)?,
             Transition::Release { at, ref lost } => {
-                self.wait_again(seq, &held, progress, at, lost.as_ref(), record)?
+                self.requeue(seq, &held, progress, at, lost.as_ref(), record)?
             }
             Transition::Bury(burial) => self.bury(seq, &held, progress, burial, record)?,
         }
         self.file.prepare_cached("DELETE FROM leases WHERE seq = ?1")?.execute([seq])?;
-        self.index.let_go(seq);
-        self.follow_up(settlement.follow_ups)?;
+        self.index.remove_lease(seq);
+        self.enqueue_follow_ups(settlement.follow_ups)?;
         Ok(Settled::Done)
     }
 
-    fn wait_again(
+    fn requeue(
         &mut self,
         seq: u64,
-        held: &Held,
+        held: &ActiveLease,
         progress: Progress,
         due: Timestamp,
-        attempt: Option<&recado_core::Attempt>,
+        attempt: Option<&Attempt>,
         record: Option<u64>,
     ) -> Result<()> {
         let attempts = match attempt {
-            Some(attempt) => Some(rows::attempts_with(held.attempts.as_deref(), attempt)?),
+            Some(attempt) => Some(rows::append_attempt(held.attempts.as_deref(), attempt)?),
             None => held.attempts.as_deref().map(str::to_owned),
         };
         self.file
@@ -323,15 +330,15 @@ impl Apply<'_> {
                 attempts,
                 record,
             ])?;
-        self.index.wait_again(held.slot, due.as_millis());
-        self.ring(self.index.route(held.slot));
+        self.index.queue(held.slot, due.as_millis());
+        self.wake_route(self.index.route(held.slot));
         Ok(())
     }
 
     fn bury(
         &mut self,
         seq: u64,
-        held: &Held,
+        held: &ActiveLease,
         progress: Progress,
         burial: Burial,
         record: Option<u64>,
@@ -340,7 +347,7 @@ impl Apply<'_> {
             self.file.prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE jobs.seq = ?1"))?;
         let mut job = select.query_row([seq], rows::job)?;
         job.progress = progress;
-        let accepted = if progress.replays > 0 { self.accepted_data(seq)? } else { None };
+        let accepted = if progress.replays > 0 { self.read_accepted_data(seq)? } else { None };
         let entry = DeadLetter::new(job, accepted, burial);
         let attempts = rows::json(&entry.attempts)?;
         self.file
@@ -372,7 +379,7 @@ impl Apply<'_> {
     }
 
     /// The payload that a replayed job was accepted with; a person may have corrected it since.
-    fn accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
+    fn read_accepted_data(&self, seq: u64) -> Result<Option<Payload>> {
         self.file
             .prepare_cached("SELECT originalData FROM dlq WHERE seq = ?1")?
             .query_row([seq], |row| Ok(Payload::trusted(rows::text(row, 0))))
@@ -380,7 +387,7 @@ impl Apply<'_> {
     }
 
     /// Ends a job that is not leased.
-    fn end(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
+    fn end_job(&mut self, seq: u64, status: Status, now: Timestamp) -> Result<()> {
         self.file
             .prepare_cached("UPDATE jobs SET status = ?2, endedAt = ?3, data = NULL WHERE seq = ?1")?
             .execute(params![seq, status.as_str(), now.as_millis()])?;
@@ -392,7 +399,7 @@ impl Apply<'_> {
         let now = event.timestamp;
         let slot = match self.index.find(self.index.digest(id.as_str())) {
             None => return Ok(Cancelled::Unknown),
-            Some(Place::Row(seq)) => {
+            Some(JobLocation::Row(seq)) => {
                 let stored: String = self
                     .file
                     .prepare_cached("SELECT status FROM jobs WHERE seq = ?1")?
@@ -403,13 +410,13 @@ impl Apply<'_> {
                     None => Cancelled::Unknown,
                 });
             }
-            Some(Place::Live(slot)) => slot,
+            Some(JobLocation::Live(slot)) => slot,
         };
         let seq = self.index.slots.get(slot).seq;
         if self.index.leases.contains_key(&seq) {
             return Ok(Cancelled::Refused(Status::Delivering));
         }
-        self.index.leave_line(slot);
+        self.index.remove_waiting(slot);
         self.index.retire(slot);
         // A replay that is called off leaves the dead letter where it was.
         let replaying = self
@@ -427,13 +434,13 @@ impl Apply<'_> {
                 )?
                 .execute([seq])?;
         } else {
-            self.end(seq, Status::Cancelled, now)?;
+            self.end_job(seq, Status::Cancelled, now)?;
         }
         self.write_audit(Some(seq), event)?;
         Ok(Cancelled::Done)
     }
 
-    fn dead(&self, id: &JobId) -> Result<Option<(u64, DeadLetterState)>> {
+    fn find_dead_letter(&self, id: &JobId) -> Result<Option<(u64, DeadLetterState)>> {
         let Some(seq) = self.index.row_of(self.index.digest(id.as_str())) else { return Ok(None) };
         self.file
             .prepare_cached("SELECT state FROM dlq WHERE seq = ?1")?
@@ -448,7 +455,7 @@ impl Apply<'_> {
     }
 
     pub fn redrive(&mut self, redrive: Redrive) -> Result<Redriven> {
-        let seq = match self.dead(&redrive.id)? {
+        let seq = match self.find_dead_letter(&redrive.id)? {
             None => return Ok(Redriven::Unknown),
             Some((_, DeadLetterState::Replaying)) => return Ok(Redriven::AlreadyReplaying),
             Some((seq, DeadLetterState::Dead)) => seq,
@@ -481,7 +488,7 @@ impl Apply<'_> {
             ])?;
         let id = self.index.digest(redrive.id.as_str());
         self.index.forget_row(id);
-        let entry = Entry {
+        let entry = WaitingJob {
             id,
             seq,
             due: redrive.due_at.as_millis(),
@@ -491,30 +498,30 @@ impl Apply<'_> {
             priority,
         };
         let slot = self.index.insert(entry);
-        self.ring(self.index.route(slot));
+        self.wake_route(self.index.route(slot));
         self.write_audit(Some(seq), &redrive.audit)?;
-        self.follow_up(redrive.follow_ups)?;
+        self.enqueue_follow_ups(redrive.follow_ups)?;
         Ok(Redriven::Done)
     }
 
     pub fn discard(&mut self, discard: Discard) -> Result<Discarded> {
-        match self.dead(&discard.id)? {
+        match self.find_dead_letter(&discard.id)? {
             None => Ok(Discarded::Unknown),
             Some((_, DeadLetterState::Replaying)) => Ok(Discarded::Replaying),
             Some((seq, DeadLetterState::Dead)) => {
                 if let Some(expected) = discard.replays
-                    && self.replays(seq)? != expected
+                    && self.read_replays(seq)? != expected
                 {
                     return Ok(Discarded::DiedAgain);
                 }
                 self.drop_dead_letter(seq, &discard.audit)?;
-                self.follow_up(discard.follow_ups)?;
+                self.enqueue_follow_ups(discard.follow_ups)?;
                 Ok(Discarded::Done)
             }
         }
     }
 
-    fn replays(&self, seq: u64) -> Result<u32> {
+    fn read_replays(&self, seq: u64) -> Result<u32> {
         self.file
             .prepare_cached("SELECT replays FROM jobs WHERE seq = ?1")?
             .query_row([seq], |row| row.get(0))
@@ -523,7 +530,7 @@ impl Apply<'_> {
     fn drop_dead_letter(&mut self, seq: u64, event: &AuditEvent) -> Result<()> {
         self.file.prepare_cached("DELETE FROM dlq WHERE seq = ?1")?.execute([seq])?;
         self.index.dead_count -= 1;
-        self.end(seq, Status::Discarded, event.timestamp)?;
+        self.end_job(seq, Status::Discarded, event.timestamp)?;
         self.write_audit(Some(seq), event)
     }
 
@@ -552,7 +559,7 @@ impl Apply<'_> {
 
         let max_count = usize::try_from(retention.ended_max_count).unwrap_or(usize::MAX);
         let mut forget = self.file.prepare_cached("DELETE FROM jobs WHERE seq = ?1 RETURNING jobId")?;
-        while let Some(&(ended_at, seq)) = self.index.ended.oldest() {
+        while let Some(&(ended_at, seq)) = self.index.ended.first() {
             let too_old = Timestamp::from_millis(ended_at).plus(retention.ended_max_age) <= now;
             if !too_old && self.index.ended.len() <= max_count {
                 break;
@@ -562,14 +569,14 @@ impl Apply<'_> {
                 break;
             }
             self.index.ended.remove(&(ended_at, seq));
-            self.index.owners.forget(seq);
+            self.index.owner_index.remove(seq);
             let id: Option<String> = forget.query_row([seq], |row| row.get(0)).optional()?;
             if let Some(id) = id {
                 self.index.forget_row(self.index.digest(&id));
                 pruned.ended += 1;
             }
         }
-        pruned.kv_entries = self.prune_notes(now)?;
+        pruned.kv_entries = self.prune_entries(now)?;
         pruned.more |= expired.len().max(pruned.kv_entries as usize) >= PRUNE_ROWS_MAX;
         Ok(pruned)
     }
@@ -579,29 +586,5 @@ impl Apply<'_> {
             let about = event.job_id.as_deref().and_then(|id| self.index.row_of(self.index.digest(id)));
             self.write_audit(about, event)
         })
-    }
-}
-
-fn lost(held: &Held) -> LostLease {
-    LostLease {
-        attempt: held.attempt,
-        claimed_at: Timestamp::from_millis(held.claimed_at),
-        worker: held.worker.clone(),
-        provider: held.provider.clone(),
-    }
-}
-
-/// The status that users see for a row's stored status.
-pub fn status_of(
-    stored: &str,
-    leased: bool,
-    progress: &Progress,
-    due_at: Timestamp,
-    now: Timestamp,
-) -> Status {
-    match Status::parse(stored) {
-        Some(ended) => ended,
-        None if leased => Status::Delivering,
-        None => Status::waiting(progress, due_at, now),
     }
 }

@@ -1,4 +1,4 @@
-//! The data directory: one process at a time, and not to the last byte.
+//! The data directory: its lock, the identity of its files, and the space on its disk.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -13,7 +13,7 @@ use crate::schema::FILE_NAME;
 
 const LOCK_NAME: &str = "recado.lock";
 
-/// How long a lock that is held is asked for before it counts as held.
+/// Time that a held lock is tried again before it counts as held.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum LockError {
     Io { dir: PathBuf, error: std::io::Error },
 }
 
-/// Held for as long as the value lives; the system lets go of it when the process ends, however it ends.
+/// The lock on the directory, held for as long as the value lives; the system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct DirLock(File);
 
@@ -65,18 +65,18 @@ pub fn lock(dir: &Path) -> Result<DirLock, LockError> {
 
 /// The files of an open store by their identity, so that it is noticed when they are no longer where they were.
 #[derive(Debug)]
-pub struct StorePlace(Vec<(PathBuf, (u64, u64))>);
+pub struct StoreFiles(Vec<(PathBuf, (u64, u64))>);
 
-impl StorePlace {
-    /// Remembers where the files of an open store are.
-    pub fn of(dir: &Path) -> std::io::Result<Self> {
+impl StoreFiles {
+    /// Remembers the files of an open store.
+    pub fn remember(dir: &Path) -> std::io::Result<Self> {
         let paths = [dir.to_owned(), dir.join(LOCK_NAME), dir.join(FILE_NAME), log_path(dir)];
         let known = paths.into_iter().map(|path| identity(&path).map(|identity| (path, identity)));
-        known.collect::<std::io::Result<_>>().map(StorePlace)
+        known.collect::<std::io::Result<_>>().map(StoreFiles)
     }
 
-    /// Says what is no longer there: moved, removed, or another file in its place. What is written from then on
-    /// would not be there after a restart.
+    /// Returns a message about the first file that was moved, removed or replaced, if one was. What is written from then
+    /// on would not be there after a restart.
     pub fn find_missing(&self) -> Option<String> {
         let (path, _) = self.0.iter().find(|(path, known)| identity(path).ok() != Some(*known))?;
         Some(format!(
@@ -118,61 +118,65 @@ pub fn make_private(path: &Path) -> std::io::Result<()> {
     private().create(true).truncate(false).write(true).open(path).map(drop)
 }
 
-/// The process that has this directory, if one has.
+/// Returns the process that has locked this directory, if one has.
 pub fn lock_holder(dir: &Path) -> Option<String> {
     let mut file = OpenOptions::new().read(true).write(true).open(dir.join(LOCK_NAME)).ok()?;
     if try_lock(&file).is_ok() {
         return None;
     }
+    Some(read_holder(&mut file).unwrap_or_default())
+}
+
+fn read_holder(file: &mut File) -> Option<String> {
     let mut holder = String::new();
     file.read_to_string(&mut holder).ok()?;
-    Some(holder.trim().to_owned())
+    Some(holder.trim().to_owned()).filter(|holder| !holder.is_empty())
 }
 
 pub fn free_bytes(dir: &Path) -> Option<u64> {
     statvfs(dir).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Refuses new jobs while there is still room to settle the ones that are in.
+/// Refuses new jobs while there is still space to settle the ones that are in.
 #[derive(Debug)]
-pub struct RoomGuard {
+pub struct SpaceGuard {
     dir: PathBuf,
     reserve_bytes: u64,
     max_bytes: Option<u64>,
     held_bytes: u64,
-    looked_at: Option<Instant>,
+    read_at: Option<Instant>,
     refusing: Option<String>,
 }
 
-/// How long a look at the disk is good for.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time that a reading of the disk's free space is used for.
+const READ_EVERY: Duration = Duration::from_millis(100);
 
-impl RoomGuard {
+impl SpaceGuard {
     pub fn new(dir: &Path, reserve_bytes: u64, max_bytes: Option<u64>) -> Self {
-        RoomGuard {
+        SpaceGuard {
             dir: dir.to_owned(),
             reserve_bytes,
             max_bytes,
             held_bytes: 0,
-            looked_at: None,
+            read_at: None,
             refusing: None,
         }
     }
 
-    /// What the files may grow to: the bound that was set, or the room that there is.
+    /// Returns the size that the files may grow to: the bound that was set, or the space that there is.
     pub fn max_bytes(&self) -> Option<u64> {
         let room = free_bytes(&self.dir)
             .map(|free| used_bytes(&self.dir).saturating_add(free).saturating_sub(self.reserve_bytes));
         self.max_bytes.into_iter().chain(room).min()
     }
 
-    /// Whether the next question looks at the disk again.
-    pub fn look_is_due(&self) -> bool {
-        self.looked_at.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
+    /// Returns true if the next call of [`SpaceGuard::refusal`] reads the disk again.
+    pub fn is_reading_due(&self) -> bool {
+        self.read_at.is_none_or(|at| at.elapsed() >= READ_EVERY)
     }
 
-    /// What the store's pages hold, those that can be used again left out: its files never shrink.
-    pub fn holds(&mut self, bytes: u64) {
+    /// Sets the bytes in the store's pages, without those that can be used again: its files never shrink.
+    pub fn set_held_bytes(&mut self, bytes: u64) {
         self.held_bytes = bytes;
     }
 
@@ -181,29 +185,29 @@ impl RoomGuard {
         self.held_bytes
     }
 
-    /// Why new jobs are refused, if they are.
-    pub fn refusing(&mut self) -> Option<&str> {
-        if self.look_is_due() {
-            self.looked_at = Some(Instant::now());
-            self.refusing = self.look();
+    /// Returns the reason why new jobs are refused, if they are.
+    pub fn refusal(&mut self) -> Option<&str> {
+        if self.is_reading_due() {
+            self.read_at = Some(Instant::now());
+            self.refusing = self.read_disk();
         }
         self.refusing.as_deref()
     }
 
-    /// A write ran out of room: refuse until the next look says otherwise.
-    pub fn ran_out(&mut self) {
-        self.looked_at = Some(Instant::now());
+    /// Refuses new jobs until the next reading: a write has run out of space.
+    pub fn refuse_until_next_reading(&mut self) {
+        self.read_at = Some(Instant::now());
         self.refusing = Some("the disk is full; free some space".to_owned());
     }
 
-    /// How long the log may grow while room is short, so that ending jobs does not eat up what was kept back.
+    /// Returns the size that the log may grow to while space is short, so that ending jobs does not use up the reserve.
     pub fn log_max_bytes(&mut self) -> Option<u64> {
         let share = self.reserve_bytes / 4;
-        self.refusing().is_some().then_some(share)
+        self.refusal().is_some().then_some(share)
     }
 
-    fn look(&self) -> Option<String> {
-        // The log comes on top: folding it back may make the file grow by as much.
+    fn read_disk(&self) -> Option<String> {
+        // The log comes on top: a checkpoint may make the file grow by as much.
         let kept = self.reserve_bytes.saturating_add(log_bytes(&self.dir));
         let free = free_bytes(&self.dir);
         if let Some(free) = free.filter(|free| *free < kept) {

@@ -1,25 +1,35 @@
-//! The schedule in memory: which jobs exist, who is due, whose turn it is, who holds what.
+//! The schedule in memory: the jobs that exist, those that are due, the order of turns, and the leases.
 //!
 //! All of it can be rebuilt from the file, so it takes no part in durability. It reads no clock and does
 //! no I/O. A waiting job costs one [`Slot`], one entry in its lane, one in the expiry queue and a few
 //! bytes in the id table.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::hash::Hasher;
 
 use hashbrown::{HashMap, HashSet, HashTable};
-use recado_core::{CompanyId, Progress, RouteName, Timestamp};
+use recado_core::{CompanyId, LostLease, Progress, Random, RouteName, Timestamp};
 use recado_store::{JobFilter, LeftOut, TenantFilter, TenantView, Turns};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::endings::Endings;
-use crate::heap::LazyHeap;
-use crate::lane::{Due, Lane, Left, Terms};
-use crate::owners::{Owners, Whose};
+use crate::lane::{DepartedJob, Due, Lane, TurnTerms};
+use crate::lazy_heap::LazyHeap;
+use crate::owner_index::{OwnerFilter, OwnerIndex};
 
 pub type CompanyKey = u32;
 pub type LaneKey = u16;
+
+/// Ended jobs by the time of their end, with the number of their row. They mostly come in order; after the clock was set
+/// back they do not, so each finds its place by search.
+pub type EndedJobs<E = (i64, u64)> = BTreeSet<E>;
+
+/// Waiting jobs that a list asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DueFilter {
+    Due,
+    NotDue,
+}
 
 /// A job's id, digested. Two ids never share one in practice: 128 bits under a secret key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +56,9 @@ pub struct Slot {
     phase: Phase,
 }
 
-/// What a new slot is made of.
+/// The values that a new slot is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct WaitingJob {
     pub id: IdHash,
     pub seq: u64,
     pub due: i64,
@@ -69,8 +79,8 @@ impl Slots {
         &self.slots[slot as usize]
     }
 
-    /// Whether this entry of a lane's delayed queue still stands for a waiting job.
-    pub fn waits(&self, (due, seq, slot): Due) -> bool {
+    /// Returns true if this entry of a lane's delayed queue still stands for a waiting job.
+    pub fn is_delayed(&self, (due, seq, slot): Due) -> bool {
         let slot = self.get(slot);
         slot.phase == Phase::Delayed && slot.seq == seq && slot.due == due
     }
@@ -98,7 +108,7 @@ impl Slots {
 
 /// A lease and what settling it needs to know of its job.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct ActiveLease {
     pub slot: u32,
     pub fence: u64,
     pub attempt: u32,
@@ -111,30 +121,65 @@ pub struct Held {
     pub attempts: Option<Box<str>>,
 }
 
-/// Where an id is.
+impl ActiveLease {
+    /// Returns what the lease that takes this one over tells of it.
+    pub fn to_lost(&self) -> LostLease {
+        LostLease {
+            attempt: self.attempt,
+            claimed_at: Timestamp::from_millis(self.claimed_at),
+            worker: self.worker.clone(),
+            provider: self.provider.clone(),
+        }
+    }
+}
+
+/// The place of a job that an id belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum JobLocation {
     Live(u32),
     /// Ended or dead: its row's number.
     Row(u64),
 }
 
+/// A small number for each company, so that slots are small.
+#[derive(Debug, Default)]
+struct CompanyTable {
+    names: Vec<CompanyId>,
+    keys: HashMap<CompanyId, CompanyKey>,
+}
+
+impl CompanyTable {
+    /// Returns a company's key, which it gets now if it has none.
+    fn key(&mut self, company: &str) -> CompanyKey {
+        if let Some(&key) = self.keys.get(company) {
+            return key;
+        }
+        let company = CompanyId::trusted(company);
+        let key = CompanyKey::try_from(self.names.len()).unwrap_or(CompanyKey::MAX);
+        self.names.push(company.clone());
+        self.keys.insert(company, key);
+        key
+    }
+
+    fn name(&self, key: CompanyKey) -> &CompanyId {
+        &self.names[key as usize]
+    }
+}
+
 #[derive(Debug)]
 pub struct Index {
     keys: (u64, u64),
-    companies: Vec<CompanyId>,
-    company_keys: HashMap<CompanyId, CompanyKey>,
+    companies: CompanyTable,
     lane_keys: HashMap<RouteName, LaneKey>,
     lanes: Vec<Lane>,
     pub slots: Slots,
     live: HashTable<u32>,
     rows: HashTable<(IdHash, u64)>,
     expiry: LazyHeap<(i64, u32)>,
-    pub leases: HashMap<u64, Held>,
+    pub leases: HashMap<u64, ActiveLease>,
     lease_ends: LazyHeap<(i64, u64, u64)>,
-    /// Ended jobs, oldest ending first: when and which row.
-    pub ended: Endings,
-    pub owners: Owners,
+    pub ended: EndedJobs,
+    pub owner_index: OwnerIndex,
     pub next_seq: u64,
     /// The number of the next record of the trail.
     pub next_record: u64,
@@ -143,12 +188,11 @@ pub struct Index {
 }
 
 impl Index {
-    pub fn new() -> Self {
-        let secret = || RandomState::new().build_hasher().finish();
+    /// Makes an empty one. Its digests of ids are under a random key: a caller cannot choose ids that collide.
+    pub fn new(random: &Random) -> Self {
         Index {
-            keys: (secret(), secret()),
-            companies: Vec::new(),
-            company_keys: HashMap::new(),
+            keys: (random.next_u64(), random.next_u64()),
+            companies: CompanyTable::default(),
             lane_keys: HashMap::new(),
             lanes: Vec::new(),
             slots: Slots::default(),
@@ -157,8 +201,8 @@ impl Index {
             expiry: LazyHeap::default(),
             leases: HashMap::new(),
             lease_ends: LazyHeap::default(),
-            ended: Endings::default(),
-            owners: Owners::default(),
+            ended: EndedJobs::default(),
+            owner_index: OwnerIndex::default(),
             next_seq: 1,
             next_record: 1,
             waiting_count: 0,
@@ -180,30 +224,23 @@ impl Index {
         IdHash([digest.h1, digest.h2])
     }
 
-    pub fn find(&self, id: IdHash) -> Option<Place> {
+    pub fn find(&self, id: IdHash) -> Option<JobLocation> {
         if let Some(&slot) = self.live.find(id.0[0], |&slot| self.slots.get(slot).id == id) {
-            return Some(Place::Live(slot));
+            return Some(JobLocation::Live(slot));
         }
-        self.rows.find(id.0[0], |(known, _)| *known == id).map(|(_, seq)| Place::Row(*seq))
+        self.rows.find(id.0[0], |(known, _)| *known == id).map(|(_, seq)| JobLocation::Row(*seq))
     }
 
     /// The row of a job, wherever it stands.
     pub fn row_of(&self, id: IdHash) -> Option<u64> {
         self.find(id).map(|place| match place {
-            Place::Live(slot) => self.slots.get(slot).seq,
-            Place::Row(seq) => seq,
+            JobLocation::Live(slot) => self.slots.get(slot).seq,
+            JobLocation::Row(seq) => seq,
         })
     }
 
     pub fn company_key(&mut self, company: &str) -> CompanyKey {
-        if let Some(&key) = self.company_keys.get(company) {
-            return key;
-        }
-        let company = CompanyId::trusted(company);
-        let key = CompanyKey::try_from(self.companies.len()).unwrap_or(CompanyKey::MAX);
-        self.companies.push(company.clone());
-        self.company_keys.insert(company, key);
-        key
+        self.companies.key(company)
     }
 
     pub fn lane_key(&mut self, route: &str) -> LaneKey {
@@ -227,12 +264,12 @@ impl Index {
     }
 
     pub fn company(&self, slot: u32) -> CompanyId {
-        self.companies[self.slots.get(slot).company as usize].clone()
+        self.companies.name(self.slots.get(slot).company).clone()
     }
 
     /// A job joins, waiting.
-    pub fn insert(&mut self, entry: Entry) -> u32 {
-        let Entry { id, seq, due, expires, company, lane, priority } = entry;
+    pub fn insert(&mut self, entry: WaitingJob) -> u32 {
+        let WaitingJob { id, seq, due, expires, company, lane, priority } = entry;
         let made = Slot { id, seq, due, expires, company, lane, priority, phase: Phase::Free };
         let slot = match self.slots.free.pop() {
             Some(slot) => {
@@ -247,29 +284,37 @@ impl Index {
         let slots = &self.slots;
         self.live.insert_unique(id.0[0], slot, |&slot| slots.get(slot).id.0[0]);
         self.next_seq = self.next_seq.max(seq + 1);
-        self.owners.note(seq, company, lane);
-        self.wait(slot, due);
+        self.owner_index.insert(seq, company, lane);
+        self.queue(slot, due);
         slot
     }
 
-    /// Whose jobs are asked for; `None` when there is no job of theirs.
-    pub fn whose(&self, filter: &JobFilter) -> Option<Whose> {
-        let mut whose = Whose::default();
+    /// Returns the owner that a list asks for; `None` when no job belongs to it.
+    pub fn owner_filter(&self, filter: &JobFilter) -> Option<OwnerFilter> {
+        let mut owner = OwnerFilter::default();
         if let Some(company) = &filter.company {
-            whose.company = Some(*self.company_keys.get(company)?);
+            owner.company = Some(*self.companies.keys.get(company)?);
         }
         if let Some(route) = &filter.route {
-            whose.lane = Some(*self.lane_keys.get(route)?);
+            owner.lane = Some(*self.lane_keys.get(route)?);
         }
-        Some(whose)
+        Some(owner)
     }
 
-    /// The numbers of jobs in line from `top` down, `max` at most: those that are due, or those that are not.
-    pub fn in_line(&self, whose: Whose, are_due: bool, now: i64, top: u64, max: usize) -> Vec<u64> {
+    /// Returns the numbers of waiting jobs from `top` down, `max` at most.
+    pub fn find_waiting(
+        &self,
+        owner: OwnerFilter,
+        due: DueFilter,
+        now: i64,
+        top: u64,
+        max: usize,
+    ) -> Vec<u64> {
         let mut newest = BinaryHeap::with_capacity(max + 1);
         for slot in &self.slots.slots {
-            let waits = matches!(slot.phase, Phase::Delayed | Phase::Ready) && (slot.due <= now) == are_due;
-            if waits && slot.seq <= top && whose.is(slot.company, slot.lane) {
+            let waits = matches!(slot.phase, Phase::Delayed | Phase::Ready)
+                && (slot.due <= now) == (due == DueFilter::Due);
+            if waits && slot.seq <= top && owner.matches(slot.company, slot.lane) {
                 newest.push(Reverse(slot.seq));
                 if newest.len() > max {
                     newest.pop();
@@ -279,16 +324,16 @@ impl Index {
         newest.into_sorted_vec().into_iter().map(|Reverse(seq)| seq).collect()
     }
 
-    /// Puts a slot in line for `due`.
-    fn wait(&mut self, slot: u32, due: i64) {
+    /// Puts a new or a leased job in line for `due`.
+    pub fn queue(&mut self, slot: u32, due: i64) {
         let made = &mut self.slots.slots[slot as usize];
         let was_leased = made.phase == Phase::Leased;
         made.due = due;
         made.phase = Phase::Delayed;
         let lane = &mut self.lanes[made.lane as usize];
-        lane.wait(made.company, (due, made.seq, slot));
+        lane.queue(made.company, (due, made.seq, slot));
         if was_leased {
-            lane.let_go(made.company);
+            lane.end_lease(made.company);
         }
         self.expiry.push((made.expires, slot));
         self.waiting_count += 1;
@@ -305,8 +350,8 @@ impl Index {
     pub fn take_ready(&mut self, lane: LaneKey, now: i64, turns: &Turns) -> Option<u32> {
         let Index { lanes, slots, companies, .. } = self;
         let slot = lanes[lane as usize].take(now, slots, |key| {
-            let company = &companies[key as usize];
-            Terms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
+            let company = companies.name(key);
+            TurnTerms { turn_jobs: turns.jobs_of(company), quota: turns.quota_of(company) }
         })?;
         self.mark_leased(slot);
         Some(slot)
@@ -323,7 +368,7 @@ impl Index {
         if expires > now {
             return None;
         }
-        self.leave_line(slot);
+        self.remove_waiting(slot);
         Some(slot)
     }
 
@@ -332,25 +377,25 @@ impl Index {
         self.expiry.peek(|entry| slots.expires_waiting(entry)).map(|(expires, _)| expires)
     }
 
-    /// A waiting job leaves the line without its turn having come.
-    pub fn leave_line(&mut self, slot: u32) {
+    /// Takes a waiting job out of its lane without its turn having come; it counts as leased.
+    pub fn remove_waiting(&mut self, slot: u32) {
         let Slot { company, lane, priority, phase, .. } = *self.slots.get(slot);
         self.mark_leased(slot);
-        let left = Left { company, priority, was_ready: phase == Phase::Ready };
-        self.lanes[lane as usize].forget(left, self.waiting_count, &self.slots);
+        let left = DepartedJob { company, priority, was_ready: phase == Phase::Ready };
+        self.lanes[lane as usize].remove(left, self.waiting_count, &self.slots);
     }
 
     fn mark_leased(&mut self, slot: u32) {
         let taken = &mut self.slots.slots[slot as usize];
         taken.phase = Phase::Leased;
-        self.lanes[taken.lane as usize].leased(taken.company);
+        self.lanes[taken.lane as usize].begin_lease(taken.company);
         self.waiting_count -= 1;
         let slots = &self.slots;
         self.expiry.sweep(self.waiting_count, |entry| slots.expires_waiting(entry));
     }
 
-    /// Records who holds a job.
-    pub fn hold(&mut self, held: Held) {
+    /// Records the holder of a job.
+    pub fn add_lease(&mut self, held: ActiveLease) {
         let seq = self.slots.get(held.slot).seq;
         self.lease_ends.push((held.expires_at, seq, held.fence));
         self.leases.insert(seq, held);
@@ -361,36 +406,33 @@ impl Index {
             held.expires_at = until;
             self.lease_ends.push((until, seq, held.fence));
             let leases = &self.leases;
-            self.lease_ends.sweep(leases.len(), |(at, seq, fence)| current(leases, at, seq, fence));
+            self.lease_ends.sweep(leases.len(), |(at, seq, fence)| is_current(leases, at, seq, fence));
         }
     }
 
-    /// The job whose lease ran out first, if one has by `now`.
-    pub fn orphan(&mut self, now: i64) -> Option<u64> {
+    /// Returns the job whose lease ran out first, if one has by `now`.
+    pub fn find_orphan(&mut self, now: i64) -> Option<u64> {
         self.next_lease_end().filter(|(at, _)| *at <= now).map(|(_, seq)| seq)
     }
 
     pub fn next_lease_end(&mut self) -> Option<(i64, u64)> {
         let leases = &self.leases;
-        self.lease_ends.peek(|(at, seq, fence)| current(leases, at, seq, fence)).map(|(at, seq, _)| (at, seq))
+        self.lease_ends
+            .peek(|(at, seq, fence)| is_current(leases, at, seq, fence))
+            .map(|(at, seq, _)| (at, seq))
     }
 
     /// Ends a lease; the slot stays until it waits again or is freed.
-    pub fn let_go(&mut self, seq: u64) {
+    pub fn remove_lease(&mut self, seq: u64) {
         self.leases.remove(&seq);
         let leases = &self.leases;
-        self.lease_ends.sweep(leases.len(), |(at, seq, fence)| current(leases, at, seq, fence));
-    }
-
-    /// A leased job goes back in line.
-    pub fn wait_again(&mut self, slot: u32, due: i64) {
-        self.wait(slot, due);
+        self.lease_ends.sweep(leases.len(), |(at, seq, fence)| is_current(leases, at, seq, fence));
     }
 
     /// A leased job has ended or died; its id is remembered with its row.
     pub fn retire(&mut self, slot: u32) {
         let Slot { id, seq, company, lane, .. } = *self.slots.get(slot);
-        self.lanes[lane as usize].let_go(company);
+        self.lanes[lane as usize].end_lease(company);
         if let Ok(entry) = self.live.find_entry(id.0[0], |&live| live == slot) {
             entry.remove();
         }
@@ -427,21 +469,22 @@ impl Index {
         (self.waiting_count as u64 - ready as u64, ready as u64)
     }
 
-    /// How each tenant fares on each lane, by route and company.
+    /// Returns the due time of the oldest waiting job of each route; `left_out` does not count.
     pub fn oldest_due(&mut self, left_out: &LeftOut, now: i64) -> BTreeMap<RouteName, Timestamp> {
-        let Index { lanes, slots, company_keys, .. } = self;
+        let Index { lanes, slots, companies, .. } = self;
         let oldest = lanes.iter_mut().filter_map(|lane| {
             lane.promote(now, slots);
             let here = left_out.iter().filter(|(route, _)| route.as_ref().is_none_or(|it| *it == lane.route));
             let here: HashSet<_> =
-                here.filter_map(|(_, company)| company_keys.get(company).copied()).collect();
+                here.filter_map(|(_, company)| companies.keys.get(company).copied()).collect();
             Some((lane.route.clone(), Timestamp::from_millis(lane.oldest_due(slots, &here)?)))
         });
         oldest.collect()
     }
 
+    /// Returns the statistics of each tenant on each lane, by route and company.
     pub fn tenants(&mut self, filter: &TenantFilter, now: i64) -> Vec<TenantView> {
-        let Index { lanes, slots, companies, company_keys, .. } = self;
+        let Index { lanes, slots, companies, .. } = self;
         let mut views = Vec::new();
         for lane in
             lanes.iter_mut().filter(|lane| filter.route.as_ref().is_none_or(|want| lane.route == *want))
@@ -449,11 +492,9 @@ impl Index {
             lane.promote(now, slots);
             match &filter.company {
                 Some(company) => {
-                    views.extend(company_keys.get(company).and_then(|key| lane.view(*key, company)));
+                    views.extend(companies.keys.get(company).and_then(|key| lane.view(*key, company)));
                 }
-                None => {
-                    views.extend(lane.tenants().filter_map(|key| lane.view(key, &companies[key as usize])))
-                }
+                None => views.extend(lane.tenants().filter_map(|key| lane.view(key, companies.name(key)))),
             }
         }
         views.sort_unstable_by(|a, b| (&a.route, &a.company).cmp(&(&b.route, &b.company)));
@@ -461,7 +502,7 @@ impl Index {
     }
 }
 
-fn current(leases: &HashMap<u64, Held>, at: i64, seq: u64, fence: u64) -> bool {
+fn is_current(leases: &HashMap<u64, ActiveLease>, at: i64, seq: u64, fence: u64) -> bool {
     leases.get(&seq).is_some_and(|held| held.fence == fence && held.expires_at == at)
 }
 

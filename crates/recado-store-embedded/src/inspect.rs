@@ -1,4 +1,4 @@
-//! The read side: its own connections, on a snapshot, never in the writer's way.
+//! Read queries, on connections of their own: each sees a snapshot and never blocks the writer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use recado_store::{
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, ToSql, params_from_iter};
 
-use crate::apply::status_of;
 use crate::rows::{self, DEAD_LETTER_COLUMNS, JOB_COLUMN_COUNT, JOB_COLUMNS};
 
 /// Connections that are kept open between questions.
@@ -33,13 +32,13 @@ impl Readers {
     }
 
     /// Runs a question where blocking is allowed.
-    pub async fn ask<T: Send + 'static>(
+    pub async fn query<T: Send + 'static>(
         self: &Arc<Self>,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
-            let file = readers.take()?;
+            let file = readers.take_connection()?;
             let answer = question(&file).map_err(unavailable);
             match &mut *readers.idle.lock() {
                 Some(idle) if idle.len() < IDLE_READERS_MAX => idle.push(file),
@@ -50,7 +49,7 @@ impl Readers {
         asked.await.unwrap_or_else(|error| Err(unavailable(error)))
     }
 
-    fn take(&self) -> Result<Connection, StoreError> {
+    fn take_connection(&self) -> Result<Connection, StoreError> {
         let idle = match &mut *self.idle.lock() {
             Some(idle) => idle.pop(),
             None => return Err(StoreError::Broken("the store is closed".to_owned())),
@@ -63,7 +62,7 @@ impl Readers {
     }
 }
 
-fn unavailable(error: impl std::error::Error) -> StoreError {
+pub fn unavailable(error: impl std::error::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
 }
 
@@ -80,9 +79,9 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 const VIEW: &str = "jobs.status, jobs.endedAt, jobs.answer, leases.worker, leases.expiresAt";
 const VIEW_FROM: &str = "FROM jobs LEFT JOIN leases ON leases.seq = jobs.seq";
 
-/// Where jobs are looked for.
+/// The jobs that a list looks through.
 #[derive(Debug)]
-pub enum Among {
+pub enum Candidates {
     All,
     /// These numbers, newest first; more may be below the last.
     These {
@@ -92,12 +91,12 @@ pub enum Among {
 }
 
 /// The smallest table or index that has all jobs of a status, and what orders it; the table of jobs is last.
-fn from_where(filter: &JobFilter, among: &Among) -> (&'static str, &'static str) {
+fn from_where(filter: &JobFilter, among: &Candidates) -> (&'static str, &'static str) {
     let by_seq = "ORDER BY jobs.seq DESC";
     match (among, filter.status) {
-        (Among::All, _) if filter.correlation_id.is_some() => (VIEW_FROM, by_seq),
+        (Candidates::All, _) if filter.correlation_id.is_some() => (VIEW_FROM, by_seq),
         // In the order of the list, which is the one that is wanted.
-        (Among::These { .. }, _) => (
+        (Candidates::These { .. }, _) => (
             "FROM json_each(?1) AS chosen CROSS JOIN jobs ON jobs.seq = chosen.value \
              LEFT JOIN leases ON leases.seq = jobs.seq",
             "",
@@ -128,7 +127,10 @@ fn view(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<JobView> {
     };
     let stored = row.get_ref(at)?.as_str()?;
     Ok(JobView {
-        status: status_of(stored, held_by.is_some(), &job.progress, job.due_at, now),
+        status: Status::parse(stored).unwrap_or_else(|| match &held_by {
+            Some(_) => Status::Delivering,
+            None => Status::waiting(&job.progress, job.due_at, now),
+        }),
         ended_at: row.get::<_, Option<i64>>(at + 1)?.map(Timestamp::from_millis),
         answer: row.get::<_, Option<Box<str>>>(at + 2)?.map(Payload::trusted),
         held_by,
@@ -147,14 +149,14 @@ fn below(before: u64) -> i64 {
     i64::try_from(before).unwrap_or(i64::MAX)
 }
 
-/// A `WHERE` that grows by what is asked for.
+/// The conditions of a query and their values.
 #[derive(Default)]
-struct Wanted {
+struct WhereClause {
     sql: String,
     values: Vec<Box<dyn ToSql>>,
 }
 
-impl Wanted {
+impl WhereClause {
     fn and(&mut self, condition: &str, value: impl ToSql + 'static) {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
@@ -171,7 +173,7 @@ impl Wanted {
 pub fn jobs(
     file: &Connection,
     filter: &JobFilter,
-    among: &Among,
+    among: &Candidates,
     page: PageRequest,
     now: Timestamp,
 ) -> rusqlite::Result<Page<JobView>> {
@@ -180,8 +182,8 @@ pub fn jobs(
     let (from, order) = from_where(filter, among);
     let scans = from == VIEW_FROM && filter.correlation_id.is_none();
     let bottom = if scans { (top - SCAN_ROWS_MAX).max(0) } else { 0 };
-    let mut wanted = Wanted::default();
-    if let Among::These { seqs, .. } = among {
+    let mut wanted = WhereClause::default();
+    if let Candidates::These { seqs, .. } = among {
         wanted.values.push(Box::new(rows::json(seqs)?));
     }
     wanted.and("jobs.seq <= ?", top);
@@ -218,8 +220,8 @@ pub fn jobs(
     })?;
     let mut found = Page::gather(found, page.limit)?;
     found.next = found.next.or_else(|| match among {
-        Among::These { seqs, more } => seqs.last().copied().filter(|_| *more),
-        Among::All => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
+        Candidates::These { seqs, more } => seqs.last().copied().filter(|_| *more),
+        Candidates::All => (bottom > 0).then(|| bottom.cast_unsigned() + 1),
     });
     Ok(found)
 }
@@ -230,7 +232,7 @@ pub fn audit(file: &Connection, seq: u64) -> rusqlite::Result<Vec<AuditEvent>> {
         .query_row([seq], |row| row.get::<_, Option<Box<str>>>(0))
         .optional()?
         .flatten();
-    records.map_or(Ok(Vec::new()), |records| crate::trail::of_job(file, &records))
+    records.map_or(Ok(Vec::new()), |records| crate::audit_log::read_job_records(file, &records))
 }
 
 pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadLetter>> {
@@ -240,8 +242,8 @@ pub fn dead_letter(file: &Connection, seq: u64) -> rusqlite::Result<Option<DeadL
         .map(|found| found.map(|(_, entry)| entry))
 }
 
-fn wanted_dead(filter: &DeadLetterFilter) -> Wanted {
-    let mut wanted = Wanted::default();
+fn dead_letter_clause(filter: &DeadLetterFilter) -> WhereClause {
+    let mut wanted = WhereClause::default();
     wanted.and_if("companyId = ?", filter.company.as_ref().map(|company| company.as_str().to_owned()));
     wanted.and_if("route = ?", filter.route.as_ref().map(|route| route.as_str().to_owned()));
     wanted.and_if("lastFailureCode = ?", filter.last_failure_code.as_deref().map(str::to_owned));
@@ -257,7 +259,7 @@ pub fn dead_letters(
     filter: &DeadLetterFilter,
     page: PageRequest,
 ) -> rusqlite::Result<Page<DeadLetter>> {
-    let mut wanted = wanted_dead(filter);
+    let mut wanted = dead_letter_clause(filter);
     let filtered = !wanted.values.is_empty();
     wanted.and_if("entry < ?", page.before.map(below));
     // What a filter looks at is all in one index; payloads are read only of what is shown.
@@ -293,7 +295,7 @@ pub fn dead_letter_groups(
         GroupBy::Route => "route",
         GroupBy::Fingerprint => "fingerprint",
     };
-    let wanted = wanted_dead(filter);
+    let wanted = dead_letter_clause(filter);
     let sql = format!(
         "SELECT {column}, count(*), lastFailureReason, min(entry) FROM dlq WHERE 1 {} GROUP BY {column} ORDER BY 2 DESC, 1",
         wanted.sql

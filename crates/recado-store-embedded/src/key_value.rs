@@ -1,4 +1,4 @@
-//! Notes: written on the writer's thread, inside its transaction; read by the readers.
+//! Key-value entries: written on the writer's thread, inside its transaction; read by read queries.
 //!
 //! They are deliberately absent from the index: nothing is scheduled by them, and the file finds one by its key.
 
@@ -9,25 +9,25 @@ use recado_core::{Payload, Timestamp};
 use recado_store::{KvEntry, KvWrite, KvWritten, Namespace};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use crate::apply::{Apply, PRUNE_ROWS_MAX};
+use crate::apply::{PRUNE_ROWS_MAX, WriteTransaction};
 use crate::rows;
 
-impl Apply<'_> {
+impl WriteTransaction<'_> {
     pub fn kv_write(&mut self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>> {
         let mut answers = Vec::with_capacity(writes.len());
         for write in writes {
-            let noted = self.write_note(&write, now)?;
-            if matches!(noted, KvWritten::Done { .. }) {
+            let written = self.write_entry(&write, now)?;
+            if matches!(written, KvWritten::Done { .. }) {
                 self.record(&write.audit)?;
             }
-            answers.push(noted);
+            answers.push(written);
         }
         Ok(answers)
     }
 
-    fn write_note(&self, write: &KvWrite, now: Timestamp) -> Result<KvWritten> {
+    fn write_entry(&self, write: &KvWrite, now: Timestamp) -> Result<KvWritten> {
         let (namespace, key) = (write.namespace.as_str(), &*write.key);
-        let current = note(self.file, write.namespace, key, now)?.map_or(0, |note| note.version);
+        let current = read_entry(self.file, write.namespace, key, now)?.map_or(0, |entry| entry.version);
         if write.expect.is_some_and(|expected| expected != current) {
             return Ok(KvWritten::Conflict { version: current });
         }
@@ -58,8 +58,8 @@ impl Apply<'_> {
         Ok(KvWritten::Done { version })
     }
 
-    /// Removes notes whose time is over, a bounded number at a time.
-    pub fn prune_notes(&self, now: Timestamp) -> Result<u64> {
+    /// Removes entries whose time is over, a bounded number at a time.
+    pub fn prune_entries(&self, now: Timestamp) -> Result<u64> {
         let removed = self
             .file
             .prepare_cached(
@@ -71,27 +71,33 @@ impl Apply<'_> {
     }
 }
 
-pub fn note(file: &Connection, namespace: Namespace, key: &str, now: Timestamp) -> Result<Option<KvEntry>> {
+pub fn read_entry(
+    file: &Connection,
+    namespace: Namespace,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<KvEntry>> {
     file.prepare_cached(
         "SELECT key, value, version, expiresAt, checksum FROM notes \
          WHERE shelf = ?1 AND key = ?2 AND (expiresAt IS NULL OR expiresAt > ?3)",
     )?
-    .query_row(params![namespace.as_str(), key, now.as_millis()], |row| read(row, namespace))
+    .query_row(params![namespace.as_str(), key, now.as_millis()], |row| parse_entry(row, namespace))
     .optional()
     .map(Option::flatten)
 }
 
-pub fn notes(file: &Connection, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>> {
+pub fn list_entries(file: &Connection, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>> {
     let mut select = file.prepare_cached(
         "SELECT key, value, version, expiresAt, checksum FROM notes \
          WHERE shelf = ?1 AND (expiresAt IS NULL OR expiresAt > ?2) ORDER BY key",
     )?;
-    let found = select.query_map(params![namespace.as_str(), now.as_millis()], |row| read(row, namespace))?;
+    let found =
+        select.query_map(params![namespace.as_str(), now.as_millis()], |row| parse_entry(row, namespace))?;
     found.filter_map(Result::transpose).collect()
 }
 
-/// A damaged note is as good as none: an address that changed in the file must not be sent to.
-fn read(row: &Row<'_>, namespace: Namespace) -> Result<Option<KvEntry>> {
+/// Reads a row. A damaged entry is as good as none: an address that changed in the file must not be sent to.
+fn parse_entry(row: &Row<'_>, namespace: Namespace) -> Result<Option<KvEntry>> {
     let (key, value) = (rows::text(row, 0), rows::text(row, 1));
     let checksum: Option<u32> = row.get(4)?;
     let is_text = matches!((&key, &value), (Cow::Borrowed(_), Cow::Borrowed(_)));
@@ -99,7 +105,7 @@ fn read(row: &Row<'_>, namespace: Namespace) -> Result<Option<KvEntry>> {
         tracing::error!(
             namespace = namespace.as_str(),
             key = &*key,
-            "a stored note is damaged; it is left out"
+            "a stored key-value entry is damaged; it is left out"
         );
         return Ok(None);
     }

@@ -1,8 +1,8 @@
-//! One route's line: a ring of tenants, each with its own jobs by urgency, and the jobs not due yet.
+//! The queue of one route: a ring of tenants, each with its own jobs by urgency, and the jobs not due yet.
 //!
 //! A turn costs a logarithm of the tenants in the ring, a job one of its tenant's jobs. Tenants that are held
 //! back are looked at once in a claim and left where they stand. Tenants without jobs are remembered for a while,
-//! for whoever asks how they fared, and then forgotten.
+//! for their statistics, and then forgotten.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName, Timestamp};
 use recado_store::TenantView;
 
-use crate::heap::LazyHeap;
 use crate::index::{CompanyKey, Slots};
+use crate::lazy_heap::LazyHeap;
 use crate::tenant::Tenant;
 
-/// When a job is due and the slot it is in; the sequence number breaks ties.
+/// A job by its due time, with its slot; the sequence number breaks ties.
 pub type Due = (i64, u64, u32);
 
 /// Tenants without jobs that a lane remembers at most.
 pub const IDLE_TENANTS_MAX: usize = 10_000;
 
-/// What a claim grants a tenant.
+/// The shares that a claim grants a tenant.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct TurnTerms {
     /// Jobs in one turn, at least one.
     pub turn_jobs: u32,
     /// Jobs in this claim.
@@ -42,10 +42,10 @@ pub struct Lane {
     served_last: Option<CompanyKey>,
     /// Turns given so far.
     turns: u64,
-    /// Claims so far; the latest one has passed over whoever stands before `passed`.
+    /// Claims so far; the latest one has passed over the tenants before `passed`.
     claims: u64,
     passed: u64,
-    /// Who ran out of jobs, longest ago first.
+    /// Tenants that ran out of jobs, longest ago first.
     idle: LazyHeap<(u64, CompanyKey)>,
     idle_count: usize,
     next_idle: u64,
@@ -75,7 +75,7 @@ impl Lane {
         }
     }
 
-    pub fn wait(&mut self, company: CompanyKey, due: Due) {
+    pub fn queue(&mut self, company: CompanyKey, due: Due) {
         let tenant = self.tenants.entry(company).or_default();
         tenant.waiting_count += 1;
         if tenant.idle_since.take().is_some() {
@@ -87,7 +87,7 @@ impl Lane {
 
     /// Moves what is due by `now` into its tenant's line.
     pub fn promote(&mut self, now: i64, slots: &mut Slots) {
-        while let Some((due, seq, slot)) = self.delayed.peek(|entry| slots.waits(entry)) {
+        while let Some((due, seq, slot)) = self.delayed.peek(|entry| slots.is_delayed(entry)) {
             if due > now {
                 break;
             }
@@ -110,9 +110,9 @@ impl Lane {
         self.ready_count
     }
 
-    /// When the next job that is not due yet will be.
+    /// Returns the time when the next job that is not due yet will be.
     pub fn next_due(&mut self, slots: &Slots) -> Option<i64> {
-        self.delayed.peek(|entry| slots.waits(entry)).map(|(due, ..)| due)
+        self.delayed.peek(|entry| slots.is_delayed(entry)).map(|(due, ..)| due)
     }
 
     /// Returns the due time of the oldest unclaimed job; the companies in `left_out` do not count.
@@ -123,14 +123,14 @@ impl Lane {
         waiting.min()
     }
 
-    /// Call before the first [`Lane::take`] of a claim: nobody has been passed over or had anything yet.
+    /// Call before the first [`Lane::take`] of a claim: no tenant has been passed over or had anything yet.
     pub fn begin_claim(&mut self) {
         self.claims += 1;
         self.passed = 0;
     }
 
-    /// The next job in turn, taken out of the line.
-    pub fn take(&mut self, now: i64, slots: &Slots, terms: impl Fn(CompanyKey) -> Terms) -> Option<u32> {
+    /// Takes the next job in turn out of the queue.
+    pub fn take(&mut self, now: i64, slots: &Slots, terms: impl Fn(CompanyKey) -> TurnTerms) -> Option<u32> {
         if let Some(company) = self.served_last {
             self.end_turn(company, terms(company));
         }
@@ -139,8 +139,8 @@ impl Lane {
             let granted = terms(company);
             let tenant = self.tenants.get_mut(&company)?;
             if tenant.claimed_by(self.claims) >= granted.quota {
-                // What is left of a quota only shrinks while a claim lasts: nobody before this place is looked
-                // at again.
+                // What is left of a quota only shrinks while a claim lasts: no tenant before this place is
+                // looked at again.
                 self.passed = place + 1;
                 continue;
             }
@@ -155,7 +155,7 @@ impl Lane {
                 self.served_last = Some(company);
             }
             tenant.waits_since_turn = self.turns;
-            tenant.serve(self.claims, now);
+            tenant.count_served(self.claims, now);
             self.ready_count -= 1;
             self.leave_ring_if_done(company);
             return Some(slot);
@@ -164,8 +164,8 @@ impl Lane {
 
     /// Sends a tenant whose turn is over to the back.
     ///
-    /// Not as soon as it is over: whoever arrived since then was served less recently.
-    fn end_turn(&mut self, company: CompanyKey, terms: Terms) {
+    /// Not as soon as it is over: a tenant that arrived since then was served less recently.
+    fn end_turn(&mut self, company: CompanyKey, terms: TurnTerms) {
         let Some(tenant) = self.tenants.get_mut(&company) else { return };
         let Some(place) = tenant.place.filter(|_| tenant.taken >= terms.turn_jobs) else { return };
         tenant.taken = 0;
@@ -186,8 +186,8 @@ impl Lane {
         }
     }
 
-    /// A waiting job was leased, in its turn or not.
-    pub fn leased(&mut self, company: CompanyKey) {
+    /// Counts a waiting job as leased, in its turn or not.
+    pub fn begin_lease(&mut self, company: CompanyKey) {
         self.waiting_count -= 1;
         if let Some(tenant) = self.tenants.get_mut(&company) {
             tenant.waiting_count -= 1;
@@ -195,8 +195,8 @@ impl Lane {
         }
     }
 
-    /// A lease ended.
-    pub fn let_go(&mut self, company: CompanyKey) {
+    /// Counts a lease as ended.
+    pub fn end_lease(&mut self, company: CompanyKey) {
         let Some(tenant) = self.tenants.get_mut(&company) else { return };
         tenant.leased_count -= 1;
         if !tenant.is_idle() {
@@ -228,15 +228,15 @@ impl Lane {
         idle.sweep(*idle_count, |entry| is_idle(tenants, entry));
     }
 
-    /// A waiting job left the line by another door (cancelled, overdue).
-    pub fn forget(&mut self, left: Left, waiting: usize, slots: &Slots) {
+    /// Removes a waiting job without its turn having come (cancelled, overdue).
+    pub fn remove(&mut self, left: DepartedJob, waiting: usize, slots: &Slots) {
         match self.tenants.get_mut(&left.company) {
             Some(tenant) if left.was_ready => {
-                tenant.forget(left.priority, slots);
+                tenant.remove(left.priority, slots);
                 self.ready_count -= 1;
                 self.leave_ring_if_done(left.company);
             }
-            _ => self.delayed.sweep(waiting, |entry| slots.waits(entry)),
+            _ => self.delayed.sweep(waiting, |entry| slots.is_delayed(entry)),
         }
     }
 
@@ -270,7 +270,7 @@ impl Lane {
 
 /// A waiting job that left without its turn having come.
 #[derive(Debug, Clone, Copy)]
-pub struct Left {
+pub struct DepartedJob {
     pub company: CompanyKey,
     pub priority: u8,
     pub was_ready: bool,

@@ -1,11 +1,11 @@
-//! From the file to the index: at start, and after a commit that failed.
+//! Reads the index from the file: at start, and after a commit that failed.
 
-use recado_core::{Priority, Progress, Timestamp};
+use recado_core::{Priority, Progress, Random, Timestamp};
 use rusqlite::{Connection, Row, params};
 
-use crate::index::{Entry, Held, Index};
+use crate::audit_log;
+use crate::index::{ActiveLease, Index, WaitingJob};
 use crate::rows;
-use crate::trail;
 
 /// Leases held inside the last process ended with it: they count as run out since the beginning of time.
 const ORPHANED_AT: i64 = 0;
@@ -36,7 +36,7 @@ pub fn carry_over_leases(connection: &Connection, now: Timestamp) -> rusqlite::R
 
 /// Call once at start: a job whose status is damaged is put back in line or left dead, as the dead letters say. One
 /// that had ended has no data left, so its checksum keeps it from being sent.
-pub fn mend_statuses(connection: &Connection) -> rusqlite::Result<()> {
+pub fn repair_statuses(connection: &Connection) -> rusqlite::Result<()> {
     let mended = connection.execute(
         "UPDATE jobs SET status = \
          CASE WHEN seq IN (SELECT seq FROM dlq WHERE state <> 'replaying') THEN 'failed' ELSE 'waiting' END \
@@ -53,8 +53,8 @@ pub fn mend_statuses(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Reads every job once, in order.
-pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
-    let mut index = Index::new();
+pub fn load_index(connection: &Connection, random: &Random) -> rusqlite::Result<Index> {
+    let mut index = Index::new(random);
     let waiting: i64 =
         connection.query_row("SELECT count(*) FROM jobs WHERE status = 'waiting'", [], |row| row.get(0))?;
     index.reserve(usize::try_from(waiting).unwrap_or(0));
@@ -69,10 +69,10 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
         let id = index.digest(&rows::text(row, 1));
         let company = index.company_key(&rows::text(row, 3));
         let lane = index.lane_key(&rows::text(row, 2));
-        index.owners.note(seq, company, lane);
+        index.owner_index.insert(seq, company, lane);
         match &*rows::text(row, 4) {
             "waiting" => {
-                let entry = Entry {
+                let entry = WaitingJob {
                     id,
                     seq,
                     due: rows::number(row, 6),
@@ -92,7 +92,7 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Index> {
     }
     index.ended = ended.into_iter().collect();
     index.dead_count = connection.query_row("SELECT count(*) FROM dlq", [], |row| row.get(0))?;
-    index.next_record = trail::next_number(connection)?;
+    index.next_record = audit_log::next_number(connection)?;
     load_leases(connection, &mut index)?;
     Ok(index)
 }
@@ -106,10 +106,10 @@ fn load_leases(connection: &Connection, index: &mut Index) -> rusqlite::Result<(
     let mut found = leases.query([])?;
     while let Some(row) = found.next()? {
         let id = index.digest(&rows::text(row, 1));
-        let Some(crate::index::Place::Live(slot)) = index.find(id) else { continue };
+        let Some(crate::index::JobLocation::Live(slot)) = index.find(id) else { continue };
         let progress: Progress = rows::progress(row, 7);
-        index.leave_line(slot);
-        index.hold(Held {
+        index.remove_waiting(slot);
+        index.add_lease(ActiveLease {
             slot,
             fence: row.get::<_, i64>(2)?.cast_unsigned(),
             attempt: row.get(3)?,

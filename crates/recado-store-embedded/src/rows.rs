@@ -36,7 +36,7 @@ impl<'r> RowReader<'r> {
         RowReader { row, damage: None }
     }
 
-    fn noted<T>(&mut self, read: Option<T>, damage: Damage) -> Option<T> {
+    fn note_damage<T>(&mut self, read: Option<T>, damage: Damage) -> Option<T> {
         if read.is_none() {
             // The identity is the worse of the two: no correction can mend it.
             self.damage = Some(if self.damage == Some(Damage::Identity) { Damage::Identity } else { damage });
@@ -51,15 +51,15 @@ impl<'r> RowReader<'r> {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 let is_whole = matches!(text, Cow::Borrowed(_)).then_some(());
-                self.noted(is_whole, damage);
+                self.note_damage(is_whole, damage);
                 Some(text)
             }
             ValueRef::Integer(number) => {
-                self.noted(None::<()>, damage);
+                self.note_damage(None::<()>, damage);
                 Some(number.to_string().into())
             }
             ValueRef::Real(number) => {
-                self.noted(None::<()>, damage);
+                self.note_damage(None::<()>, damage);
                 Some(number.to_string().into())
             }
         }
@@ -67,7 +67,7 @@ impl<'r> RowReader<'r> {
 
     fn text(&mut self, at: usize) -> Cow<'r, str> {
         let text = self.text_or_null(at, Damage::Identity);
-        self.noted(text, Damage::Identity).unwrap_or_default()
+        self.note_damage(text, Damage::Identity).unwrap_or_default()
     }
 
     fn optional(&mut self, at: usize) -> Option<Box<str>> {
@@ -80,7 +80,7 @@ impl<'r> RowReader<'r> {
 
     fn value<T: FromSql + Default>(&mut self, at: usize) -> T {
         let value = self.row.get(at).ok();
-        self.noted(value, Damage::Identity).unwrap_or_default()
+        self.note_damage(value, Damage::Identity).unwrap_or_default()
     }
 
     fn time(&mut self, at: usize) -> Timestamp {
@@ -89,7 +89,7 @@ impl<'r> RowReader<'r> {
 
     fn written_time(&mut self, at: usize) -> Timestamp {
         let parsed = self.text(at).parse().ok();
-        self.noted(parsed, Damage::Identity).unwrap_or(Timestamp::from_millis(0))
+        self.note_damage(parsed, Damage::Identity).unwrap_or(Timestamp::from_millis(0))
     }
 
     fn progress(&mut self, at: usize) -> Progress {
@@ -105,13 +105,13 @@ impl<'r> RowReader<'r> {
     fn attempts(&mut self, at: usize) -> Vec<Attempt> {
         let Some(json) = self.text_or_null(at, Damage::Identity) else { return Vec::new() };
         let attempts = serde_json::from_str(&json).ok();
-        self.noted(attempts, Damage::Identity).unwrap_or_default()
+        self.note_damage(attempts, Damage::Identity).unwrap_or_default()
     }
 
     fn checksum(&mut self, at: usize) -> Option<Checksum> {
         let Ok(ValueRef::Blob(bytes)) = self.row.get_ref(at) else { return None };
         let checksum = Checksum::from_bytes(bytes);
-        self.noted(checksum, Damage::Identity)
+        self.note_damage(checksum, Damage::Identity)
     }
 }
 
@@ -180,7 +180,7 @@ pub fn dead_letter(row: &Row<'_>) -> rusqlite::Result<(u64, DeadLetter)> {
         corrected_data: read.payload_or_null(20),
         failed_attempts: read.value(5),
         last_failure_reason: read
-            .noted(reason, Damage::Identity)
+            .note_damage(reason, Damage::Identity)
             .unwrap_or_else(|| Reason::or("", format_args!("the stored reason cannot be read"))),
         last_failure_code: read.optional(7),
         last_failure_at: read.written_time(8),
@@ -213,7 +213,7 @@ pub fn json<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
 }
 
 /// The history as it is stored, with one more attempt at its end.
-pub fn attempts_with(json_before: Option<&str>, attempt: &Attempt) -> rusqlite::Result<String> {
+pub fn append_attempt(json_before: Option<&str>, attempt: &Attempt) -> rusqlite::Result<String> {
     let mut history = attempts(json_before)?;
     recado_core::job::remember(&mut history, attempt.clone());
     json(&history)

@@ -100,7 +100,7 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_expiry ON notes (expiresAt) WHERE expiresAt IS NOT NULL;
 ";
 
-/// Whose trace a job belongs to, as W3C Trace Context writes it.
+/// The trace that a job belongs to, as W3C Trace Context writes it.
 const VERSION_3: &str = "
 ALTER TABLE jobs ADD COLUMN traceparent TEXT;
 ";
@@ -148,7 +148,7 @@ pub enum SchemaError {
 /// Settings of every connection that writes.
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Commits are forced to disk by the forcer, one step behind the writer.
+    // Commits are forced to disk by the fsync thread, one step behind the writer.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // What is removed or replaced is blanked: a person's data that was erased must not be left behind in the file.

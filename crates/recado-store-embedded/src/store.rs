@@ -1,6 +1,5 @@
-//! The front: hands each verb to the writer, each question to a reader.
+//! The store: sends each write to the writer, and each read to a connection of its own.
 
-use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, RouteName, Status, Timestamp};
+use recado_core::{
+    AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Random, RouteName, Status, Timestamp,
+};
+use recado_store::prelude::*;
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
@@ -19,14 +21,15 @@ use recado_store::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::disk::{self, LockError, RoomGuard, StorePlace};
-use crate::forcer::{FailedWhy, Forcer, Watched};
-use crate::index::Index;
-use crate::inspect::{Among, Readers};
-use crate::load::{carry_over_leases, load, mend_statuses, orphan_leases};
+use crate::audit_log::PreparedSettlement;
+use crate::disk::{self, LockError, SpaceGuard, StoreFiles};
+use crate::fsync_thread::{FailureReason, FsyncThread, SharedWatcher};
+use crate::index::{DueFilter, Index};
+use crate::inspect::{Candidates, Readers, unavailable};
+use crate::load::{carry_over_leases, load_index, orphan_leases, repair_statuses};
+use crate::request::Request;
 use crate::schema::{self, FILE_NAME, SchemaError};
-use crate::trail::Settling;
-use crate::writer::{Folder, QUEUE_REQUESTS_MAX, Request, WAL_KEPT_BYTES, Writer, held_bytes};
+use crate::writer::{Checkpointer, QUEUE_REQUESTS_MAX, WAL_KEPT_BYTES, Writer, held_bytes};
 
 /// Jobs that memory names for one page of a list.
 const CANDIDATES_MAX: usize = 2_000;
@@ -37,11 +40,11 @@ const PRUNE_PIECES_MAX: usize = 4;
 /// Jobs that one piece of a forget is told of. It may do fewer.
 const FORGET_JOBS_MAX: usize = 64;
 
-/// Tries to cut the log after something was forgotten, and the time between two.
-const FOLD_TRIES_MAX: usize = 100;
-const FOLD_TRY_EVERY: Duration = Duration::from_millis(50);
+/// Tries to truncate the log after something was forgotten, and the time between two.
+const TRUNCATE_TRIES_MAX: usize = 100;
+const TRUNCATE_TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Where the store lives and how much room it may take.
+/// The store's directory and the space that it may take.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     pub dir: PathBuf,
@@ -77,18 +80,21 @@ pub struct EmbeddedStore {
     requests: mpsc::Sender<Request>,
     index: Arc<Mutex<Index>>,
     wakes: Arc<Wakes>,
-    room: Arc<Mutex<RoomGuard>>,
+    space: Arc<Mutex<SpaceGuard>>,
     readers: Arc<Readers>,
     dir: PathBuf,
-    place: Arc<StorePlace>,
+    place: Arc<StoreFiles>,
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
-    watcher: Watched,
-    failed_why: FailedWhy,
+    watcher: SharedWatcher,
+    failure_reason: FailureReason,
 }
 
 impl EmbeddedStore {
     /// Opens the store, recovering whatever the last process left. Blocks while it reads the file.
-    pub fn open(options: &EmbeddedOptions) -> Result<Self, OpenError> {
+    ///
+    /// Fences of leases are drawn from `random`. A store that is opened again needs another seed: a lease must never
+    /// get the fence of an earlier one.
+    pub fn open(options: &EmbeddedOptions, random: Arc<Random>) -> Result<Self, OpenError> {
         let dir = options.dir.clone();
         let lock = disk::lock(&dir)?;
         let path = dir.join(FILE_NAME);
@@ -99,34 +105,35 @@ impl EmbeddedStore {
         if let Some(now) = options.now {
             carry_over_leases(&file, now).map_err(read)?;
         }
-        mend_statuses(&file).map_err(read)?;
-        let index = Arc::new(Mutex::new(load(&file).map_err(read)?));
+        repair_statuses(&file).map_err(read)?;
+        let index = Arc::new(Mutex::new(load_index(&file, &random).map_err(read)?));
         let wakes = Arc::new(Wakes::default());
-        let mut room = RoomGuard::new(&dir, options.reserve_bytes, options.max_bytes);
-        room.holds(held_bytes(&file).map_err(read)?);
-        let room = Arc::new(Mutex::new(room));
+        let mut space = SpaceGuard::new(&dir, options.reserve_bytes, options.max_bytes);
+        space.set_held_bytes(held_bytes(&file).map_err(read)?);
+        let space = Arc::new(Mutex::new(space));
         let open_log = || disk::open_log(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error });
-        let place = StorePlace::of(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
+        let place = StoreFiles::remember(&dir).map_err(|error| LockError::Io { dir: dir.clone(), error })?;
         let place = Arc::new(place);
-        let watcher = Watched::default();
-        let failed_why = FailedWhy::default();
+        let watcher = SharedWatcher::default();
+        let failure_reason = FailureReason::default();
         let writer = Writer {
             file,
+            random,
             index: index.clone(),
-            room: room.clone(),
+            space: space.clone(),
             log: open_log()?,
-            forcer: Forcer::start(
+            fsync_thread: FsyncThread::start(
                 open_log()?,
                 Some(place.clone()),
                 wakes.clone(),
                 watcher.clone(),
-                failed_why.clone(),
+                failure_reason.clone(),
             )
             .map_err(OpenError::Thread)?,
             watcher: watcher.clone(),
-            failed_why: failed_why.clone(),
-            folder: Folder::start(open_file(&path)?).map_err(OpenError::Thread)?,
-            log_cuts: Vec::new(),
+            failure_reason: failure_reason.clone(),
+            checkpointer: Checkpointer::start(open_file(&path)?).map_err(OpenError::Thread)?,
+            truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
             lock,
         };
@@ -139,19 +146,20 @@ impl EmbeddedStore {
             requests,
             index,
             wakes,
-            room,
+            space,
             readers: Arc::new(Readers::new(path)),
             dir,
             place,
             writer: Mutex::new(Some(writer)),
             watcher,
-            failed_why,
+            failure_reason,
         })
     }
 
     /// The error of a store whose writer has ended.
     fn failed(&self) -> StoreError {
-        let why = self.failed_why.get().map_or("the writer has stopped; restart to recover", String::as_str);
+        let why =
+            self.failure_reason.get().map_or("the writer has stopped; restart to recover", String::as_str);
         StoreError::Broken(why.to_owned())
     }
 
@@ -165,23 +173,21 @@ impl EmbeddedStore {
         answered.await.map_err(|_| gone())?
     }
 
-    /// Cuts the log, which still has what was forgotten. Most of it is folded beside the writer, and the writer only
-    /// does the rest. A reader may be in the way for a moment.
-    async fn fold_what_was_forgotten(&self) -> Result<(), StoreError> {
-        for _ in 0..FOLD_TRIES_MAX {
+    /// Truncates the log, which still has what was forgotten. Most of it is checkpointed beside the writer, and the
+    /// writer only does the rest. A reader may be in the way for a moment.
+    async fn truncate_log_after_forget(&self) -> Result<(), StoreError> {
+        for _ in 0..TRUNCATE_TRIES_MAX {
             let path = self.dir.join(FILE_NAME);
-            let fold = move || {
-                let file = open_file(&path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-                let folded = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-                folded.map_err(|error| StoreError::Unavailable(error.to_string()))
+            let checkpoint = move || {
+                let file = open_file(&path).map_err(unavailable)?;
+                let checkpointed = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+                checkpointed.map_err(unavailable)
             };
-            tokio::task::spawn_blocking(fold)
-                .await
-                .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))?;
-            if self.ask(Request::EmptyLog).await? {
+            tokio::task::spawn_blocking(checkpoint).await.unwrap_or_else(|error| Err(unavailable(error)))?;
+            if self.ask(Request::TruncateLog).await? {
                 return Ok(());
             }
-            tokio::time::sleep(FOLD_TRY_EVERY).await;
+            tokio::time::sleep(TRUNCATE_TRY_EVERY).await;
         }
         tracing::warn!("what was forgotten still stands in the log: the file is being read all the time");
         Ok(())
@@ -192,21 +198,25 @@ impl EmbeddedStore {
         index.row_of(index.digest(id.as_str()))
     }
 
-    /// Where a list has to look, as far as memory knows: in all jobs it would look for long.
-    fn among(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Among {
+    /// Returns the jobs that a list has to look through, as far as memory knows: to look through all takes long.
+    fn find_candidates(&self, filter: &JobFilter, page: PageRequest, now: Timestamp) -> Candidates {
         let max = CANDIDATES_MAX.max(page.limit + 1);
         let top = page.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let index = self.index.lock();
-        let Some(whose) = index.whose(filter) else { return Among::These { seqs: Vec::new(), more: false } };
+        let Some(owner) = index.owner_filter(filter) else {
+            return Candidates::These { seqs: Vec::new(), more: false };
+        };
         let is_asked_for = filter.company.is_some() || filter.route.is_some();
         let seqs = match filter.status {
-            _ if filter.correlation_id.is_some() => return Among::All,
-            Some(Status::Queued) => index.in_line(whose, true, now.as_millis(), top, max),
-            Some(Status::Scheduled) => index.in_line(whose, false, now.as_millis(), top, max),
-            None | Some(Status::Sent) if is_asked_for => index.owners.newest(whose, top, max),
-            _ => return Among::All,
+            _ if filter.correlation_id.is_some() => return Candidates::All,
+            Some(Status::Queued) => index.find_waiting(owner, DueFilter::Due, now.as_millis(), top, max),
+            Some(Status::Scheduled) => {
+                index.find_waiting(owner, DueFilter::NotDue, now.as_millis(), top, max)
+            }
+            None | Some(Status::Sent) if is_asked_for => index.owner_index.find_newest(owner, top, max),
+            _ => return Candidates::All,
         };
-        Among::These { more: seqs.len() == max, seqs }
+        Candidates::These { more: seqs.len() == max, seqs }
     }
 }
 
@@ -219,11 +229,11 @@ fn open_file(path: &Path) -> Result<Connection, OpenError> {
     Ok(file)
 }
 
-/// Waits for the writer to end, so that whoever opens the directory next finds it at rest and unlocked.
+/// Waits for the writer to end, so that the next process finds the directory at rest and unlocked.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         self.readers.close();
-        // The writer ends when nobody is left who could ask it for anything.
+        // The writer ends when its last sender is gone.
         self.requests = mpsc::channel(1).0;
         if let Some(writer) = self.writer.get_mut().take() {
             let _ = writer.join();
@@ -246,7 +256,8 @@ impl JobStore for EmbeddedStore {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        let settlements = settlements.into_iter().map(Settling::of).collect::<Result<_, _>>()?;
+        let settlements =
+            settlements.into_iter().map(PreparedSettlement::prepare).collect::<Result<_, _>>()?;
         self.ask(|answer| Request::Settle(settlements, answer)).await
     }
 
@@ -283,7 +294,7 @@ impl JobStore for EmbeddedStore {
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {
-        // Whoever came first keeps listening.
+        // The first one stays.
         let _ = self.watcher.set(watcher);
     }
 
@@ -294,11 +305,11 @@ impl JobStore for EmbeddedStore {
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         let seq = crate::apply::seq_of(token);
         let held = self.index.lock().leases.get(&seq).cloned();
-        let Some(held) = held.filter(|held| crate::apply::token(seq, held.fence) == token) else {
+        let Some(held) = held.filter(|held| crate::apply::make_token(seq, held.fence) == token) else {
             return Ok(None);
         };
         let job =
-            self.readers.ask(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
+            self.readers.query(move |file| crate::inspect::job(file, seq, Timestamp::from_millis(0))).await?;
         Ok(job.map(|view| Lease {
             token,
             attempt: held.attempt,
@@ -310,7 +321,7 @@ impl JobStore for EmbeddedStore {
     }
 
     async fn close(&self) -> Result<(), StoreError> {
-        // Before the writer: whoever closes the file last folds its log, and a reader could not.
+        // Before the writer: the last connection to close checkpoints the log, and a reader could not.
         self.readers.close();
         let closed = self.ask(Request::Close).await;
         let writer = self.writer.lock().take();
@@ -326,7 +337,7 @@ impl JobStore for EmbeddedStore {
 impl Inspect for EmbeddedStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
-        self.readers.ask(move |file| crate::inspect::job(file, seq, now)).await
+        self.readers.query(move |file| crate::inspect::job(file, seq, now)).await
     }
 
     async fn jobs(
@@ -335,18 +346,18 @@ impl Inspect for EmbeddedStore {
         page: PageRequest,
         now: Timestamp,
     ) -> Result<Page<JobView>, StoreError> {
-        let among = self.among(&filter, page, now);
-        self.readers.ask(move |file| crate::inspect::jobs(file, &filter, &among, page, now)).await
+        let among = self.find_candidates(&filter, page, now);
+        self.readers.query(move |file| crate::inspect::jobs(file, &filter, &among, page, now)).await
     }
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(Vec::new()) };
-        self.readers.ask(move |file| crate::inspect::audit(file, seq)).await
+        self.readers.query(move |file| crate::inspect::audit(file, seq)).await
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
-        self.readers.ask(move |file| crate::inspect::dead_letter(file, seq)).await
+        self.readers.query(move |file| crate::inspect::dead_letter(file, seq)).await
     }
 
     async fn dead_letters(
@@ -354,7 +365,7 @@ impl Inspect for EmbeddedStore {
         filter: DeadLetterFilter,
         page: PageRequest,
     ) -> Result<Page<DeadLetter>, StoreError> {
-        self.readers.ask(move |file| crate::inspect::dead_letters(file, &filter, page)).await
+        self.readers.query(move |file| crate::inspect::dead_letters(file, &filter, page)).await
     }
 
     async fn dead_letter_groups(
@@ -362,11 +373,11 @@ impl Inspect for EmbeddedStore {
         by: GroupBy,
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        self.readers.ask(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
+        self.readers.query(move |file| crate::inspect::dead_letter_groups(file, by, &filter)).await
     }
 
     async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        self.readers.ask(move |file| crate::inspect::oldest_dead_letters(file, limit)).await
+        self.readers.query(move |file| crate::inspect::oldest_dead_letters(file, limit)).await
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
@@ -402,8 +413,8 @@ impl Inspect for EmbeddedStore {
             return Err(StoreError::Broken(why));
         }
         let (used_bytes, max_bytes, refusing) = {
-            let mut room = self.room.lock();
-            (room.held_bytes(), room.max_bytes(), room.refusing().map(str::to_owned))
+            let mut space = self.space.lock();
+            (space.held_bytes(), space.max_bytes(), space.refusal().map(str::to_owned))
         };
         Ok(StoreReport {
             kind: "embedded",
@@ -431,11 +442,11 @@ impl KeyValue for EmbeddedStore {
         now: Timestamp,
     ) -> Result<Option<KvEntry>, StoreError> {
         let key: Box<str> = key.into();
-        self.readers.ask(move |file| crate::key_value::note(file, namespace, &key, now)).await
+        self.readers.query(move |file| crate::key_value::read_entry(file, namespace, &key, now)).await
     }
 
     async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        self.readers.ask(move |file| crate::key_value::notes(file, namespace, now)).await
+        self.readers.query(move |file| crate::key_value::list_entries(file, namespace, now)).await
     }
 }
 
@@ -449,11 +460,11 @@ impl AuditLog for EmbeddedStore {
         self.ask(|answer| Request::TrimAudit(trim, answer)).await
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        let found = self.readers.ask(move |file| crate::trail::read(file, span, limit)).await?;
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let found = self.readers.query(move |file| crate::audit_log::read_span(file, span, limit)).await?;
         if !found.is_empty() {
             // What a reader sees is committed, and may not have been forced to disk yet. A power cut could take it
-            // back and give its number to another record: whoever is told of it must be told when it is durable.
+            // back and give its number to another record: the archiver must get it only when it is durable.
             self.record(Vec::new()).await?;
         }
         Ok(found)
@@ -462,7 +473,7 @@ impl AuditLog for EmbeddedStore {
 
 #[async_trait]
 impl Transfer for EmbeddedStore {
-    /// In pieces, so that others get their turn in between; the log is folded once, when all are gone.
+    /// In pieces, so that others get their turn in between; the log is truncated once, when all are gone.
     async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
         let (mut gone, mut rest) = (0, &ids[..]);
         while !rest.is_empty() {
@@ -471,7 +482,7 @@ impl Transfer for EmbeddedStore {
             gone += forgotten.jobs;
             rest = &rest[forgotten.ids..];
         }
-        self.fold_what_was_forgotten().await?;
+        self.truncate_log_after_forget().await?;
         Ok(gone)
     }
 
@@ -487,14 +498,15 @@ impl Transfer for EmbeddedStore {
         self.ask(|answer| Request::WriteFenced(fence, write, answer)).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        self.readers.ask(move |file| crate::moving::transfers(file, after, limit)).await
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.readers.query(move |file| crate::transfer::list_snapshots(file, after, limit)).await
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(seq) = self.row_of(id) else { return Ok(None) };
-        let page = self.readers.ask(move |file| crate::moving::transfers(file, Some(seq - 1), 1)).await?;
-        // Its row may have been forgotten in between, and the next one is somebody else's.
+        let page =
+            self.readers.query(move |file| crate::transfer::list_snapshots(file, Some(seq - 1), 1)).await?;
+        // Its row may have been forgotten in between, and the next one is another job's.
         Ok(page.items.into_iter().find(|transfer| transfer.job.id == *id))
     }
 }

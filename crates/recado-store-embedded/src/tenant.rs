@@ -1,10 +1,10 @@
-//! One tenant on one lane: its jobs that are due, and how it fares.
+//! One tenant on one lane: its jobs that are due, and its statistics.
 
 use recado_store::OLDEST_EVERY_JOBS;
 
-use crate::heap::LazyHeap;
 use crate::index::Slots;
 use crate::lane::Due;
+use crate::lazy_heap::LazyHeap;
 
 #[derive(Debug, Default)]
 pub struct Tenant {
@@ -66,15 +66,15 @@ impl Tenant {
         Some(slot)
     }
 
-    /// Since when the ready job that has waited longest has been due.
+    /// Returns the due time of the ready job that has waited longest.
     pub fn oldest_due(&mut self, slots: &Slots) -> Option<i64> {
         let firsts =
             self.levels.iter_mut().filter_map(|level| level.jobs.peek(|entry| slots.is_ready(entry)));
         firsts.map(|(due, ..)| due).min()
     }
 
-    /// A ready job left by another door.
-    pub fn forget(&mut self, priority: u8, slots: &Slots) {
+    /// Counts a ready job as removed; its entry is dropped when it surfaces.
+    pub fn remove(&mut self, priority: u8, slots: &Slots) {
         self.ready_count -= 1;
         if let Ok(at) = self.levels.binary_search_by_key(&priority, |level| level.priority) {
             let level = &mut self.levels[at];
@@ -98,7 +98,8 @@ impl Tenant {
         if self.claimed.0 == claim { self.claimed.1 } else { 0 }
     }
 
-    pub fn serve(&mut self, claim: u64, now: i64) {
+    /// Counts one job as claimed in its turn.
+    pub fn count_served(&mut self, claim: u64, now: i64) {
         self.claimed = (claim, self.claimed_by(claim) + 1);
         self.taken += 1;
         self.processed += 1;

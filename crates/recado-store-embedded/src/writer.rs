@@ -1,13 +1,13 @@
 //! One writer, group commit.
 //!
 //! Requests that queue up while a transaction runs are taken all together by the next one. A transaction is
-//! committed to the log without an fsync and handed to the [`Forcer`], which forces the log to disk and only
+//! committed to the log without an fsync and handed to the [`FsyncThread`], which forces the log to disk and only
 //! then answers; meanwhile the writer applies the next group. So one fsync serves however many callers there
-//! are, processor and disk work at the same time, and nobody hears "yes" about something a power cut could
-//! undo.
+//! are, processor and disk work at the same time, and no caller hears "yes" about something a power
+//! cut could undo.
 //!
 //! If a statement or a commit fails, the transaction is rolled back and the index rebuilt from the file:
-//! out of room is answered as such and life goes on; anything else, a failed fsync above all, means the
+//! out of space is answered as such and the store goes on; anything else, a failed fsync above all, means the
 //! file's state on disk is unknown, and the store stops for good. It never tries an fsync again.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,20 +18,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use recado_core::{AuditEvent, JobId, Lease, LeaseToken, NewJob, Timestamp};
-use recado_store::{
-    Adopted, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued, Extended, Fence,
-    FencedWrite, JobSnapshot, KvWrite, KvWritten, Pruned, Redrive, Redriven, Retention, Settled, StoreError,
-};
+use recado_core::{Lease, Random};
+use recado_store::{FencedWrite, StoreError};
 use rusqlite::{Connection, ErrorCode};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use crate::apply::Apply;
-use crate::disk::{DirLock, RoomGuard};
-use crate::forcer::{Commit, FailedWhy, Forcer, Watched};
+use crate::apply::WriteTransaction;
+use crate::audit_log::Recorder;
+use crate::disk::{DirLock, SpaceGuard};
+use crate::fsync_thread::{Commit, FailureReason, FsyncThread, SharedWatcher};
 use crate::index::Index;
-use crate::load::load;
-use crate::trail::{Forgotten, Recorder, Settling};
+use crate::load::load_index;
+use crate::request::{Answer, Request};
 
 /// Requests that may wait for the writer; more wait at the sender.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -42,80 +40,54 @@ const GROUP_REQUESTS_MAX: usize = 4_096;
 /// A transaction that has lasted this long takes no further request: those that came later would have to wait for it.
 const TURN_MAX: Duration = Duration::from_millis(10);
 
-/// Longest wait of a fold for readers. They end soon, and writes must not wait for them.
-const FOLD_WAIT_MAX: Duration = Duration::from_millis(10);
+/// Longest wait of a truncation for readers. They end soon, and writes must not wait for them.
+const TRUNCATE_WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Longest wait of a statement for another program that has locked the file.
 pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The log is folded back into the file in the background from this size on.
-const WAL_FOLD_BYTES: u64 = 64 << 20;
+/// The log is checkpointed into the file in the background from this size on.
+const WAL_CHECKPOINT_BYTES: u64 = 64 << 20;
 
-/// A log that was folded back is cut to this size, or its old size would ask for folding at every commit.
+/// A log that was checkpointed is cut to this size, or its old size would ask for a checkpoint at every commit.
 /// Not by more than that: a log that is written in place syncs much faster than one that grows.
 pub const WAL_KEPT_BYTES: u64 = 63 << 20;
 
-/// From this size on the writer itself waits for the folding, so that the log stays bounded.
+/// From this size on the writer itself waits for the checkpoint, so that the log stays bounded.
 const WAL_MAX_BYTES: u64 = 256 << 20;
 
 /// Advice to the operator of a store that stopped.
 pub const RECOVERS: &str = "start again: it recovers what it had acknowledged";
 
-pub type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
-
-#[derive(Debug)]
-pub enum Request {
-    Enqueue(Vec<NewJob>, Answer<Vec<Enqueued>>),
-    Claim(Claim, Answer<Claimed>),
-    Extend(Vec<LeaseToken>, Timestamp, Answer<Vec<Extended>>),
-    Settle(Vec<Settling>, Answer<Vec<Settled>>),
-    Cancel(JobId, AuditEvent, Answer<Cancelled>),
-    Redrive(Box<Redrive>, Answer<Redriven>),
-    Discard(Box<Discard>, Answer<Discarded>),
-    Prune(Retention, Timestamp, Answer<Pruned>),
-    Forget(Vec<JobId>, Answer<Forgotten>),
-    Adopt(Vec<JobSnapshot>, Answer<Vec<Adopted>>),
-    RaiseFence(Fence, Answer<()>),
-    WriteFenced(Fence, FencedWrite, Answer<Vec<Lease>>),
-    Record(Vec<AuditEvent>, Answer<()>),
-    TrimAudit(AuditTrim, Answer<u64>),
-    KvWrite(Vec<KvWrite>, Timestamp, Answer<Vec<KvWritten>>),
-    /// Cut the log to nothing: what was forgotten still stands in it. Answers false when a reader is in the way.
-    EmptyLog(Answer<bool>),
-    Close(Answer<()>),
-}
-
-/// An answer that waits for its commit.
-pub type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-
 #[derive(Debug)]
 pub struct Writer {
     pub file: Connection,
+    pub random: Arc<Random>,
     pub index: Arc<Mutex<Index>>,
-    pub room: Arc<Mutex<RoomGuard>>,
-    /// Only looked at: the forcer has one of its own.
+    pub space: Arc<Mutex<SpaceGuard>>,
+    /// For its size alone: the fsync thread has one of its own.
     pub log: File,
-    pub forcer: Forcer,
-    pub watcher: Watched,
-    pub failed_why: FailedWhy,
-    pub folder: Folder,
-    /// Those who wait for the log to be cut, once the transaction has ended.
-    pub log_cuts: Vec<Answer<bool>>,
+    pub fsync_thread: FsyncThread,
+    pub watcher: SharedWatcher,
+    pub failure_reason: FailureReason,
+    pub checkpointer: Checkpointer,
+    /// Requests to truncate the log, answered once the transaction has ended.
+    pub truncate_requests: Vec<Answer<bool>>,
     /// The number that was raised last under each name. In memory alone: all writers are in this process.
     pub fences: BTreeMap<&'static str, u64>,
     /// Let go when the writer has ended, and not before: until then it may still write.
     pub lock: DirLock,
 }
 
-/// Folds the log into the file on its own connection, so that the writer need not wait for it.
+/// A thread that checkpoints the log into the file on its own connection, so that the writer need not wait for it.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Checkpointer {
     wanted: SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 /// Moves what has queued up into the group.
-fn take(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
+fn receive(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
     while group.len() < GROUP_REQUESTS_MAX
         && let Ok(next) = requests.try_recv()
     {
@@ -123,7 +95,7 @@ fn take(group: &mut VecDeque<Request>, requests: &mut mpsc::Receiver<Request>) {
     }
 }
 
-/// The requests of a kind that wait.
+/// Counts the waiting requests of a kind.
 fn count(group: &VecDeque<Request>, is_it: impl Fn(&Request) -> bool) -> usize {
     group.iter().filter(|request| is_it(request)).count()
 }
@@ -136,7 +108,7 @@ impl Writer {
                 let Some(first) = requests.blocking_recv() else { break };
                 group.push_back(first);
             }
-            take(&mut group, &mut requests);
+            receive(&mut group, &mut requests);
             let is_close = |request: &Request| matches!(request, Request::Close(_));
             let (waited, closes) = (group.len(), count(&group, is_close));
             let began = Instant::now();
@@ -144,30 +116,30 @@ impl Writer {
             let requests_count = (waited - group.len()) as u64;
             let closing = count(&group, is_close) < closes;
             if let Some(watcher) = self.watcher.get() {
-                watcher.committed(requests_count, began.elapsed());
+                watcher.on_commit(requests_count, began.elapsed());
             }
             let broken = matches!(commit.outcome, Err(StoreError::Broken(_)));
             if let Err(StoreError::Broken(why)) = &commit.outcome {
-                let _ = self.failed_why.set(why.clone());
+                let _ = self.failure_reason.set(why.clone());
             }
             if let Err(error) = &commit.outcome {
                 tracing::error!(%error, "a commit failed; nothing of it was kept");
             }
-            let gone = self.forcer.force(commit).is_err();
+            let gone = self.fsync_thread.send(commit).is_err();
             if broken || closing || gone {
                 break;
             }
-            match self.log_cuts.is_empty() {
-                true => self.fold_log(),
+            match self.truncate_requests.is_empty() {
+                true => self.checkpoint_when_large(),
                 false => {
-                    let is_cut = self.empty_log();
-                    self.log_cuts.drain(..).for_each(|answer| drop(answer.send(Ok(is_cut))));
+                    let is_cut = self.truncate_log();
+                    self.truncate_requests.drain(..).for_each(|answer| drop(answer.send(Ok(is_cut))));
                 }
             }
         }
-        let Writer { file, forcer, folder, lock, .. } = self;
-        forcer.end();
-        folder.end();
+        let Writer { file, fsync_thread, checkpointer, lock, .. } = self;
+        fsync_thread.join();
+        checkpointer.join();
         drop(file);
         drop(lock);
     }
@@ -187,7 +159,7 @@ impl Writer {
         commit: &mut Commit,
     ) -> Result<(), StoreError> {
         if let Err(error) = self.run_statement("BEGIN IMMEDIATE") {
-            group.drain(..).for_each(|request| refuse_later(request, &mut commit.replies));
+            group.drain(..).for_each(|request| commit.replies.add_refusal(request));
             return Err(match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy) => StoreError::Unavailable(
                     "another program keeps the file locked; is a sqlite3 shell open?".to_owned(),
@@ -198,12 +170,12 @@ impl Writer {
         let outcome = self.apply(group, deadline, commit);
         let Err(error) = outcome else { return Ok(()) };
         let _ = self.file.execute_batch("ROLLBACK");
-        commit.rung.clear();
+        commit.routes_to_wake.clear();
         if error.sqlite_error_code() != Some(ErrorCode::DiskFull) {
             return Err(StoreError::Broken(format!("{error}; {RECOVERS}")));
         }
-        self.room.lock().ran_out();
-        match load(&self.file) {
+        self.space.lock().refuse_until_next_reading();
+        match load_index(&self.file, &self.random) {
             Ok(index) => {
                 *self.index.lock() = index;
                 Err(StoreError::Full("the disk ran full; nothing of this request was kept".to_owned()))
@@ -218,56 +190,54 @@ impl Writer {
         deadline: Instant,
         commit: &mut Commit,
     ) -> rusqlite::Result<()> {
-        let Commit { forced, rung, replies, .. } = commit;
+        let Commit { needs_fsync, routes_to_wake, replies, .. } = commit;
         let mut index = self.index.lock();
         let recorder = Recorder::new(&self.file);
-        let mut apply = Apply { file: &self.file, index: &mut index, recorder, rung };
+        let mut transaction = WriteTransaction {
+            file: &self.file,
+            index: &mut index,
+            recorder,
+            random: &self.random,
+            routes_to_wake,
+        };
         let mut failed = None;
         let mut is_first = true;
         while (is_first || failed.is_some() || Instant::now() < deadline)
             && let Some(request) = group.pop_front()
         {
             is_first = false;
-            *forced |= !only_leases(&request);
+            *needs_fsync |= !touches_leases_alone(&request);
             if failed.is_some() {
-                refuse_later(request, replies);
+                replies.add_refusal(request);
                 continue;
             }
-            // Settles leave their records to be written together. Whoever else may look for them finds them.
+            // Settles leave their records to be written together. Requests that may look for them find them.
             if !matches!(request, Request::Settle(..) | Request::Claim(..) | Request::Enqueue(..))
-                && let Err(error) = apply.recorder.write()
+                && let Err(error) = transaction.recorder.flush()
             {
                 failed = Some(error);
-                refuse_later(request, replies);
+                replies.add_refusal(request);
+                continue;
+            }
+            if let Some(error) = self.find_refusal(&request, &transaction) {
+                request.refuse(error);
                 continue;
             }
             let outcome = match request {
-                Request::Enqueue(jobs, answer) => {
-                    if let Some(why) = refusing(&self.room, &apply, jobs.iter().map(|job| &job.id)) {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    later(apply.enqueue(jobs), answer, replies)
-                }
-                Request::Claim(claim, answer) => later(apply.claim(&claim), answer, replies),
+                Request::Enqueue(jobs, answer) => replies.add(transaction.enqueue(jobs), answer),
+                Request::Claim(claim, answer) => replies.add(transaction.claim(&claim), answer),
                 Request::Extend(tokens, until, answer) => {
-                    later(apply.extend(&tokens, until), answer, replies)
+                    replies.add(transaction.extend(&tokens, until), answer)
                 }
-                Request::Settle(settlements, answer) => later(apply.settle(settlements), answer, replies),
-                Request::Cancel(id, audit, answer) => later(apply.cancel(&id, &audit), answer, replies),
-                Request::Redrive(redrive, answer) => later(apply.redrive(*redrive), answer, replies),
-                Request::Discard(discard, answer) => later(apply.discard(*discard), answer, replies),
+                Request::Settle(settlements, answer) => replies.add(transaction.settle(settlements), answer),
+                Request::Cancel(id, audit, answer) => replies.add(transaction.cancel(&id, &audit), answer),
+                Request::Redrive(redrive, answer) => replies.add(transaction.redrive(*redrive), answer),
+                Request::Discard(discard, answer) => replies.add(transaction.discard(*discard), answer),
                 Request::Prune(retention, now, answer) => {
-                    later(apply.prune(&retention, now), answer, replies)
+                    replies.add(transaction.prune(&retention, now), answer)
                 }
-                Request::Forget(ids, answer) => later(apply.forget(&ids), answer, replies),
-                Request::Adopt(transfers, answer) => {
-                    if let Some(why) = refusing(&self.room, &apply, ids_of(&transfers)) {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    later(apply.adopt(&transfers), answer, replies)
-                }
+                Request::Forget(ids, answer) => replies.add(transaction.forget(&ids), answer),
+                Request::Adopt(snapshots, answer) => replies.add(transaction.adopt(&snapshots), answer),
                 Request::RaiseFence(fence, answer) => {
                     let raised = self.fences.entry(fence.name).or_default();
                     *raised = fence.number.max(*raised);
@@ -275,34 +245,24 @@ impl Writer {
                     let _ = answer.send(if is_newest { Ok(()) } else { Err(StoreError::Fenced) });
                     continue;
                 }
-                Request::WriteFenced(fence, _, answer)
-                    if self.fences.get(fence.name) != Some(&fence.number) =>
-                {
-                    let _ = answer.send(Err(StoreError::Fenced));
-                    continue;
-                }
                 Request::WriteFenced(_, write, answer) => {
-                    if let FencedWrite::Adopt(transfers) = &write
-                        && let Some(why) = refusing(&self.room, &apply, ids_of(transfers))
-                    {
-                        let _ = answer.send(Err(StoreError::Full(why)));
-                        continue;
-                    }
-                    later(write_fenced(&mut apply, write), answer, replies)
+                    replies.add(write_fenced(&mut transaction, write), answer)
                 }
-                Request::Record(events, answer) => later(apply.record(&events), answer, replies),
-                Request::TrimAudit(trim, answer) => later(apply.trim_audit(trim), answer, replies),
-                Request::KvWrite(writes, now, answer) => later(apply.kv_write(writes, now), answer, replies),
-                Request::EmptyLog(answer) => {
-                    self.log_cuts.push(answer);
+                Request::Record(events, answer) => replies.add(transaction.record(&events), answer),
+                Request::TrimAudit(trim, answer) => replies.add(transaction.trim_audit(trim), answer),
+                Request::KvWrite(writes, now, answer) => {
+                    replies.add(transaction.kv_write(writes, now), answer)
+                }
+                Request::TruncateLog(answer) => {
+                    self.truncate_requests.push(answer);
                     Ok(())
                 }
-                Request::Close(answer) => later(Ok(()), answer, replies),
+                Request::Close(answer) => replies.add(Ok(()), answer),
             };
             failed = outcome.err();
         }
-        let failed = failed.or_else(|| apply.recorder.write().err());
-        drop(apply);
+        let failed = failed.or_else(|| transaction.recorder.flush().err());
+        drop(transaction);
         drop(index);
         match failed {
             Some(error) => Err(error),
@@ -310,73 +270,74 @@ impl Writer {
         }
     }
 
+    /// Returns the error of a request that is not carried out: another writer has raised its fence, or there is no space
+    /// for new jobs. A request that holds known jobs only needs no space.
+    fn find_refusal(&self, request: &Request, transaction: &WriteTransaction<'_>) -> Option<StoreError> {
+        let no_space = || lock_space(&self.space, &self.file).refusal().map(str::to_owned);
+        let (why, is_known) = match request {
+            Request::WriteFenced(fence, ..) if self.fences.get(fence.name) != Some(&fence.number) => {
+                return Some(StoreError::Fenced);
+            }
+            Request::Enqueue(jobs, _) => (no_space()?, transaction.knows_all(jobs.iter().map(|job| &job.id))),
+            Request::Adopt(snapshots, _) | Request::WriteFenced(_, FencedWrite::Adopt(snapshots), _) => {
+                (no_space()?, transaction.knows_all(snapshots.iter().map(|snapshot| &snapshot.job.id)))
+            }
+            _ => return None,
+        };
+        (!is_known).then_some(StoreError::Full(why))
+    }
+
     /// Prepared once: there is one of these for every few jobs.
     fn run_statement(&self, statement: &str) -> rusqlite::Result<()> {
         self.file.prepare_cached(statement)?.execute([]).map(drop)
     }
 
-    fn fold_log(&self) {
+    fn checkpoint_when_large(&self) {
         let size = self.log.metadata().map_or(0, |log| log.len());
-        let max = looked(&self.room, &self.file)
+        let max = lock_space(&self.space, &self.file)
             .log_max_bytes()
-            .map_or(WAL_MAX_BYTES, |max| max.min(WAL_FOLD_BYTES));
+            .map_or(WAL_MAX_BYTES, |max| max.min(WAL_CHECKPOINT_BYTES));
         if size >= max {
-            let _ = self.empty_log();
-        } else if size >= WAL_FOLD_BYTES {
-            let _ = self.folder.wanted.try_send(());
+            let _ = self.truncate_log();
+        } else if size >= WAL_CHECKPOINT_BYTES {
+            let _ = self.checkpointer.wanted.try_send(());
         }
     }
 
-    /// Folds the log back and cuts it, unless a reader is in the way: then it is as long as before.
-    fn empty_log(&self) -> bool {
-        let emptied = self.file.busy_timeout(FOLD_WAIT_MAX).and_then(|()| {
+    /// Checkpoints the log and truncates it, unless a reader is in the way: then it is as long as before.
+    fn truncate_log(&self) -> bool {
+        let emptied = self.file.busy_timeout(TRUNCATE_WAIT_MAX).and_then(|()| {
             let is_busy = self.file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
             self.file.busy_timeout(BUSY_WAIT_MAX)?;
             is_busy.map(|is_busy: bool| !is_busy)
         });
         emptied.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot fold the log back into the file; it keeps growing");
+            tracing::warn!(%error, "cannot checkpoint the log into the file; it keeps growing");
             false
         })
     }
 }
 
-/// Why new jobs are refused, if they are.
-///
-/// Returns the reason why new jobs are refused. A request that holds known jobs only needs no room, and is not refused.
-fn refusing<'a>(
-    room: &Mutex<RoomGuard>,
-    apply: &Apply<'_>,
-    ids: impl Iterator<Item = &'a JobId>,
-) -> Option<String> {
-    let why = looked(room, apply.file).refusing().map(str::to_owned);
-    why.filter(|_| !apply.all_known(ids))
-}
-
-fn ids_of(transfers: &[JobSnapshot]) -> impl Iterator<Item = &JobId> {
-    transfers.iter().map(|transfer| &transfer.job.id)
-}
-
 /// Carries out a write whose fence stands.
-fn write_fenced(apply: &mut Apply<'_>, write: FencedWrite) -> rusqlite::Result<Vec<Lease>> {
+fn write_fenced(transaction: &mut WriteTransaction<'_>, write: FencedWrite) -> rusqlite::Result<Vec<Lease>> {
     match write {
-        FencedWrite::Claim(claim) => return Ok(apply.claim(&claim)?.leases),
-        FencedWrite::Adopt(transfers) => drop(apply.adopt(&transfers)?),
-        FencedWrite::Record(events) => apply.record(&events)?,
-        FencedWrite::KvWrite(writes, now) => drop(apply.kv_write(writes, now)?),
+        FencedWrite::Claim(claim) => return Ok(transaction.claim(&claim)?.leases),
+        FencedWrite::Adopt(snapshots) => drop(transaction.adopt(&snapshots)?),
+        FencedWrite::Record(events) => transaction.record(&events)?,
+        FencedWrite::KvWrite(writes, now) => drop(transaction.kv_write(writes, now)?),
     }
     Ok(Vec::new())
 }
 
-/// The guard, who knows what the store holds.
-fn looked<'r>(room: &'r Mutex<RoomGuard>, file: &Connection) -> MutexGuard<'r, RoomGuard> {
-    let mut room = room.lock();
-    if room.look_is_due()
+/// Locks the guard and tells it the bytes that the store holds, when it is about to read the disk.
+fn lock_space<'r>(space: &'r Mutex<SpaceGuard>, file: &Connection) -> MutexGuard<'r, SpaceGuard> {
+    let mut space = space.lock();
+    if space.is_reading_due()
         && let Ok(bytes) = held_bytes(file)
     {
-        room.holds(bytes);
+        space.set_held_bytes(bytes);
     }
-    room
+    space
 }
 
 pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
@@ -384,72 +345,25 @@ pub fn held_bytes(file: &Connection) -> rusqlite::Result<u64> {
     Ok((pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?)
 }
 
-fn only_leases(request: &Request) -> bool {
+fn touches_leases_alone(request: &Request) -> bool {
     matches!(request, Request::Claim(..) | Request::Extend(..))
 }
 
-/// Keeps an answer until the commit has spoken.
-fn later<T: Send + 'static>(
-    outcome: rusqlite::Result<T>,
-    answer: Answer<T>,
-    replies: &mut Vec<Reply>,
-) -> rusqlite::Result<()> {
-    let (value, error) = match outcome {
-        Ok(value) => (Some(value), None),
-        Err(error) => (None, Some(error)),
-    };
-    replies.push(Box::new(move |committed: Result<(), StoreError>| {
-        let said =
-            committed.and_then(|()| value.ok_or_else(|| StoreError::Unavailable("rolled back".to_owned())));
-        let _ = answer.send(said);
-    }));
-    error.map_or(Ok(()), Err)
-}
-
-/// A request that came after the one that failed: it was not tried.
-fn refuse_later(request: Request, replies: &mut Vec<Reply>) {
-    fn refuse<T: Send + 'static>(answer: Answer<T>, replies: &mut Vec<Reply>) {
-        replies.push(Box::new(move |committed: Result<(), StoreError>| {
-            let error = committed.err().unwrap_or_else(|| StoreError::Unavailable("rolled back".to_owned()));
-            let _ = answer.send(Err(error));
-        }));
-    }
-    match request {
-        Request::Enqueue(_, answer) => refuse(answer, replies),
-        Request::Forget(_, answer) => refuse(answer, replies),
-        Request::Adopt(_, answer) => refuse(answer, replies),
-        Request::RaiseFence(_, answer) => refuse(answer, replies),
-        Request::WriteFenced(_, _, answer) => refuse(answer, replies),
-        Request::Claim(_, answer) => refuse(answer, replies),
-        Request::Extend(_, _, answer) => refuse(answer, replies),
-        Request::Settle(_, answer) => refuse(answer, replies),
-        Request::Cancel(_, _, answer) => refuse(answer, replies),
-        Request::Redrive(_, answer) => refuse(answer, replies),
-        Request::Discard(_, answer) => refuse(answer, replies),
-        Request::Prune(_, _, answer) => refuse(answer, replies),
-        Request::Record(_, answer) => refuse(answer, replies),
-        Request::TrimAudit(_, answer) => refuse(answer, replies),
-        Request::KvWrite(_, _, answer) => refuse(answer, replies),
-        Request::EmptyLog(answer) => refuse(answer, replies),
-        Request::Close(answer) => refuse(answer, replies),
-    }
-}
-
-impl Folder {
+impl Checkpointer {
     pub fn start(file: Connection) -> std::io::Result<Self> {
         let (wanted, when) = std::sync::mpsc::sync_channel(1);
-        let fold = move || {
+        let checkpoint = move || {
             while when.recv().is_ok() {
                 if let Err(error) = file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                    tracing::warn!(%error, "cannot fold the log back into the file in the background");
+                    tracing::warn!(%error, "cannot checkpoint the log into the file in the background");
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("recado-folder".to_owned()).spawn(fold)?;
-        Ok(Folder { wanted, thread })
+        let thread = std::thread::Builder::new().name("recado-checkpt".to_owned()).spawn(checkpoint)?;
+        Ok(Checkpointer { wanted, thread })
     }
 
-    fn end(self) {
+    fn join(self) {
         drop(self.wanted);
         let _ = self.thread.join();
     }
@@ -457,6 +371,9 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
+    use recado_core::Timestamp;
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn writer_in(dir: &std::path::Path) -> Writer {
@@ -468,10 +385,11 @@ mod tests {
         };
         Writer {
             file: open(),
-            index: Arc::new(Mutex::new(Index::new())),
-            room: Arc::new(Mutex::new(RoomGuard::new(dir, 0, None))),
+            random: Arc::new(Random::from_seed(7)),
+            index: Arc::new(Mutex::new(Index::new(&Random::from_seed(7)))),
+            space: Arc::new(Mutex::new(SpaceGuard::new(dir, 0, None))),
             log: crate::disk::open_log(dir).unwrap(),
-            forcer: Forcer::start(
+            fsync_thread: FsyncThread::start(
                 crate::disk::open_log(dir).unwrap(),
                 None,
                 Arc::default(),
@@ -479,10 +397,10 @@ mod tests {
                 Arc::default(),
             )
             .unwrap(),
-            failed_why: Arc::default(),
+            failure_reason: Arc::default(),
             watcher: Arc::default(),
-            folder: Folder::start(open()).unwrap(),
-            log_cuts: Vec::new(),
+            checkpointer: Checkpointer::start(open()).unwrap(),
+            truncate_requests: Vec::new(),
             fences: BTreeMap::new(),
             lock: crate::disk::lock(dir).unwrap(),
         }
@@ -497,7 +415,7 @@ mod tests {
         let settle = || Request::Settle(Vec::new(), oneshot::channel().0);
         let kv_write = || Request::KvWrite(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let enqueue = || Request::Enqueue(Vec::new(), oneshot::channel().0);
-        for (group, forced) in [
+        for (group, needs_fsync) in [
             (vec![enqueue()], true),
             (vec![extend()], false),
             (vec![extend(), settle(), extend()], true),
@@ -510,7 +428,7 @@ mod tests {
             let commit = writer.transact(&mut group, Instant::now() + Duration::from_secs(60));
             assert!(group.is_empty(), "{what}");
             assert!(commit.outcome.is_ok(), "{what}");
-            assert_eq!(commit.forced, forced, "{what}");
+            assert_eq!(commit.needs_fsync, needs_fsync, "{what}");
         }
     }
 
@@ -521,17 +439,17 @@ mod tests {
         let extend = || Request::Extend(Vec::new(), Timestamp::from_millis(0), oneshot::channel().0);
         let record = || Request::Record(Vec::new(), oneshot::channel().0);
         let mut group = VecDeque::from([extend(), record(), extend()]);
-        for (left, forced) in [(2, false), (1, true), (0, false)] {
+        for (left, needs_fsync) in [(2, false), (1, true), (0, false)] {
             let commit = writer.transact(&mut group, Instant::now());
             assert!(commit.outcome.is_ok());
-            assert_eq!((group.len(), commit.forced, commit.replies.len()), (left, forced, 1));
+            assert_eq!((group.len(), commit.needs_fsync, commit.replies.0.len()), (left, needs_fsync, 1));
         }
     }
 
-    /// The forcer's fsync is the one that counts: SQLite must put every commit into the log before it
-    /// returns, and must order the log against the file when it folds.
+    /// The fsync thread's fsync is the one that counts: SQLite must put every commit into the log before it
+    /// returns, and must order the log against the file at a checkpoint.
     #[test]
-    fn sqlite_writes_a_log_that_the_forcer_can_force() {
+    fn sqlite_writes_a_log_that_the_fsync_thread_can_force() {
         let dir = tempfile::tempdir().unwrap();
         let writer = writer_in(dir.path());
         let number = |name| writer.file.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();

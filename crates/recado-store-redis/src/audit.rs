@@ -184,7 +184,7 @@ impl AuditLog for RedisStore {
         self.partition_count() as u16 + 1
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         let mut reach =
             Reach { after: current_number(span.after), before: u64::MAX, newest_first: span.newest_first };
         let (mut found, mut count) = (Vec::new(), READ_ENTRIES);

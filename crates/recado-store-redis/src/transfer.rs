@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use recado_core::{DeadLetter, Job, JobId, Lease, Payload, Status};
-use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, Standing, StoreError, Transfer};
+use recado_store::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
 
 use crate::answer::Answer;
 use crate::audit::{audit_event, mark_archived};
@@ -65,10 +65,10 @@ impl Transfer for RedisStore {
     }
 
     async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        write.carry_out(&self.with_fence(fence)).await
+        write.execute(&self.with_fence(fence)).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
         let from = after.map_or(0, |after| after.saturating_add(1)).min(BEYOND_ALL);
         let most = limit.min(CALL_JOBS_MAX);
         let mut found = Vec::new();
@@ -87,7 +87,7 @@ impl Transfer for RedisStore {
         Ok(Page { items: found.into_iter().map(|(_, snapshot)| snapshot).collect(), next })
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(found) = self.find(id).await? else { return Ok(None) };
         let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
         let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
@@ -120,11 +120,11 @@ impl RedisStore {
 
 /// Pushes the arguments of one adopted job, as `adopt.lua` reads them.
 fn push_snapshot<'a>(snapshot: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = snapshot;
-    let (standing, phase, ended_at, answer) = match standing {
-        Standing::Waiting => ("wait", Phase::Live, None, None),
-        Standing::Dead => ("dead", Phase::Dead, None, None),
-        Standing::Ended { status, at, answer } => {
+    let JobSnapshot { job, body_hash, state, dead_letter, queue_place, audit, archived } = snapshot;
+    let (standing, phase, ended_at, answer) = match state {
+        SnapshotState::Waiting => ("wait", Phase::Live, None, None),
+        SnapshotState::Dead => ("dead", Phase::Dead, None, None),
+        SnapshotState::Ended { status, at, answer } => {
             ("end", Phase::Ended(ending(*status)), Some(*at), answer.clone())
         }
     };
@@ -174,16 +174,16 @@ fn read_snapshot(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), Stor
     for event in events.list()? {
         audit.extend(audit_event(&event.bytes()?));
     }
-    let standing = match (record.phase, record.ended_at) {
+    let state = match (record.phase, record.ended_at) {
         (Phase::Ended(_), Some(at)) => {
             let status = record.status(HeldState::Free, at);
-            Standing::Ended { status, at, answer: record.answer }
+            SnapshotState::Ended { status, at, answer: record.answer }
         }
-        (Phase::Dead, _) => Standing::Dead,
-        _ => Standing::Waiting,
+        (Phase::Dead, _) => SnapshotState::Dead,
+        _ => SnapshotState::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
     let snapshot =
-        JobSnapshot { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
+        JobSnapshot { job, body_hash, state, dead_letter, queue_place: None, audit, archived: 0 };
     Ok((seq, snapshot))
 }

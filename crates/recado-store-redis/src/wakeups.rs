@@ -47,11 +47,11 @@ impl Wakeups {
     }
 
     fn wake(&self, route: &RouteName) {
-        self.routes.ring(route);
+        self.routes.wake(route);
     }
 
     fn wake_kv(&self) {
-        self.key_value.ring(&kv_room());
+        self.key_value.wake(&kv_room());
     }
 
     fn wake_all(&self) {

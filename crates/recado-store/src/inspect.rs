@@ -1,8 +1,63 @@
-//! The read side: what API, command line and dashboard may ask.
+//! Reading jobs and dead letters, for the API, the command line and the dashboard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use recado_core::{CompanyId, DeadLetter, Job, Payload, RouteName, Status, Timestamp};
+use async_trait::async_trait;
+use recado_core::{AuditEvent, CompanyId, DeadLetter, Job, JobId, Payload, RouteName, Status, Timestamp};
+
+use crate::error::StoreError;
+
+/// Read queries over jobs and dead letters. None of them counts by scanning the jobs that wait.
+#[async_trait]
+pub trait Inspect: Send + Sync + std::fmt::Debug + 'static {
+    async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError>;
+
+    /// Newest first.
+    async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest,
+        now: Timestamp,
+    ) -> Result<Page<JobView>, StoreError>;
+
+    async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError>;
+
+    async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError>;
+
+    /// Newest first, by when each entered the queue: a replay that fails again has never left it.
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError>;
+
+    /// Those that have been in the queue longest, first of all; none that is replaying.
+    async fn oldest_dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, StoreError>;
+
+    /// Largest group first.
+    async fn dead_letter_groups(
+        &self,
+        by: GroupBy,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError>;
+
+    async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError>;
+
+    /// The time since when the oldest unclaimed job has been due, for each route that has one; the companies
+    /// in `left_out` do not count. Where very many tenants wait, a store may ask only those that have waited
+    /// longest for a turn.
+    async fn oldest_due(
+        &self,
+        left_out: &LeftOut,
+        now: Timestamp,
+    ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError>;
+
+    /// Statistics of each tenant on each route, by route and company: those with a job that waits or is leased, and
+    /// those served lately.
+    async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError>;
+
+    async fn report(&self) -> Result<StoreReport, StoreError>;
+}
 
 /// A job and where it stands.
 #[derive(Debug, Clone)]

@@ -1,14 +1,53 @@
 //! Small durable values, the same on every node: webhook endpoints, marks on accounts, cached answers.
 //!
-//! There are no locks and no transactions over several notes. A writer reads a note, and writes it
+//! There are no locks and no transactions over several entries. A writer reads an entry, and writes it
 //! back only if it still has the version that was read.
 
+use async_trait::async_trait;
 use recado_core::{AuditEvent, Payload, Timestamp};
 
-/// Bytes at most in a namespace's name.
-const SHELF_LEN_MAX: usize = 32;
+use crate::error::StoreError;
+use crate::wake::Waker;
 
-/// The kind of a note. Each use has a namespace of its own, small enough to be read whole.
+/// Small durable values that all nodes share, by namespace and key, written by compare-and-set.
+#[async_trait]
+pub trait KeyValue: Send + Sync + std::fmt::Debug + 'static {
+    /// Writes entries, each atomically together with its audit records, in order. A store that runs short of
+    /// room takes them like settlements: an operator who eases its load must be able to say so.
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError>;
+
+    /// Wakes when another node may have written entries: caches of them are to be read again. A hint, like
+    /// [`JobStore::waker`](crate::JobStore::waker). `None`: no other node writes, and this process has all there is.
+    fn kv_changes(&self) -> Option<Waker> {
+        None
+    }
+
+    /// Returns true if other nodes may be on this store.
+    fn is_shared(&self) -> bool {
+        self.kv_changes().is_some()
+    }
+
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError>;
+
+    /// Returns all entries of a namespace, by key.
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError>;
+
+    /// Returns a number for each of these namespaces that changes when an entry there is written, removed or pruned,
+    /// so that a cache reads only what has changed. `None`: the store does not tell.
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(vec![None; namespaces.len()])
+    }
+}
+
+/// Bytes at most in a namespace's name.
+const NAME_LEN_MAX: usize = 32;
+
+/// The kind of a key-value entry. Each use has a namespace of its own, small enough to be read whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(&'static str);
 
@@ -22,11 +61,11 @@ impl Namespace {
     ///
     /// # Panics
     ///
-    /// When the name is not 1 to 32 lower-case letters and hyphens.
+    /// If the name is not 1 to 32 lower-case letters and hyphens.
     pub const fn new(name: &'static str) -> Self {
         let bytes = name.as_bytes();
         assert!(
-            !bytes.is_empty() && bytes.len() <= SHELF_LEN_MAX,
+            !bytes.is_empty() && bytes.len() <= NAME_LEN_MAX,
             "a namespace's name has 1 to 32 characters"
         );
         let mut at = 0;
@@ -50,7 +89,7 @@ impl Namespace {
 pub struct KvEntry {
     pub key: Box<str>,
     pub value: Payload,
-    /// Grows with every write, and is never given twice in a store's life: a note that was removed and
+    /// Grows with every write, and is never given twice in a store's life: an entry that was removed and
     /// written again never looks like the old one.
     pub version: u64,
     /// From then on it is not there any more.
@@ -67,14 +106,14 @@ impl KvEntry {
 pub struct KvWrite {
     pub namespace: Namespace,
     pub key: Box<str>,
-    /// Absent to remove the note.
+    /// Absent to remove the entry.
     pub value: Option<Payload>,
     /// The version that it must have for the write to happen; 0: it must not be there; absent: whatever is
     /// there.
     pub expect: Option<u64>,
     pub expires_at: Option<Timestamp>,
     /// Records that the write puts on the audit trail, in the same atomic step: all of them when it is done, and none
-    /// when it is refused. They name no job: a note may be kept where no job's trail can be reached.
+    /// when it is refused. They name no job: an entry may be kept where no job's trail can be reached.
     pub audit: Vec<AuditEvent>,
 }
 
@@ -92,9 +131,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shelf_has_a_short_plain_name() {
+    fn a_namespace_has_a_short_plain_name() {
         assert_eq!(Namespace::new("webhook-endpoints").as_str(), "webhook-endpoints");
-        assert_eq!(Namespace::new("abcdefghijklmnopqrstuvwxyzabcdef").as_str().len(), SHELF_LEN_MAX);
+        assert_eq!(Namespace::new("abcdefghijklmnopqrstuvwxyzabcdef").as_str().len(), NAME_LEN_MAX);
         for bad in ["", "Accounts", "a_b", "conta-é", "a b", "abcdefghijklmnopqrstuvwxyzabcdefg"] {
             assert!(std::panic::catch_unwind(|| Namespace::new(bad)).is_err(), "{bad:?} was taken");
         }

@@ -2,15 +2,13 @@
 //!
 //! It lives in memory and promises nothing about crashes.
 
+mod audit_log;
 mod dead_letters;
+mod key_value;
 mod lanes;
-mod moving;
-mod namespaces;
-#[cfg(feature = "conformance")]
 mod oracle;
-mod trail;
+mod transfer;
 
-use crate::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
@@ -22,22 +20,18 @@ use recado_core::{
     NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
-use crate::contract::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Discard, Discarded, Enqueued,
-    Extended, Fence, FencedWrite, JobSnapshot, Pick, Pruned, Redrive, Redriven, Retention, Settled,
-    Settlement, StoreError,
+use crate::prelude::*;
+use crate::{
+    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DataBytes,
+    DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence,
+    FencedWrite, GroupBy, JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace,
+    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError,
+    StoreReport, TenantFilter, TenantView, Waker, Wakes,
 };
-use crate::inspect::{
-    Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Durability, GroupBy, JobFilter, JobView, LeftOut,
-    Page, PageRequest, StoreReport, TenantFilter, TenantView,
-};
-use crate::key_value::{KvEntry, KvWrite, KvWritten, Namespace};
-use crate::wake::{Waker, Wakes};
+use audit_log::AuditTrail;
+use key_value::KeyValueTable;
 use lanes::Lane;
-use namespaces::Namespaces;
-use trail::Trail;
 
-#[cfg(feature = "conformance")]
 pub use oracle::Candidate;
 
 #[derive(Debug, Default)]
@@ -50,19 +44,19 @@ pub struct ReferenceStore {
 
 #[derive(Debug, Default)]
 struct State {
-    records: Vec<Record>,
+    records: Vec<StoredJob>,
     last_seq: u64,
     next_fence: u128,
     lanes: HashMap<RouteName, Lane>,
     /// By number.
     dead: Vec<(u64, DeadLetter)>,
     last_dead: u64,
-    trail: Trail,
-    namespaces: Namespaces,
+    trail: AuditTrail,
+    namespaces: KeyValueTable,
 }
 
 #[derive(Debug)]
-struct Record {
+struct StoredJob {
     seq: u64,
     job: Job,
     body_hash: BodyHash,
@@ -72,13 +66,13 @@ struct Record {
 #[derive(Debug, Clone)]
 enum Phase {
     Waiting,
-    Leased(Held),
+    Leased(HeldLease),
     Ended { status: Status, at: Timestamp, answer: Option<Payload> },
     Dead,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldLease {
     token: LeaseToken,
     attempt: u32,
     claimed_at: Timestamp,
@@ -86,41 +80,40 @@ struct Held {
     worker: Box<str>,
     provider: Option<Box<str>>,
     /// Read by [`oracle`] alone: nothing here outlives the process.
-    #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only the property test restarts"))]
     outlives_process: bool,
 }
 
 impl ReferenceStore {
-    /// Takes jobs in beside what brought them about.
-    fn follow_up(&self, state: &mut State, jobs: Vec<NewJob>) {
+    /// Inserts the jobs that a change brings about.
+    fn insert_follow_ups(&self, state: &mut State, jobs: Vec<NewJob>) {
         for new in jobs {
             if state.find(&new.id).is_none() {
-                self.take_in(state, new);
+                self.insert_job(state, new);
             }
         }
     }
 
-    fn take_in(&self, state: &mut State, new: NewJob) {
+    fn insert_job(&self, state: &mut State, new: NewJob) {
         state.last_seq += 1;
         let (seq, route, body_hash) = (state.last_seq, new.route.clone(), new.body_hash);
-        state.records.push(Record { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
-        self.wakes.ring(&route);
+        state.records.push(StoredJob { seq, body_hash, job: Job::from(new), phase: Phase::Waiting });
+        self.wakes.wake(&route);
     }
 }
 
 impl State {
-    fn find(&mut self, id: &JobId) -> Option<&mut Record> {
+    fn find(&mut self, id: &JobId) -> Option<&mut StoredJob> {
         self.records.iter_mut().find(|record| record.job.id == *id)
     }
 
-    fn by_token(&mut self, token: LeaseToken) -> Option<&mut Record> {
+    fn find_leased(&mut self, token: LeaseToken) -> Option<&mut StoredJob> {
         self.records
             .iter_mut()
             .find(|record| matches!(&record.phase, Phase::Leased(held) if held.token == token))
     }
 
-    /// What waits, earliest end of life first.
-    fn overdue(&self) -> Vec<(usize, Timestamp)> {
+    /// Returns the jobs that wait, earliest end of life first.
+    fn list_by_expiry(&self) -> Vec<(usize, Timestamp)> {
         let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
             .filter(|&at| matches!(self.records[at].phase, Phase::Waiting))
             .map(|at| (at, self.records[at].job.expires_at))
@@ -129,9 +122,9 @@ impl State {
         waiting
     }
 
-    /// What waits on a route, earliest due first.
-    fn waiting_for(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
-        let waits = |record: &Record| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
+    /// Returns the jobs that wait on a route, earliest due first.
+    fn list_by_due_time(&self, route: &RouteName) -> Vec<(usize, Timestamp)> {
+        let waits = |record: &StoredJob| matches!(record.phase, Phase::Waiting) && record.job.route == *route;
         let mut waiting: Vec<(usize, Timestamp)> = (0..self.records.len())
             .filter(|&at| waits(&self.records[at]))
             .map(|at| (at, self.records[at].job.due_at))
@@ -140,8 +133,8 @@ impl State {
         waiting
     }
 
-    /// What is leased, earliest end of the lease first.
-    fn held(&self) -> Vec<(usize, Timestamp)> {
+    /// Returns the leased jobs, earliest end of the lease first.
+    fn list_by_lease_end(&self) -> Vec<(usize, Timestamp)> {
         let mut held: Vec<(usize, Timestamp)> = Vec::new();
         for (at, record) in self.records.iter().enumerate() {
             if let Phase::Leased(lease) = &record.phase {
@@ -152,12 +145,12 @@ impl State {
         held
     }
 
-    /// When time alone will bring more of what this picks.
+    /// Returns the time when time alone will bring more of what this picks.
     fn next_at(&self, pick: &Pick, now: Timestamp) -> Option<Timestamp> {
         let times: Vec<Timestamp> = match pick {
-            Pick::Ready(route) => self.waiting_for(route).into_iter().map(|(_, due)| due).collect(),
-            Pick::Overdue => self.overdue().into_iter().map(|(_, expires)| expires).collect(),
-            Pick::Orphaned => self.held().into_iter().map(|(_, expires)| expires).collect(),
+            Pick::Ready(route) => self.list_by_due_time(route).into_iter().map(|(_, due)| due).collect(),
+            Pick::Overdue => self.list_by_expiry().into_iter().map(|(_, expires)| expires).collect(),
+            Pick::Orphaned => self.list_by_lease_end().into_iter().map(|(_, expires)| expires).collect(),
         };
         times.into_iter().filter(|at| *at > now).min()
     }
@@ -165,7 +158,7 @@ impl State {
     fn lease(&mut self, at: usize, claim: &Claim) -> Lease {
         self.next_fence += 1;
         let token = LeaseToken(self.next_fence);
-        self.leave_line(at);
+        self.remove_ready(at);
         let record = &mut self.records[at];
         let lost = match &record.phase {
             Phase::Leased(held) => Some(LostLease {
@@ -177,7 +170,7 @@ impl State {
             _ => None,
         };
         let attempt = lost.as_ref().map_or(record.job.progress.attempts_started + 1, |lost| lost.attempt);
-        record.phase = Phase::Leased(Held {
+        record.phase = Phase::Leased(HeldLease {
             token,
             attempt,
             claimed_at: claim.now,
@@ -196,22 +189,22 @@ impl State {
         }
     }
 
-    /// A job waits no more.
-    fn leave_line(&mut self, at: usize) {
-        let Record { seq, job, .. } = &self.records[at];
+    /// Takes a job out of its lane's ring: it waits no more.
+    fn remove_ready(&mut self, at: usize) {
+        let StoredJob { seq, job, .. } = &self.records[at];
         if let Some(lane) = self.lanes.get_mut(&job.route) {
-            lane.leave(*seq);
+            lane.remove_ready(*seq);
         }
     }
 
-    fn end(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {
+    fn end_job(&mut self, at: usize, status: Status, now: Timestamp, answer: Option<Payload>) {
         let record = &mut self.records[at];
         record.phase = Phase::Ended { status, at: now, answer };
         record.job.data = Payload::trusted("null");
     }
 
     fn settle(&mut self, settlement: Settlement) -> Option<RouteName> {
-        let record = self.by_token(settlement.token)?;
+        let record = self.find_leased(settlement.token)?;
         record.job.progress = settlement.transition.step(record.job.progress);
         let (route, seq) = (record.job.route.clone(), record.seq);
         let id = record.job.id.clone();
@@ -225,7 +218,7 @@ impl State {
             }
             match settlement.transition {
                 Transition::Deliver { answer, .. } => {
-                    self.end(at, Status::Sent, settlement.now, answer);
+                    self.end_job(at, Status::Sent, settlement.now, answer);
                     self.dead.retain(|(_, entry)| entry.job_id != id);
                 }
                 Transition::RetryAt { at: due, .. }
@@ -238,19 +231,19 @@ impl State {
             }
         }
         if let Some(event) = settlement.audit {
-            self.trail.append(Some(seq), event, false);
+            self.trail.append(Some(seq), event);
         }
         Some(route)
     }
 
     /// Puts an event on the trail of the job it names.
     fn record(&mut self, event: AuditEvent) {
-        let about = |record: &&Record| Some(record.job.id.as_str()) == event.job_id.as_deref();
+        let about = |record: &&StoredJob| Some(record.job.id.as_str()) == event.job_id.as_deref();
         let seq = self.records.iter().find(about).map(|record| record.seq);
-        self.trail.append(seq, event, false);
+        self.trail.append(seq, event);
     }
 
-    fn view(record: &Record, now: Timestamp) -> JobView {
+    fn view(record: &StoredJob, now: Timestamp) -> JobView {
         let (status, ended_at, answer, held_by) = match &record.phase {
             Phase::Waiting => {
                 (Status::waiting(&record.job.progress, record.job.due_at, now), None, None, None)
@@ -285,7 +278,7 @@ impl JobStore for ReferenceStore {
                 continue;
             }
             let status = Status::waiting(&Progress::default(), new.due_at, new.enqueued_at);
-            self.take_in(&mut state, new);
+            self.insert_job(&mut state, new);
             answers.push(Enqueued::Accepted { status });
         }
         Ok(answers)
@@ -296,7 +289,7 @@ impl JobStore for ReferenceStore {
         let mut claimed = Claimed::default();
         match &claim.pick {
             Pick::Ready(route) => {
-                state.look(Some(route), claim.now);
+                state.mark_due(Some(route), claim.now);
                 while claimed.leases.len() < claim.max {
                     let Some(at) = state.next_ready(route, &claim, &claimed.leases) else { break };
                     let lease = state.lease(at, &claim);
@@ -304,7 +297,11 @@ impl JobStore for ReferenceStore {
                 }
             }
             Pick::Overdue | Pick::Orphaned => {
-                let found = if claim.pick == Pick::Overdue { state.overdue() } else { state.held() };
+                let found = if claim.pick == Pick::Overdue {
+                    state.list_by_expiry()
+                } else {
+                    state.list_by_lease_end()
+                };
                 for (at, _) in found.into_iter().filter(|(_, time)| *time <= claim.now).take(claim.max) {
                     let lease = state.lease(at, &claim);
                     claimed.leases.push(lease);
@@ -317,7 +314,7 @@ impl JobStore for ReferenceStore {
 
     async fn extend(&self, tokens: Vec<LeaseToken>, until: Timestamp) -> Result<Vec<Extended>, StoreError> {
         let mut state = self.state.lock();
-        let extend = |token| match state.by_token(token).map(|record| &mut record.phase) {
+        let extend = |token| match state.find_leased(token).map(|record| &mut record.phase) {
             Some(Phase::Leased(held)) => {
                 held.expires_at = until;
                 Extended::Until(until)
@@ -332,8 +329,8 @@ impl JobStore for ReferenceStore {
         let settle = |mut settlement: Settlement| {
             let follow_ups = std::mem::take(&mut settlement.follow_ups);
             let Some(route) = state.settle(settlement) else { return Settled::Stale };
-            self.wakes.ring(&route);
-            self.follow_up(&mut state, follow_ups);
+            self.wakes.wake(&route);
+            self.insert_follow_ups(&mut state, follow_ups);
             Settled::Done
         };
         Ok(settlements.into_iter().map(settle).collect())
@@ -351,14 +348,14 @@ impl JobStore for ReferenceStore {
             }
             Status::Scheduled | Status::Queued | Status::Retrying | Status::Parked => {}
         }
-        state.leave_line(at);
+        state.remove_ready(at);
         match state.dead.iter_mut().find(|(_, entry)| entry.job_id == *id) {
             // A replay that is called off leaves the dead letter where it was.
             Some((_, entry)) => {
                 entry.recall(audit.timestamp);
                 state.records[at].phase = Phase::Dead;
             }
-            None => state.end(at, Status::Cancelled, audit.timestamp, None),
+            None => state.end_job(at, Status::Cancelled, audit.timestamp, None),
         }
         state.record(audit);
         Ok(Cancelled::Done)
@@ -387,10 +384,10 @@ impl JobStore for ReferenceStore {
             job.progress.crashes = 0;
             job.progress.replays += 1;
             record.phase = Phase::Waiting;
-            self.wakes.ring(&record.job.route);
+            self.wakes.wake(&record.job.route);
         }
         state.record(redrive.audit);
-        self.follow_up(&mut state, redrive.follow_ups);
+        self.insert_follow_ups(&mut state, redrive.follow_ups);
         Ok(Redriven::Done)
     }
 
@@ -408,10 +405,10 @@ impl JobStore for ReferenceStore {
         }
         state.dead.remove(found);
         if let Some(at) = state.records.iter().position(|record| record.job.id == discard.id) {
-            state.end(at, Status::Discarded, discard.audit.timestamp, None);
+            state.end_job(at, Status::Discarded, discard.audit.timestamp, None);
         }
         state.record(discard.audit);
-        self.follow_up(&mut state, discard.follow_ups);
+        self.insert_follow_ups(&mut state, discard.follow_ups);
         Ok(Discarded::Done)
     }
 
@@ -429,7 +426,7 @@ impl JobStore for ReferenceStore {
             state.dead.retain(|(_, other)| other.job_id != entry.job_id);
             if let Some(at) = state.records.iter().position(|record| record.job.id == entry.job_id) {
                 let audit = AuditEvent::about(&state.records[at].job, AuditKind::DeadLetterExpired, now);
-                state.end(at, Status::Discarded, now, None);
+                state.end_job(at, Status::Discarded, now, None);
                 state.record(audit);
             }
         }
@@ -464,7 +461,7 @@ impl JobStore for ReferenceStore {
 
     async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
         let mut state = self.state.lock();
-        Ok(state.by_token(token).and_then(|record| match &record.phase {
+        Ok(state.find_leased(token).and_then(|record| match &record.phase {
             Phase::Leased(held) => Some(Lease {
                 token,
                 attempt: held.attempt,
@@ -505,7 +502,7 @@ impl Inspect for ReferenceStore {
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
         let mut state = self.state.lock();
         let Some(seq) = state.find(id).map(|record| record.seq) else { return Ok(Vec::new()) };
-        Ok(state.trail.of(seq))
+        Ok(state.trail.events_of(seq))
     }
 
     async fn dead_letter(&self, id: &JobId) -> Result<Option<DeadLetter>, StoreError> {
@@ -543,7 +540,7 @@ impl Inspect for ReferenceStore {
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
         let mut state = self.state.lock();
-        state.look(None, now);
+        state.mark_due(None, now);
         let mut counts = Counts { dead_letters: state.dead.len() as u64, ..Counts::default() };
         for record in &state.records {
             match record.phase {
@@ -566,7 +563,7 @@ impl Inspect for ReferenceStore {
         now: Timestamp,
     ) -> Result<BTreeMap<RouteName, Timestamp>, StoreError> {
         let mut oldest = BTreeMap::new();
-        for Record { job, phase, .. } in &self.state.lock().records {
+        for StoredJob { job, phase, .. } in &self.state.lock().records {
             let left_out = [None, Some(job.route.clone())]
                 .into_iter()
                 .any(|route| left_out.contains(&(route, job.company.clone())));
@@ -580,7 +577,7 @@ impl Inspect for ReferenceStore {
 
     async fn tenants(&self, filter: TenantFilter, now: Timestamp) -> Result<Vec<TenantView>, StoreError> {
         let mut state = self.state.lock();
-        state.look(None, now);
+        state.mark_due(None, now);
         Ok(state.tenants(&filter, now))
     }
 
@@ -604,11 +601,11 @@ impl KeyValue for ReferenceStore {
         let mut state = self.state.lock();
         let write = |mut write: KvWrite| {
             let audit = std::mem::take(&mut write.audit);
-            let noted = state.namespaces.write(write, now);
-            if matches!(noted, KvWritten::Done { .. }) {
+            let written = state.namespaces.write(write, now);
+            if matches!(written, KvWritten::Done { .. }) {
                 audit.into_iter().for_each(|event| state.record(event));
             }
-            noted
+            written
         };
         Ok(writes.into_iter().map(write).collect())
     }
@@ -646,7 +643,7 @@ impl AuditLog for ReferenceStore {
         Ok(trail.trim(trim, known))
     }
 
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         Ok(self.state.lock().trail.read(span, limit))
     }
 }
@@ -672,7 +669,7 @@ impl Transfer for ReferenceStore {
             let route = transfer.job.route.clone();
             let adopted = state.adopt(transfer);
             if adopted == Adopted::Done {
-                self.wakes.ring(&route);
+                self.wakes.wake(&route);
             }
             adopted
         };
@@ -691,16 +688,16 @@ impl Transfer for ReferenceStore {
         if fences.get(fence.name) != Some(&fence.number) {
             return Err(StoreError::Fenced);
         }
-        write.carry_out(self).await
+        write.execute(self).await
     }
 
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        Ok(self.state.lock().transfers(after, limit))
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        Ok(self.state.lock().list_snapshots(after, limit))
     }
 
-    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let state = self.state.lock();
         let record = state.records.iter().find(|record| record.job.id == *id);
-        Ok(record.map(|record| state.transfer(record)))
+        Ok(record.map(|record| state.snapshot(record)))
     }
 }

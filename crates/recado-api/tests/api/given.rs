@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, serve};
 use recado_client::Client;
 use recado_core::decide::Terms;
-use recado_core::{AuditEvent, Jitter, Policy, RouteName, rules};
+use recado_core::{AuditEvent, Jitter, Policy, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
-use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Route, Routes, Settings, SystemClock};
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{AuditSpan, Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
@@ -186,7 +186,7 @@ impl Server {
             Kind::Embedded => {
                 let options =
                     EmbeddedOptions { max_bytes: setup.store_max_bytes, ..EmbeddedOptions::at(dir.path()) };
-                Arc::new(EmbeddedStore::open(&options).unwrap())
+                Arc::new(EmbeddedStore::open(&options, Arc::new(Random::from_entropy())).unwrap())
             }
         };
         let routes = Routes::new(routes().into_iter().chain(setup.routes));
@@ -242,7 +242,7 @@ impl Server {
     /// All that is on record, oldest first.
     pub async fn records(&self) -> Vec<AuditEvent> {
         let span = AuditSpan { part: 0, after: 0, newest_first: false };
-        let records = self.engine.store().audit_in(span, 1_000).await.unwrap();
+        let records = self.engine.store().audit_records(span, 1_000).await.unwrap();
         records.into_iter().map(|record| record.event).collect()
     }
 

@@ -97,7 +97,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         tokio::select! {
             () = lifecycle.stopping.cancelled() => {}
             () = changed => {}
-            () = waker.rung() => {}
+            () = waker.wait() => {}
             () = freed => {}
             () = sleep_until(&*attempts.clock, next) => {}
         }

@@ -47,7 +47,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
         };
         tokio::select! {
             () = lifecycle.stopping.cancelled() => return,
-            () = waker.rung() => {}
+            () = waker.wait() => {}
             () = any(changes) => {}
             () = sleep_until(&*attempts.clock, next_at) => {}
         }

@@ -100,7 +100,7 @@ impl Attempts {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
             }
             let rung =
-                futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
+                futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.wait())));
             tokio::select! {
                 () = self.lifecycle.stopping.cancelled() => {}
                 _ = rung => {}

@@ -174,7 +174,7 @@ impl AuditTrail {
                 lease.state.archived.insert(part, after);
             }
             let span = AuditSpan { part, after, newest_first: false };
-            let records = self.store.audit_in(span, share).await?;
+            let records = self.store.audit_records(span, share).await?;
             let source = source(&lease.state.store, part);
             if let Some(last) = records.last() {
                 lease.state.archived.insert(part, last.number);

@@ -229,7 +229,7 @@ impl<'t> Walk<'t> {
             let after = self.archived.get(&part).copied().unwrap_or(0);
             let mut span = AuditSpan { part, after, newest_first: false };
             loop {
-                let records = trail.store.audit_in(span, FRESH_RECORDS).await?;
+                let records = trail.store.audit_records(span, FRESH_RECORDS).await?;
                 let Some(last) = records.last() else { break };
                 let is_last = records.len() < FRESH_RECORDS;
                 span.after = last.number;

@@ -81,7 +81,7 @@ async fn bite(
     }
     let mut entries: Vec<JobSnapshot> = Vec::with_capacity(wanted);
     for entry in store.oldest_dead_letters(wanted).await? {
-        entries.extend(store.transfer(&entry.job_id).await?);
+        entries.extend(store.snapshot(&entry.job_id).await?);
     }
     let (archived, lines): (Vec<_>, Vec<_>) =
         entries.into_iter().filter_map(|entry| line::write(&entry, None).map(|line| (entry, line))).unzip();
@@ -168,7 +168,7 @@ impl DeadLetters {
 
     /// A dead letter as a line that an import takes; `None` when it left the queue meanwhile.
     pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>, EngineError> {
-        let transfer = self.store.transfer(&entry.job_id).await?;
+        let transfer = self.store.snapshot(&entry.job_id).await?;
         Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.clock.now()))))
     }
 }

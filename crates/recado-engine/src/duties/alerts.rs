@@ -142,9 +142,15 @@ impl AlertRunner {
         if lease.state.state == state && !shared {
             return Ok(());
         }
-        lease.state.state = state;
-        if !lease.save(now).await? {
-            *held = None;
+        let before = std::mem::replace(&mut lease.state.state, state);
+        match lease.save(now).await {
+            Ok(true) => {}
+            Ok(false) => *held = None,
+            Err(error) => {
+                // It is still to be written.
+                lease.state.state = before;
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ pub(crate) async fn run(
     loop {
         tokio::select! {
             () = lifecycle.stopping.cancelled() => return,
-            () = changes.rung() => {}
+            () = changes.wait() => {}
             () = tokio::time::sleep(SYNC_AT_LEAST_EVERY) => {}
         }
         match sync.read_changed().await {

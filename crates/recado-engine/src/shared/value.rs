@@ -407,7 +407,7 @@ impl SharedStore {
 
 #[cfg(test)]
 mod tests {
-    use recado_store::faulty::{FaultyStore, Verb};
+    use recado_store_conformance::faulty::{FaultyStore, Verb};
     use recado_store::prelude::*;
     use recado_store::reference::ReferenceStore;
     use serde::Deserialize;

@@ -10,8 +10,8 @@ use recado_engine::notify::events::Listening;
 use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
 use recado_observe::RuleChange;
-use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{JobFilter, PageRequest, Store, StoreError, Wakes};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 

@@ -11,8 +11,8 @@ use recado_engine::dlq::bulk::{
 };
 use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Engine};
-use recado_store::faulty::FaultyStore;
 use recado_store::{Discarded, KvWrite};
+use recado_store_conformance::faulty::FaultyStore;
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

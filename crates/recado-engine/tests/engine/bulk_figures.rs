@@ -11,8 +11,8 @@ use recado_core::{JobId, Status};
 use recado_engine::Engine;
 use recado_engine::dlq::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
 use recado_store::StoreError;
-use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use crate::bulk::{bury, order};
 use crate::given::{Given, Scripted};

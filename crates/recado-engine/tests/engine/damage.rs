@@ -10,8 +10,8 @@ use recado_core::{
 use recado_engine::Carrier;
 use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::dlq::operator::Replay;
-use recado_store::faulty::Verb;
-use recado_store::{JobSnapshot, Standing, StoreError};
+use recado_store::{JobSnapshot, SnapshotState, StoreError};
+use recado_store_conformance::faulty::Verb;
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -33,11 +33,11 @@ fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> JobSnapshot
         body_hash: BodyHash(1),
     });
     job.checksum = job.checksum.map(|checksum| checksum.inverted(damage));
-    let (standing, dead_letter) = (Standing::Waiting, None);
+    let (state, dead_letter) = (SnapshotState::Waiting, None);
     JobSnapshot {
         job,
         body_hash: BodyHash(1),
-        standing,
+        state,
         dead_letter,
         queue_place: None,
         audit: Vec::new(),

@@ -61,7 +61,7 @@ async fn all_in(given: &Given) -> String {
     let jobs = store.jobs(JobFilter::default(), page, now).await.unwrap().items;
     let dead = store.dead_letters(DeadLetterFilter::default(), page).await.unwrap().items;
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
-    let records = store.audit_in(span, 1_000).await.unwrap();
+    let records = store.audit_records(span, 1_000).await.unwrap();
     let data: Vec<_> = jobs.iter().map(|view| view.job.data.as_str().to_owned()).collect();
     let letters: Vec<_> = dead.iter().map(|entry| entry.original_data.as_str().to_owned()).collect();
     format!("{jobs:?}\n{dead:?}\n{records:?}\n{data:?}\n{letters:?}")

@@ -6,7 +6,7 @@ use std::time::Duration;
 use recado_core::{JobId, Status};
 use recado_engine::{Carrier, Engine, Submission};
 use recado_store::StoreError;
-use recado_store::faulty::Verb;
+use recado_store_conformance::faulty::Verb;
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

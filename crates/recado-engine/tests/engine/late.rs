@@ -9,8 +9,8 @@ use recado_core::Payload;
 use recado_engine::audit::NAMESPACE;
 use recado_engine::duties::alerts::AlertTerms;
 use recado_engine::{Engine, Settings};
-use recado_store::faulty::FaultyStore;
 use recado_store::{KvWrite, Wakes};
+use recado_store_conformance::faulty::FaultyStore;
 use tempfile::TempDir;
 
 use crate::given::{Given, settings};

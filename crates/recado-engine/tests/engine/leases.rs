@@ -7,8 +7,8 @@ use std::time::Duration;
 use recado_core::{AttemptResult, JobId, RouteName, Status};
 use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::{Carrier, Clock, Engine, Submission};
-use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{Claim, Pick, StoreError, Turns};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

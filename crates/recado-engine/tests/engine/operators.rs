@@ -9,8 +9,8 @@ use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_engine::attempt::calls::{Call, Called};
 use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::{Carrier, HoldCause, LimitKind, PauseScope, Route, Submission};
-use recado_store::faulty::Verb;
 use recado_store::{StoreError, Wakes};
+use recado_store_conformance::faulty::Verb;
 
 use crate::flaky::{Flaky, mail, node, protected, restarted, sleep, to};
 use crate::given::{Given, route, submission, submit};

@@ -249,7 +249,7 @@ async fn a_lifted_hold_lets_its_jobs_go_on_every_node_and_says_who_lifted_it() {
     }
     assert_eq!((a.gate.outside_holds(), b.gate.outside_holds()), (vec![], vec![]));
     let span = AuditSpan { part: 0, after: 0, newest_first: true };
-    let records = given.store.audit_in(span, 100).await.unwrap();
+    let records = given.store.audit_records(span, 100).await.unwrap();
     let lifted: Vec<_> =
         records.into_iter().map(|one| one.event).filter(|one| one.kind == AuditKind::HoldLifted).collect();
     assert_eq!(lifted.len(), 1);

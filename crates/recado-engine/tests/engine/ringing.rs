@@ -7,7 +7,7 @@ use recado_core::{RouteName, Timestamp};
 use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Engine, EngineError, Parts, Random, Route, Routes, Settings, Submission};
 use recado_store::StoreError;
-use recado_store::faulty::{FaultyStore, Verb};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use crate::flaky::sleep;
 use crate::given::{Given, Scripted, route, settings, submission, submit};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recado_core::Status;
 use recado_engine::{EngineError, SubmitRefusal};
 use recado_store::StoreError;
-use recado_store::faulty::Verb;
+use recado_store_conformance::faulty::Verb;
 
 use crate::given::{Given, Scripted, submission, submit};
 

@@ -7,7 +7,7 @@ use recado_core::Status;
 use recado_engine::engine::LAST_STEP_MAX;
 use recado_engine::{Carrier, EngineError, Submission};
 use recado_store::StoreError;
-use recado_store::faulty::Verb;
+use recado_store_conformance::faulty::Verb;
 use tokio::time::Instant;
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};

@@ -12,8 +12,8 @@ use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::notify::endpoints::NAMESPACE as ENDPOINTS;
 use recado_engine::{Engine, Route, Settings};
-use recado_store::faulty::Verb;
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
+use recado_store_conformance::faulty::Verb;
 use recado_transport_webhook::{Endpoints, Secret};
 
 use crate::flaky::{
@@ -92,7 +92,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
     sleep(121).await;
     assert_eq!((stuck.count(), state(&a)), (1, BreakerState::HalfOpen), "a has the probe");
     // From here on nothing that a does reaches the store.
-    for verb in [Verb::KvWrite, Verb::ReadNotes, Verb::Settle, Verb::Claim] {
+    for verb in [Verb::KvWrite, Verb::KvRead, Verb::Settle, Verb::Claim] {
         store.fail(verb, 0, usize::MAX, gone());
     }
     let probed_at = a.now();
@@ -312,14 +312,14 @@ async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_
     );
     assert!(target(&acme, "ep_new").await.unwrap().enabled && target(&acme, "ep_off").await.unwrap().enabled);
     assert!(target(&globex, "ep_new").await.is_none(), "it is another company's");
-    store.fail(Verb::ReadNotes, 0, 1, StoreError::Unavailable("away".to_owned()));
+    store.fail(Verb::KvRead, 0, 1, StoreError::Unavailable("away".to_owned()));
     let asked = Endpoints::target(&*engine.notifier.endpoints, &acme, "ep_other").await;
     assert_eq!(
         asked.unwrap_err().kind,
         FaultKind::Shortage,
         "a store that does not answer knows of no endpoint"
     );
-    assert_eq!(store.fired(Verb::ReadNotes), 1);
+    assert_eq!(store.fired(Verb::KvRead), 1);
 }
 
 #[tokio::test(start_paused = true)]

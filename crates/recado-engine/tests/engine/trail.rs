@@ -10,7 +10,7 @@ use recado_audit::{Content, Evidence, Identity, MONTHS_KEPT, Order, Query, Recor
 use recado_core::{AuditEvent, AuditKind, JobId, Status};
 use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
 use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
-use recado_store::faulty::{FaultyStore, Verb};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};
 use tempfile::TempDir;
 
@@ -204,7 +204,7 @@ async fn the_store_forgets_what_is_archived_and_a_forgotten_jobs_trail_is_told_f
     pass(3_700).await;
     assert!(given.store.job(&id, given.clock_now()).await.unwrap().is_none(), "it is forgotten");
     let span = recado_store::AuditSpan { part: 0, after: 0, newest_first: false };
-    assert!(given.store.audit_in(span, 10).await.unwrap().is_empty(), "and so are its records here");
+    assert!(given.store.audit_records(span, 10).await.unwrap().is_empty(), "and so are its records here");
     assert_eq!(engine.audit.job_trail(&id).await.unwrap(), Some(whole));
     assert_eq!(engine.audit.job_trail(&JobId::new("unknown").unwrap()).await.unwrap(), None);
 }
@@ -345,14 +345,14 @@ async fn a_node_is_replaced(set_by_s: i64) {
     paused(&second, 2).await;
     pass(5).await;
     let gone = || StoreError::Unavailable("cut off".to_owned());
-    cut_off.fail(Verb::ReadNotes, 0, 20, gone());
+    cut_off.fail(Verb::KvRead, 0, 20, gone());
     cut_off.fail(Verb::KvWrite, 0, 20, gone());
     given.clock.set_by(set_by_s);
     paused(&second, 4).await;
     pass(5).await;
     assert_eq!(count(there.path()), 0, "its time is not over yet");
     pass(20).await;
-    assert!(cut_off.fired(Verb::ReadNotes) > 0, "it was cut off");
+    assert!(cut_off.fired(Verb::KvRead) > 0, "it was cut off");
     assert_eq!((count(here.path()), count(there.path())), (2, 4));
     // The first one is back, and is not in charge any more.
     pass(600).await;
@@ -425,7 +425,7 @@ async fn t18_records_of_jobs_that_the_store_had_forgotten_before_go_with_the_per
     assert_eq!(given.store.prune(missing, given.clock_now()).await.unwrap().ended, 2, "all but the last");
     let in_the_store = async || {
         let span = AuditSpan { part: 0, after: 0, newest_first: false };
-        let records = given.store.audit_in(span, 100).await.unwrap();
+        let records = given.store.audit_records(span, 100).await.unwrap();
         records.iter().filter(|record| record.event.user_id.as_deref() == Some("maria")).count()
     };
     assert_eq!(in_the_store().await, 2);

@@ -4,9 +4,9 @@ use recado_core::{
     Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
     RouteName, Status,
 };
-use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
 use recado_store::{DeadLetterFilter, Enqueued, JobFilter, PageRequest};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use super::*;
 
@@ -380,7 +380,7 @@ fn paused(nth: usize) -> AuditEvent {
 
 async fn on_record(store: &dyn Store) -> Vec<AuditEvent> {
     let span = recado_store::AuditSpan { part: 0, after: 0, newest_first: false };
-    store.audit_in(span, 10_000).await.unwrap().into_iter().map(|record| record.event).collect()
+    store.audit_records(span, 10_000).await.unwrap().into_iter().map(|record| record.event).collect()
 }
 
 #[tokio::test]
@@ -436,7 +436,7 @@ async fn a_bulk_act_goes_on_behind_the_entry_that_it_had_come_to() {
     let origin = busy("o").await;
     for (number, passed) in [(1_000, Some(0)), (300, Some(1)), (250, Some(1)), (150, Some(2)), (100, None)] {
         let (from, to) = (empty("a"), empty("b"));
-        let mut given = origin.store.transfers(None, 10).await.unwrap().items;
+        let mut given = origin.store.snapshots(None, 10).await.unwrap().items;
         for transfer in given.iter_mut().filter(|transfer| transfer.dead_letter.is_some()) {
             // Another order than theirs, under numbers with gaps.
             let place =

@@ -80,7 +80,7 @@ async fn of_nobody(store: &dyn Store, now: Timestamp) -> Result<Unarchived, Stor
     let mut all = Unarchived::of(store, now).await?;
     let mut after = None;
     loop {
-        let page = store.transfers(after, LOAD_JOBS).await?;
+        let page = store.snapshots(after, LOAD_JOBS).await?;
         for transfer in &page.items {
             all.take_from(&transfer.audit);
         }
@@ -109,7 +109,7 @@ impl Walk {
 
     async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<AuditRecord>>, StoreError> {
         while let Some(span) = self.spans.last_mut() {
-            let records = store.audit_in(*span, LOAD_RECORDS).await?;
+            let records = store.audit_records(*span, LOAD_RECORDS).await?;
             match records.last() {
                 Some(last) => {
                     span.after = last.number;

@@ -1,15 +1,15 @@
 //! The suite of every store, on this one.
 
-use recado_store::conformance::{
+use recado_store_conformance::{
     Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most, agrees_with_the_reference,
 };
 
 use crate::given::Directory;
 
-recado_store::conformance_tests!(Directory::in_memory());
-recado_store::turn_tests!(Directory::in_memory());
-recado_store::durability_tests!(Directory::in_memory());
-recado_store::sole_process_tests!(Directory::in_memory());
+recado_store_conformance::conformance_tests!(Directory::in_memory());
+recado_store_conformance::turn_tests!(Directory::in_memory());
+recado_store_conformance::durability_tests!(Directory::in_memory());
+recado_store_conformance::sole_process_tests!(Directory::in_memory());
 
 #[test]
 fn the_embedded_store_agrees_with_the_reference() {

@@ -1,6 +1,5 @@
 //! `kill -9` in the middle of everything.
 
-use recado_store::prelude::*;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -8,13 +7,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use recado_core::Status;
+use recado_store::prelude::*;
 use recado_store::{Claim, Pick, Settled, Turns};
 
 use crate::again;
 use crate::given::{
-    Directory, HOUR, T0, accepted, claim, deliver, heavy, id, options, runtime, settle_with, word_of,
+    Directory, HOUR, T0, accepted, claim, deliver, heavy, id, open, options, runtime, settle_with, word_of,
 };
-use recado_store_embedded::{EmbeddedStore, lock_holder};
+use recado_store_embedded::lock_holder;
 
 /// Words that the victim has said when it is killed.
 const WORDS_MIN: usize = 400;
@@ -51,7 +51,7 @@ fn what_was_acknowledged_before_kill_9_is_there_afterwards() {
 
 /// Enqueues, claims and delivers without end, and says each thing once it is acknowledged.
 async fn work_until_killed(dir: &Path) -> ! {
-    let store = Arc::new(EmbeddedStore::open(&options(dir)).unwrap());
+    let store = Arc::new(open(&options(dir)).unwrap());
     let say = |words: &str| {
         let mut out = std::io::stdout().lock();
         writeln!(out, "done {words}").unwrap();

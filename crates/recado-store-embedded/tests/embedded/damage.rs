@@ -96,7 +96,7 @@ async fn a_dead_letter_that_was_struck_says_so_until_it_is_corrected() {
     let store = home.store();
     let entry = store.dead_letter(&id("a")).await.unwrap().unwrap();
     assert_eq!(entry.damage(), Some(Damage::Data));
-    let moved = store.transfer(&id("a")).await.unwrap().unwrap();
+    let moved = store.snapshot(&id("a")).await.unwrap().unwrap();
     assert_eq!((moved.job.damage(), moved.checksum()), (Some(Damage::Data), moved.job.checksum.unwrap()));
 
     let redrive = |data| Redrive {
@@ -128,7 +128,7 @@ async fn damage_moves_with_the_job_to_another_store() {
     closed(store).await;
     flip(&home, b"AMOUNT-1000", b"AMOUNT-9000");
     let (store, target) = (home.store(), other.store());
-    let moved = store.transfers(None, 10).await.unwrap().items;
+    let moved = store.snapshots(None, 10).await.unwrap().items;
     target.adopt(moved).await.unwrap();
     let leases = claim(&target, 10, T0).await;
     let found: Vec<_> = leases.iter().map(|lease| lease.job.damage()).collect();
@@ -172,7 +172,7 @@ async fn a_damaged_audit_record_is_left_out_and_stops_neither_archiving_nor_trim
     flip(&home, b"\"jobId\":\"struck\"", b"\"jobId\":\"struck ");
     let store = home.store();
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
-    let read = store.audit_in(span, 10).await.unwrap();
+    let read = store.audit_records(span, 10).await.unwrap();
     assert_eq!(read.iter().map(|record| record.event.job_id.as_deref()).collect::<Vec<_>>(), [Some("whole")]);
     assert!(store.audit(&id("struck")).await.unwrap().is_empty());
     let later = T0.plus(DAY);

@@ -1,16 +1,16 @@
 //! The stored format: ours, of a version we know, and read for as long as it is supported.
 
-use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 
 use recado_core::{
     AttemptResult, AuditKind, BodyHash, Cause, DeadLetterState, NewJob, Progress, RouteName, Status,
 };
+use recado_store::prelude::*;
 use recado_store::{Claim, Enqueued, JobView, KvWrite, KvWritten, Namespace, Pick, Redriven, Turns};
 use recado_store_embedded::{EmbeddedStore, FORMAT_VERSION, OpenError};
 use rusqlite::Connection;
 
-use crate::given::{DAY, Directory, HOUR, T0, id, job, options};
+use crate::given::{DAY, Directory, HOUR, T0, id, job, open, options};
 
 /// A file of that format, made by `examples/make_fixture.rs` when it was the newest.
 fn fixture(version: i32) -> PathBuf {
@@ -18,7 +18,7 @@ fn fixture(version: i32) -> PathBuf {
 }
 
 fn refused(home: &Directory) -> String {
-    let error = EmbeddedStore::open(&options(home.path())).expect_err("the file was accepted");
+    let error = open(&options(home.path())).expect_err("the file was accepted");
     assert!(matches!(error, OpenError::Schema { .. }), "{error:?}");
     let said = error.to_string();
     assert!(said.contains(home.file().to_str().unwrap()), "the file is not named: {said}");
@@ -26,7 +26,7 @@ fn refused(home: &Directory) -> String {
 }
 
 #[test]
-fn somebody_elses_database_is_refused_and_left_as_it_was() {
+fn another_programs_database_is_refused_and_left_as_it_was() {
     let home = Directory::new();
     Connection::open(home.file()).unwrap().execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     let before = std::fs::read(home.file()).unwrap();

@@ -1,16 +1,16 @@
 //! A disk that is really full: a small one of its own, in a mount namespace of its own.
 
-use recado_store::prelude::*;
 use std::path::Path;
 use std::process::Command;
 
 use recado_core::{AttemptResult, Lease, Status, Transition};
+use recado_store::prelude::*;
 use recado_store::{Extended, Settled, Settlement, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::again;
 use crate::given::{
-    Directory, HOUR, T0, accepted, attempt, claim, deliver, heavy, id, job, options, runtime, settle,
+    Directory, HOUR, T0, accepted, attempt, claim, deliver, heavy, id, job, open, options, runtime, settle,
     settle_with, word_of,
 };
 use crate::room::accepted_soon;
@@ -62,7 +62,7 @@ fn fill(ballast: &Path) {
 fn a_disk_that_another_program_fills_loses_nothing_and_goes_on_when_there_is_room() {
     let name = "full_disk::a_disk_that_another_program_fills_loses_nothing_and_goes_on_when_there_is_room";
     on_a_small_disk(name, async |dir| {
-        let store = EmbeddedStore::open(&options(dir)).unwrap();
+        let store = open(&options(dir)).unwrap();
         assert!(accepted(&store.enqueue(vec![job("held")]).await));
         let lease = claim(&store, 1, T0).await.remove(0);
         let until = T0.plus(2 * HOUR);
@@ -108,7 +108,7 @@ fn a_disk_that_another_program_fills_loses_nothing_and_goes_on_when_there_is_roo
 
         store.close().await.unwrap();
         drop(store);
-        let store = EmbeddedStore::open(&options(dir)).unwrap();
+        let store = open(&options(dir)).unwrap();
         assert_there(&store, &acknowledged).await;
         assert_eq!(store.job(&id("held"), T0).await.unwrap().unwrap().status, Status::Sent);
     });
@@ -119,7 +119,7 @@ fn a_disk_that_jobs_fill_keeps_enough_room_to_end_every_one_of_them() {
     let name = "full_disk::a_disk_that_jobs_fill_keeps_enough_room_to_end_every_one_of_them";
     on_a_small_disk(name, async |dir| {
         let reserve_bytes = 3 << 20;
-        let store = EmbeddedStore::open(&EmbeddedOptions { reserve_bytes, ..options(dir) }).unwrap();
+        let store = open(&EmbeddedOptions { reserve_bytes, ..options(dir) }).unwrap();
         let mut taken = 0;
         let why = loop {
             let batch = (0..20).map(|n| heavy(&format!("job-{}", taken + n), 1_000)).collect();
@@ -161,7 +161,7 @@ fn a_disk_that_jobs_fill_keeps_enough_room_to_end_every_one_of_them() {
 fn a_settlement_whose_follow_up_does_not_fit_has_not_happened() {
     let name = "full_disk::a_settlement_whose_follow_up_does_not_fit_has_not_happened";
     on_a_small_disk(name, async |dir| {
-        let store = EmbeddedStore::open(&options(dir)).unwrap();
+        let store = open(&options(dir)).unwrap();
         assert!(accepted(&store.enqueue(vec![job("a")]).await));
         let lease = claim(&store, 1, T0).await.remove(0);
         let ballast = dir.join("ballast");

@@ -1,6 +1,5 @@
 //! Directories, stores and jobs that the tests start from.
 
-use recado_store::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use recado_core::{
     Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob,
-    Payload, Priority, Reason, RouteName, Timestamp, Transition,
+    Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
 };
-use recado_store::conformance::Home;
+use recado_store::prelude::*;
 use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError, Turns};
-use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME};
+use recado_store_conformance::Home;
+use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME, OpenError};
 use tempfile::TempDir;
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
@@ -46,7 +46,7 @@ impl Directory {
     }
 
     pub fn store(&self) -> EmbeddedStore {
-        EmbeddedStore::open(&options(self.path())).unwrap()
+        open(&options(self.path())).unwrap()
     }
 }
 
@@ -60,6 +60,11 @@ impl Home for Directory {
 /// No room kept back: these tests say themselves how full the disk is.
 pub fn options(dir: &Path) -> EmbeddedOptions {
     EmbeddedOptions { reserve_bytes: 0, ..EmbeddedOptions::at(dir) }
+}
+
+/// Opens a store whose fences differ from those of the last opening.
+pub fn open(options: &EmbeddedOptions) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(options, Arc::new(Random::from_entropy()))
 }
 
 pub fn id(name: &str) -> JobId {

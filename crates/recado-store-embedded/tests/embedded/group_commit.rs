@@ -1,10 +1,10 @@
-//! One commit serves everybody who waited for the last one.
+//! One commit serves all callers that waited for the last one.
 
-use recado_store::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
 use recado_store::StoreError;
+use recado_store::prelude::*;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 

@@ -1,13 +1,14 @@
-//! Workers' leases over a restart, when the clock was set.
+//! Tokens of leases, and workers' leases over a restart, when the clock was set.
 
-use recado_store::prelude::*;
+use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{LeaseToken, RouteName, Timestamp};
+use recado_core::{LeaseToken, Random, RouteName, Timestamp};
+use recado_store::prelude::*;
 use recado_store::{Claim, Pick, Turns};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
-use crate::given::{DAY, Directory, HOUR, T0, accepted, job, options};
+use crate::given::{DAY, Directory, HOUR, T0, accepted, job, open, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -34,8 +35,21 @@ async fn end_after_a_restart(lease: Duration, opened_at: Timestamp) -> Timestamp
     let token = claim(&store, ready, T0, lease).await[0];
     drop(store);
     let options = EmbeddedOptions { now: Some(opened_at), ..options(home.path()) };
-    let store = EmbeddedStore::open(&options).unwrap();
+    let store = open(&options).unwrap();
     store.lease(token).await.unwrap().unwrap().expires_at
+}
+
+#[tokio::test]
+async fn a_seed_gives_the_same_tokens_again() {
+    let mut runs = Vec::new();
+    for seed in [7, 7, 8] {
+        let home = Directory::in_memory();
+        let store = EmbeddedStore::open(&options(home.path()), Arc::new(Random::from_seed(seed))).unwrap();
+        assert!(accepted(&store.enqueue(vec![job("a"), job("b")]).await));
+        runs.push(claim(&store, Pick::Ready(RouteName::new("email").unwrap()), T0, HOUR).await);
+    }
+    assert_eq!((runs[0].len(), &runs[0]), (2, &runs[1]));
+    assert_ne!(runs[0], runs[2]);
 }
 
 #[tokio::test]

@@ -1,18 +1,18 @@
 //! One process at a time, and a file that is let go when it should be.
 
-use recado_store::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use recado_store::prelude::*;
 use recado_store::{Durability, JobFilter, PageRequest, StoreError};
-use recado_store_embedded::{EmbeddedStore, LockError, OpenError, lock_holder};
+use recado_store_embedded::{LockError, OpenError, lock_holder};
 
-use crate::given::{Directory, T0, accepted, id, job, options};
+use crate::given::{Directory, T0, accepted, id, job, open, options};
 
 #[test]
 fn a_second_store_on_the_same_directory_is_told_who_has_it() {
     let home = Directory::new();
     let first = home.store();
-    let refused = EmbeddedStore::open(&options(home.path())).unwrap_err();
+    let refused = open(&options(home.path())).unwrap_err();
     let pid = std::process::id().to_string();
     assert!(
         matches!(&refused, OpenError::Lock(LockError::Held { holder, .. }) if *holder == pid),
@@ -31,7 +31,7 @@ async fn a_closed_store_lets_go_of_the_directory() {
     let first = home.store();
     first.close().await.unwrap();
     assert_eq!(lock_holder(home.path()), None);
-    let second = EmbeddedStore::open(&options(home.path()));
+    let second = open(&options(home.path()));
     assert!(second.is_ok(), "{:?}", second.unwrap_err().to_string());
 }
 
@@ -69,7 +69,7 @@ fn a_store_opens_again_at_once_although_children_are_being_started() {
         });
         while !is_enough() {
             // What must not happen ends the other one, too.
-            let store = EmbeddedStore::open(&options(home.path()));
+            let store = open(&options(home.path()));
             opened.fetch_add(if store.is_ok() { 1 } else { 100 }, Ordering::Relaxed);
             drop(store.unwrap());
         }
@@ -119,7 +119,7 @@ fn a_directory_that_cannot_be_made_is_named_in_the_error() {
     let home = Directory::new();
     let blocked = home.path().join("file");
     std::fs::write(&blocked, "not a directory").unwrap();
-    let error = EmbeddedStore::open(&options(&blocked.join("data"))).unwrap_err();
+    let error = open(&options(&blocked.join("data"))).unwrap_err();
     assert!(matches!(error, OpenError::Lock(LockError::Io { .. })), "{error:?}");
     assert!(error.to_string().contains("can be written"), "{error}");
 }

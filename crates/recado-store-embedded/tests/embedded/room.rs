@@ -1,14 +1,14 @@
 //! Room is refused before it is gone, and work that is in can always end.
 
-use recado_store::prelude::*;
 use std::time::{Duration, Instant};
 
 use recado_core::Status;
+use recado_store::prelude::*;
 use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Retention, Settled, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::given::{
-    Directory, T0, accepted, claim, deliver, heavy, id, job, options, settle, settle_with, word_of,
+    Directory, T0, accepted, claim, deliver, heavy, id, job, open, options, settle, settle_with, word_of,
 };
 
 /// Room that has come back is noticed within this.
@@ -38,8 +38,7 @@ async fn with_less_free_than_the_reserve_new_jobs_are_refused_and_old_ones_end()
     store.close().await.unwrap();
     drop(store);
 
-    let store =
-        EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
+    let store = open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
     let why = full(store.enqueue(vec![job("new")]).await);
     assert!(why.contains("kept back") && why.contains("store.reserve"), "it says why and what to do: {why}");
     assert_eq!(store.report().await.unwrap().refusing, Some(why));
@@ -58,8 +57,7 @@ async fn with_less_free_than_the_reserve_follow_ups_and_notes_are_still_taken_in
     store.close().await.unwrap();
     drop(store);
 
-    let store =
-        EmbeddedStore::open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
+    let store = open(&EmbeddedOptions { reserve_bytes: u64::MAX, ..options(home.path()) }).unwrap();
     full(store.enqueue(vec![word_of("old")]).await);
     let lease = claim(&store, 1, T0).await.remove(0);
     let settled = settle_with(&store, &lease, deliver(&lease), vec![word_of("old")]).await.unwrap();
@@ -81,8 +79,7 @@ async fn with_less_free_than_the_reserve_follow_ups_and_notes_are_still_taken_in
 async fn a_store_at_its_greatest_size_refuses_and_accepts_again_once_it_has_drained() {
     const MAX_BYTES: u64 = 1 << 20;
     let home = Directory::in_memory();
-    let store =
-        EmbeddedStore::open(&EmbeddedOptions { max_bytes: Some(MAX_BYTES), ..options(home.path()) }).unwrap();
+    let store = open(&EmbeddedOptions { max_bytes: Some(MAX_BYTES), ..options(home.path()) }).unwrap();
     let mut taken = 0;
     let why = loop {
         let batch = (0..10).map(|n| heavy(&format!("job-{}", taken + n), 4_000)).collect();

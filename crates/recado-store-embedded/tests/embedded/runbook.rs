@@ -127,7 +127,7 @@ async fn a_dead_letter_that_comes_back_brings_no_second_copy_of_its_trail() {
     let home = Directory::in_memory();
     let store = with_dead_letters(&home, &[("1", "acme", "550")]).await;
     let id = recado_core::JobId::new("1").unwrap();
-    let back = store.transfer(&id).await.unwrap().unwrap();
+    let back = store.snapshot(&id).await.unwrap().unwrap();
     let event = |kind| recado_core::AuditEvent::about(&back.job, kind, back.job.enqueued_at);
     let audit = event(recado_core::AuditKind::DeadLetterArchived);
     store.discard(Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() }).await.unwrap();

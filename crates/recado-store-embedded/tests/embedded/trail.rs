@@ -26,7 +26,7 @@ fn row_of(home: &Directory, name: &str) -> i64 {
 
 async fn claims_on_record(store: &EmbeddedStore) -> Vec<Box<str>> {
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
-    let records = store.audit_in(span, 10).await.unwrap();
+    let records = store.audit_records(span, 10).await.unwrap();
     records.into_iter().map(|record| record.event.claim_id).collect()
 }
 

@@ -1,8 +1,8 @@
 //! The suite of every store, on one server.
 
-use recado_store::conformance::{
+use recado_store_conformance::{
     Restarts, a_tenant_waits_for_one_turn_of_each_other_at_most, agrees_with_the_reference,
-    agrees_with_the_reference_in_parts,
+    agrees_with_the_reference_in_partitions,
 };
 
 use crate::place::{Disk, Place};
@@ -10,14 +10,14 @@ use crate::place::{Disk, Place};
 /// So many that `company-0`, `company-1` and `company-2` are in the same one.
 const PARTITIONS: u16 = 3;
 
-recado_store::conformance_tests!(Place::single());
-recado_store::turn_tests!(Place::single());
-recado_store::shared_tests!(Place::single().ringing());
+recado_store_conformance::conformance_tests!(Place::single());
+recado_store_conformance::turn_tests!(Place::single());
+recado_store_conformance::shared_tests!(Place::single().ringing());
 
 mod on_disk {
     use super::*;
 
-    recado_store::durability_tests!(Disk::new());
+    recado_store_conformance::durability_tests!(Disk::new());
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_partition_among_several_agrees_with_the_reference() {
 
 #[test]
 fn several_partitions_agree_with_the_reference_in_all_but_who_comes_first() {
-    agrees_with_the_reference_in_parts(|| Place::single().in_partitions(5), Restarts::Shared);
+    agrees_with_the_reference_in_partitions(|| Place::single().in_partitions(5), Restarts::Shared);
 }
 
 #[test]

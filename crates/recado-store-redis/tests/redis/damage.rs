@@ -107,13 +107,13 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     assert_eq!(store.dead_letter_groups(GroupBy::Route, filter).await.unwrap()[0].count, 4);
     assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 4);
     assert!(store.job(&job("headless").id, T0).await.unwrap().is_some());
-    assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 4);
+    assert_eq!(store.snapshots(None, 10).await.unwrap().items.len(), 4);
     let entries = store.kv_list(NAMESPACE, T0).await.unwrap();
     assert_eq!(entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["whole"]);
     assert_eq!(store.kv_get(NAMESPACE, "torn", T0).await.unwrap(), None);
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
     assert_eq!(
-        store.audit_in(span, 10).await.unwrap().len(),
+        store.audit_records(span, 10).await.unwrap().len(),
         4,
         "a record of each burial, and not the damaged one"
     );

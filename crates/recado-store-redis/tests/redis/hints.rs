@@ -19,7 +19,7 @@ async fn two_nodes(place: &Place<Server>) -> (RedisStore, RedisStore) {
 }
 
 async fn woken(waker: &mut Waker) -> bool {
-    tokio::time::timeout(PATIENCE, waker.rung()).await.is_ok()
+    tokio::time::timeout(PATIENCE, waker.wait()).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_store::Store;
-use recado_store::conformance::Home;
+use recado_store_conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::given::random;

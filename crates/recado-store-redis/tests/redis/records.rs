@@ -22,11 +22,11 @@ async fn each_partition_has_a_stream_of_its_own() {
     assert_eq!(store.audit_parts(), 4, "the key-value entries have one, too");
     let mut counts = Vec::new();
     for part in 0..3 {
-        counts.push(store.audit_in(span(part), 100).await.unwrap().len());
+        counts.push(store.audit_records(span(part), 100).await.unwrap().len());
     }
     assert_eq!(counts.iter().sum::<usize>(), 30, "{counts:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
-    let beyond = store.audit_in(span(4), 1).await;
+    let beyond = store.audit_records(span(4), 1).await;
     assert!(matches!(&beyond, Err(StoreError::Unavailable(words)) if words.contains("0 to 3")), "{beyond:?}");
 }
 
@@ -38,7 +38,7 @@ async fn numbers_rise_while_a_clock_that_was_set_back_catches_up() {
         let one = recado_core::AuditEvent::about_route("email", recado_core::AuditKind::RoutePaused, T0);
         store.record(vec![one]).await.unwrap();
         let newest = AuditSpan { part: 0, after: 0, newest_first: true };
-        store.audit_in(newest, 1).await.unwrap()[0].number
+        store.audit_records(newest, 1).await.unwrap()[0].number
     };
     let before = number().await;
     // As many entries of one millisecond as there are numbers for, an hour from now by the server's clock.

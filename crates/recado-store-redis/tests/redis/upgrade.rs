@@ -126,7 +126,7 @@ async fn an_archiver_goes_on_after_the_last_record_that_it_knew_in_format_1() {
     let store = RedisStore::open(&options, random()).await.unwrap();
     let read = async |after| {
         let span = AuditSpan { part: 0, after, newest_first: false };
-        store.audit_in(span, 1_000).await.unwrap()
+        store.audit_records(span, 1_000).await.unwrap()
     };
     let all = read(0).await;
     assert_eq!(all.len(), 18);

@@ -3,7 +3,7 @@
 use recado_core::{Burial, DeadLetter};
 
 use super::{Phase, State};
-use crate::inspect::{DeadLetterFilter, DeadLetterGroup, GroupBy};
+use crate::{DeadLetterFilter, DeadLetterGroup, GroupBy};
 
 impl State {
     /// Moves a job to the dead letter queue. One whose replay failed keeps its place there.
@@ -16,12 +16,12 @@ impl State {
         record.phase = Phase::Dead;
         match before {
             Some((_, old)) => *old = entry,
-            None => self.file(entry, None),
+            None => self.insert_dead_letter(entry, None),
         }
     }
 
     /// Puts a new entry in the queue, at its place or as the newest.
-    pub fn file(&mut self, entry: DeadLetter, place: Option<u64>) {
+    pub fn insert_dead_letter(&mut self, entry: DeadLetter, place: Option<u64>) {
         let number = place.unwrap_or(self.last_dead + 1);
         self.last_dead = self.last_dead.max(number);
         let at = self.dead.partition_point(|(other, _)| *other < number);

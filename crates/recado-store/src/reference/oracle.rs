@@ -3,7 +3,7 @@
 use recado_core::{CompanyId, JobId, Timestamp};
 
 use super::{Phase, ReferenceStore};
-use crate::contract::{Claim, Claimed, Pick};
+use crate::{Claim, Claimed, Pick};
 
 /// A job that a claim may take.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,13 +15,13 @@ pub struct Candidate {
 }
 
 impl ReferenceStore {
-    /// Everything that this pick may take, first come first, whosever turn it is.
+    /// Everything that this pick may take, first come first, whichever tenant's turn it is.
     pub fn candidates(&self, pick: &Pick, now: Timestamp) -> Vec<Candidate> {
         let state = self.state.lock();
         let found = match pick {
-            Pick::Ready(route) => state.waiting_for(route),
-            Pick::Overdue => state.overdue(),
-            Pick::Orphaned => state.held(),
+            Pick::Ready(route) => state.list_by_due_time(route),
+            Pick::Overdue => state.list_by_expiry(),
+            Pick::Orphaned => state.list_by_lease_end(),
         };
         let due = found.into_iter().filter(|(_, at)| *at <= now);
         let candidate = |(at, picked_by): (usize, Timestamp)| {

@@ -18,7 +18,7 @@ use recado_core::{
     Attempt, AuditEvent, BodyHash, Cause, Class, CompanyId, Damage, DeadLetter, DeadLetterState, Job, JobId,
     Payload, Priority, Progress, Reason, RouteName, Timestamp, TraceParent,
 };
-use recado_store::{JobSnapshot, Standing};
+use recado_store::{JobSnapshot, SnapshotState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -307,7 +307,7 @@ fn transfer(line: Line, body_hash: BodyHash, priority: Priority) -> JobSnapshot 
     JobSnapshot {
         job,
         body_hash,
-        standing: Standing::Dead,
+        state: SnapshotState::Dead,
         dead_letter: Some(entry),
         queue_place: None,
         audit: Vec::new(),
@@ -377,7 +377,7 @@ mod tests {
         JobSnapshot {
             job,
             body_hash: BodyHash(7),
-            standing: Standing::Dead,
+            state: SnapshotState::Dead,
             dead_letter: Some(entry),
             queue_place: None,
             archived: audit.len(),

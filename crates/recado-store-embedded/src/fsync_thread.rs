@@ -1,0 +1,222 @@
+//! Forces commits to disk, one step behind the writer.
+//!
+//! SQLite would do the fsync inside COMMIT, and the processor would wait for the disk. Here the writer commits
+//! to the log (`synchronous=NORMAL`: everything is handed to the kernel, checkpoints of the log are
+//! still ordered by fsyncs of its own), and this thread forces the log and then answers. Commits that arrive
+//! while the disk is busy share the next fsync. Answers leave in the order of the commits, so no caller hears
+//! of something, not even by a claim, before it is on disk.
+
+use std::fs::File;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use recado_core::RouteName;
+use recado_store::{StoreError, Wakes, Watcher};
+
+use crate::disk::StoreFiles;
+use crate::request::Replies;
+use crate::writer::RECOVERS;
+
+/// Commits that may wait for the disk. More would only make groups smaller.
+const WAITING_COMMITS_MAX: usize = 2;
+
+/// Time between two checks that the files are still where they were, while nothing is acknowledged as durable. Before
+/// each acknowledgement they are checked anyway.
+const CHECK_FILES_EVERY: Duration = Duration::from_millis(200);
+
+/// The observer of commits, once there is one.
+pub type SharedWatcher = Arc<OnceLock<Arc<dyn Watcher>>>;
+
+/// The reason why the store failed, from then on. A request that comes too late is told it, too.
+pub type FailureReason = Arc<OnceLock<String>>;
+
+/// Fewer replies than this are sent from the fsync thread itself.
+const SPAWNED_REPLIES_MIN: usize = 4;
+
+/// A transaction that is in the log, with the replies to send once it is on disk.
+pub struct Commit {
+    pub outcome: Result<(), StoreError>,
+    /// Leases alone need not survive a crash of the machine: their loss costs a repeated claim.
+    pub needs_fsync: bool,
+    pub replies: Replies,
+    /// Routes that may have work now.
+    pub routes_to_wake: Vec<RouteName>,
+}
+
+impl Default for Commit {
+    fn default() -> Self {
+        Commit {
+            outcome: Ok(()),
+            needs_fsync: false,
+            replies: Replies::default(),
+            routes_to_wake: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct FsyncThread {
+    commits: SyncSender<Commit>,
+    thread: JoinHandle<()>,
+}
+
+/// The thread has ended because an fsync failed.
+#[derive(Debug)]
+pub struct FsyncFailed;
+
+impl FsyncThread {
+    pub fn start(
+        log: File,
+        files: Option<Arc<StoreFiles>>,
+        wakes: Arc<Wakes>,
+        watcher: SharedWatcher,
+        failure_reason: FailureReason,
+    ) -> std::io::Result<Self> {
+        let (commits, inbox) = sync_channel(WAITING_COMMITS_MAX);
+        let callers = tokio::runtime::Handle::try_current().ok();
+        let fsync_loop = FsyncLoop { log, files, wakes, callers, watcher, failure_reason };
+        let thread = std::thread::Builder::new()
+            .name("recado-fsync".to_owned())
+            .spawn(move || fsync_loop.run(&inbox))?;
+        Ok(FsyncThread { commits, thread })
+    }
+
+    /// Hands a commit over; its replies leave once it is on disk.
+    pub fn send(&self, commit: Commit) -> Result<(), FsyncFailed> {
+        self.commits.send(commit).map_err(|_| FsyncFailed)
+    }
+
+    /// Waits until all commits are answered.
+    pub fn join(self) {
+        drop(self.commits);
+        let _ = self.thread.join();
+    }
+}
+
+struct FsyncLoop {
+    log: File,
+    /// Absent in tests that are not about it.
+    files: Option<Arc<StoreFiles>>,
+    wakes: Arc<Wakes>,
+    /// The runtime that callers wait in, if the store was opened in one.
+    callers: Option<tokio::runtime::Handle>,
+    watcher: SharedWatcher,
+    failure_reason: FailureReason,
+}
+
+impl FsyncLoop {
+    fn run(&self, inbox: &Receiver<Commit>) {
+        let mut group = Vec::new();
+        let mut checked_at = Instant::now();
+        while let Ok(first) = inbox.recv() {
+            group.push(first);
+            group.extend(inbox.try_iter());
+            let needs_fsync = group.iter().any(|commit| commit.needs_fsync);
+            // The kernel may have dropped these pages after a failure: no second try, ever.
+            let mut broken = match needs_fsync {
+                true => self
+                    .sync_log()
+                    .err()
+                    .map(|error| format!("the disk did not take the log: {error}; {RECOVERS}")),
+                false => None,
+            };
+            if broken.is_none() && (needs_fsync || checked_at.elapsed() >= CHECK_FILES_EVERY) {
+                checked_at = Instant::now();
+                broken = self.files.as_ref().and_then(|files| files.find_missing());
+            }
+            if let Some(why) = broken {
+                tracing::error!(why, "the store stops");
+                let _ = self.failure_reason.set(why.clone());
+                let broken = StoreError::Broken(why);
+                for commit in group.drain(..).chain(inbox.try_iter()) {
+                    self.send_replies(Commit { outcome: Err(broken.clone()), ..commit });
+                }
+                return;
+            }
+            group.drain(..).for_each(|commit| self.send_replies(commit));
+        }
+    }
+
+    fn sync_log(&self) -> std::io::Result<()> {
+        let began = Instant::now();
+        self.log.sync_data()?;
+        if let Some(watcher) = self.watcher.get() {
+            watcher.on_fsync(began.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Sends the replies of a commit. Many are sent from inside the runtime that their callers wait in: that
+    /// is one wake-up from here, and the rest is handed around among the runtime's own threads.
+    fn send_replies(&self, commit: Commit) {
+        let Commit { outcome, replies, routes_to_wake, .. } = commit;
+        match &self.callers {
+            Some(callers) if replies.0.len() >= SPAWNED_REPLIES_MIN => {
+                callers.spawn(async move { replies.send(&outcome) });
+            }
+            _ => replies.send(&outcome),
+        }
+        routes_to_wake.iter().for_each(|route| self.wakes.wake(route));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn commit(needs_fsync: bool, name: &'static str, told: &mpsc::Sender<(&'static str, bool)>) -> Commit {
+        let told = told.clone();
+        let reply: crate::request::Reply =
+            Box::new(move |outcome: Result<(), StoreError>| told.send((name, outcome.is_ok())).unwrap());
+        Commit { needs_fsync, replies: Replies(vec![reply]), ..Commit::default() }
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_of_the_commits() {
+        let (tell, told) = mpsc::channel();
+        let fsync_thread = FsyncThread::start(
+            tempfile::tempfile().unwrap(),
+            None,
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+        )
+        .unwrap();
+        for (needs_fsync, name) in [(true, "enqueue"), (false, "claim"), (true, "settle")] {
+            fsync_thread.send(commit(needs_fsync, name, &tell)).unwrap();
+        }
+        fsync_thread.join();
+        let told: Vec<_> = told.try_iter().collect();
+        assert_eq!(told, [("enqueue", true), ("claim", true), ("settle", true)]);
+    }
+
+    /// A socket cannot be synced, which stands for a disk that fails.
+    #[test]
+    fn a_failed_fsync_is_answered_to_every_caller_and_never_tried_again() {
+        let (tell, told) = mpsc::channel();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fsync_thread = FsyncThread::start(
+            File::from(OwnedFd::from(socket)),
+            None,
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+        )
+        .unwrap();
+        fsync_thread.send(commit(false, "claim", &tell)).unwrap();
+        assert_eq!(told.recv().unwrap(), ("claim", true), "leases alone are not needs_fsync");
+        fsync_thread.send(commit(true, "enqueue", &tell)).unwrap();
+        assert_eq!(told.recv().unwrap(), ("enqueue", false));
+        drop(tell);
+        while !fsync_thread.thread.is_finished() {
+            std::thread::yield_now();
+        }
+        let late = commit(true, "late", &mpsc::channel().0);
+        assert!(fsync_thread.send(late).is_err(), "the writer hears that it must stop");
+    }
+}

@@ -1,0 +1,73 @@
+//! The audit trail of the reference: a list, scanned.
+
+use recado_core::AuditEvent;
+
+use crate::{AuditRecord, AuditSpan, AuditTrim};
+
+#[derive(Debug, Default)]
+pub struct AuditTrail {
+    kept: Vec<TrailEntry>,
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct TrailEntry {
+    number: u64,
+    /// The job that it is about, if the store knew one by that id.
+    about: Option<u64>,
+    event: AuditEvent,
+    /// It came along with its job, and is on record elsewhere.
+    archived: bool,
+}
+
+impl AuditTrail {
+    pub fn append(&mut self, about: Option<u64>, event: AuditEvent) {
+        self.last_number += 1;
+        self.kept.push(TrailEntry { number: self.last_number, about, event, archived: false });
+    }
+
+    /// Appends a record that came along with its job and is archived elsewhere.
+    pub fn append_archived(&mut self, about: u64, event: AuditEvent) {
+        self.last_number += 1;
+        self.kept.push(TrailEntry { number: self.last_number, about: Some(about), event, archived: true });
+    }
+
+    /// Gives the records about one job to another, and returns them.
+    pub fn reassign(&mut self, from: u64, to: u64) -> Vec<AuditEvent> {
+        let own = self.kept.iter_mut().filter(|kept| kept.about == Some(from));
+        own.map(|kept| {
+            kept.about = Some(to);
+            kept.event.clone()
+        })
+        .collect()
+    }
+
+    pub fn events_of(&self, seq: u64) -> Vec<AuditEvent> {
+        let own = self.kept.iter().filter(|kept| kept.about == Some(seq));
+        own.map(|kept| kept.event.clone()).collect()
+    }
+
+    pub fn read(&self, span: AuditSpan, limit: usize) -> Vec<AuditRecord> {
+        let given =
+            self.kept.iter().filter(|kept| span.part == 0 && kept.number > span.after && !kept.archived);
+        let record = |kept: &TrailEntry| AuditRecord { number: kept.number, event: kept.event.clone() };
+        match span.newest_first {
+            true => given.rev().take(limit).map(record).collect(),
+            false => given.take(limit).map(record).collect(),
+        }
+    }
+
+    pub fn forget(&mut self, seq: u64) {
+        self.kept.retain(|kept| kept.about != Some(seq));
+    }
+
+    pub fn trim(&mut self, trim: AuditTrim, is_known: impl Fn(Option<u64>) -> bool) -> u64 {
+        let before = self.kept.len();
+        self.kept.retain(|kept| {
+            let at = kept.event.timestamp;
+            let over = at < trim.before || (at < trim.forgotten_before && !is_known(kept.about));
+            trim.part != 0 || kept.number > trim.up_to || !over
+        });
+        (before - self.kept.len()) as u64
+    }
+}

@@ -1,0 +1,62 @@
+//! The key-value entries of the reference: a list, scanned.
+
+use std::collections::HashMap;
+
+use recado_core::Timestamp;
+
+use crate::{KvEntry, KvWrite, KvWritten, Namespace};
+
+#[derive(Debug, Default)]
+pub struct KeyValueTable {
+    entries: Vec<(Namespace, KvEntry)>,
+    last_version: u64,
+    /// Changes of each namespace.
+    changes: HashMap<Namespace, u64>,
+}
+
+impl KeyValueTable {
+    pub fn write(&mut self, write: KvWrite, now: Timestamp) -> KvWritten {
+        let KvWrite { namespace, key, value, expect, expires_at, audit: _ } = write;
+        let current = self.get(namespace, &key, now).map_or(0, |entry| entry.version);
+        if expect.is_some_and(|expected| expected != current) {
+            return KvWritten::Conflict { version: current };
+        }
+        self.entries.retain(|(within, entry)| !(*within == namespace && entry.key == key));
+        *self.changes.entry(namespace).or_default() += 1;
+        let Some(value) = value else { return KvWritten::Done { version: 0 } };
+        self.last_version += 1;
+        let version = self.last_version;
+        self.entries.push((namespace, KvEntry { key, value, version, expires_at }));
+        KvWritten::Done { version }
+    }
+
+    pub fn get(&self, namespace: Namespace, key: &str, now: Timestamp) -> Option<&KvEntry> {
+        self.entries_in(namespace, now).find(|entry| *entry.key == *key)
+    }
+
+    pub fn list(&self, namespace: Namespace, now: Timestamp) -> Vec<KvEntry> {
+        let mut entries: Vec<KvEntry> = self.entries_in(namespace, now).cloned().collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        entries
+    }
+
+    pub fn prune(&mut self, now: Timestamp) -> u64 {
+        let before = self.entries.len();
+        for (namespace, _) in self.entries.iter().filter(|(_, entry)| !entry.is_there(now)) {
+            *self.changes.entry(*namespace).or_default() += 1;
+        }
+        self.entries.retain(|(_, entry)| entry.is_there(now));
+        (before - self.entries.len()) as u64
+    }
+
+    pub fn version(&self, namespace: Namespace) -> u64 {
+        self.changes.get(&namespace).copied().unwrap_or_default()
+    }
+
+    fn entries_in(&self, namespace: Namespace, now: Timestamp) -> impl Iterator<Item = &KvEntry> {
+        self.entries
+            .iter()
+            .filter(move |(within, entry)| *within == namespace && entry.is_there(now))
+            .map(|(_, entry)| entry)
+    }
+}

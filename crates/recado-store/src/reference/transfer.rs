@@ -1,0 +1,70 @@
+//! Snapshots of the reference's jobs, made and taken in.
+
+use recado_core::{DeadLetter, Job, Status};
+
+use super::{Phase, State, StoredJob};
+use crate::{Adopted, JobSnapshot, Page, SnapshotState};
+
+impl State {
+    pub fn adopt(&mut self, snapshot: JobSnapshot) -> Adopted {
+        let checksum = Some(snapshot.checksum());
+        let JobSnapshot { job, body_hash, state, dead_letter, queue_place, audit, archived } = snapshot;
+        let job = Job { checksum, ..job };
+        let seq = self.last_seq + 1;
+        let mut known = Vec::new();
+        if let Some(at) = self.records.iter().position(|record| record.job.id == job.id) {
+            let is_discarded =
+                matches!(self.records[at].phase, Phase::Ended { status: Status::Discarded, .. });
+            if !is_discarded || state != SnapshotState::Dead {
+                return Adopted::Known;
+            }
+            let gone = self.records.remove(at);
+            known = self.trail.reassign(gone.seq, seq);
+        }
+        self.last_seq = seq;
+        let phase = match state {
+            SnapshotState::Waiting => Phase::Waiting,
+            SnapshotState::Dead => Phase::Dead,
+            SnapshotState::Ended { status, at, answer } => Phase::Ended { status, at, answer },
+        };
+        self.records.push(StoredJob { seq, job, body_hash, phase });
+        if let Some(entry) = dead_letter {
+            self.insert_dead_letter(DeadLetter { checksum, ..entry }, queue_place);
+        }
+        for (nth, event) in audit.into_iter().enumerate().filter(|(_, event)| !known.contains(event)) {
+            match nth < archived {
+                true => self.trail.append_archived(seq, event),
+                false => self.trail.append(Some(seq), event),
+            }
+        }
+        Adopted::Done
+    }
+
+    pub fn list_snapshots(&self, after: Option<u64>, limit: usize) -> Page<JobSnapshot> {
+        let rest = self.records.iter().filter(|record| after.is_none_or(|after| record.seq > after));
+        let mut taken: Vec<&StoredJob> = rest.take(limit + 1).collect();
+        let more = taken.len() > limit;
+        taken.truncate(limit);
+        let next = taken.last().map(|record| record.seq).filter(|_| more);
+        Page { items: taken.into_iter().map(|record| self.snapshot(record)).collect(), next }
+    }
+
+    pub fn snapshot(&self, record: &StoredJob) -> JobSnapshot {
+        let entry = self.dead.iter().map(|(_, entry)| entry).find(|entry| entry.job_id == record.job.id);
+        JobSnapshot {
+            job: record.job.clone(),
+            body_hash: record.body_hash,
+            state: match &record.phase {
+                Phase::Waiting | Phase::Leased(_) => SnapshotState::Waiting,
+                Phase::Dead => SnapshotState::Dead,
+                Phase::Ended { status, at, answer } => {
+                    SnapshotState::Ended { status: *status, at: *at, answer: answer.clone() }
+                }
+            },
+            dead_letter: entry.cloned(),
+            queue_place: None,
+            audit: self.trail.events_of(record.seq),
+            archived: 0,
+        }
+    }
+}
