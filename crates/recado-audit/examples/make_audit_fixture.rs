@@ -1,6 +1,6 @@
 //! Writes the trail that `tests/fixtures` keeps of the current format, so that a later version can prove that
 //! it still reads this one. Run it once for each version of the format: `cargo run -p recado-audit --example
-//! make_fixture -- crates/recado-audit/tests/fixtures/v1`. The signing key is not kept: fixtures are never
+//! make_audit_fixture -- crates/recado-audit/tests/fixtures/v1`. The signing key is not kept: fixtures are never
 //! written to.
 
 use std::error::Error;

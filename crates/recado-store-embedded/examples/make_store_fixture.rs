@@ -2,7 +2,7 @@
 //! is supported:
 //!
 //! ```text
-//! cargo run -p recado-store-embedded --example make_fixture -- crates/recado-store-embedded/tests/fixtures/format-v5.db
+//! cargo run -p recado-store-embedded --example make_store_fixture -- crates/recado-store-embedded/tests/fixtures/format-v5.db
 //! ```
 //!
 //! Run it when the format gets a new version, under that version's name, and leave the old files alone.
