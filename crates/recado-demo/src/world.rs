@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use recado_testkit::http::{self, Act, Request, page, text};
+use recado_testkit::providers::{evolution, graph, openai, receiver, ses, tiktok, youtube};
+use recado_testkit::smtp::{self, Mail, Postmaster};
 
-use super::far_ends::http::{self, Act, Request, page, text};
-use super::far_ends::mail::{self, Mail, Postmaster};
-use super::far_ends::{evolution, graph, openai, receiver, ses, tiktok, youtube};
 use super::timetable::{Episode, Timetable};
 
 /// An account at Instagram whose token was not renewed.
@@ -63,7 +63,7 @@ impl World {
             http::start(move |request| temper.answer(&fate, &request))
         };
         Ok(World {
-            relay: mail::start(Arc::new(Relay(fate.clone())))?,
+            relay: smtp::start(Arc::new(Relay(fate.clone())))?,
             evolution: start(FaultProfile {
                 trouble: |fate, _| fate.is_on(Episode::WhatsappThrottles).then(|| fate.throttled()),
                 bad_luck: (4, evolution::connection_closed),

@@ -14,13 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use recado_testkit::PATIENCE;
+pub use recado_testkit::eventually;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use redis_server::{DURABLE, Redis};
-
-/// Time that anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory to run in, with nothing else from outside.
 pub struct Place {
@@ -310,16 +309,6 @@ fn ready_at(lines: &[String]) -> Option<SocketAddr> {
     let parsed = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ready = parsed.into_iter().find(|line| line["message"] == "Recado is ready")?;
     ready["address"].as_str()?.strip_prefix("http://")?.parse().ok()
-}
-
-/// Looks again and again until it holds.
-#[track_caller]
-pub fn eventually(mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Milliseconds between two times of the wire.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mail_parser::MessageParser;
 use parking_lot::Mutex;
-use recado_demo::far_ends::mail::{self, Postmaster};
+use recado_testkit::smtp::{self, Postmaster};
 
 /// A message that was taken.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ struct Orders(Mutex<State>);
 impl Relay {
     pub fn start() -> Relay {
         let state = Arc::new(Orders::default());
-        let address = mail::start(state.clone()).expect("a free port");
+        let address = smtp::start(state.clone()).expect("a free port");
         Relay { address, state }
     }
 
@@ -54,7 +54,7 @@ impl Relay {
     }
 
     pub fn provider(&self) -> String {
-        mail::provider(self.address)
+        smtp::provider(self.address)
     }
 
     /// One reply after another, and good manners after the last.
@@ -96,10 +96,10 @@ impl Postmaster for Orders {
         Some(reply)
     }
 
-    fn reply_to_mail(&self, mail: mail::Mail) -> Option<String> {
+    fn reply_to_mail(&self, mail: smtp::Mail) -> Option<String> {
         let reply = self.reply_to(".");
         if reply.as_ref().is_none_or(|reply| reply.starts_with('2')) {
-            let mail::Mail { recipients, text } = mail;
+            let smtp::Mail { recipients, text } = mail;
             self.0.lock().taken.push(Mail { recipients, text });
         }
         reply

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::http::{Act, Request, json};
+use crate::http::{Act, Request, json};
 
 pub const KEY: &str = "evolution-key-0123456789";
 pub const INSTANCE: &str = "main";

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::http::{Act, Request, json};
+use crate::http::{Act, Request, json};
 
 pub const TOKEN: &str = "IGQV-token-0123456789";
 

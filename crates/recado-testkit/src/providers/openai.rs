@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::http::{Act, Request, json};
+use crate::http::{Act, Request, json};
 
 pub const KEY: &str = "sk-proj-0123456789";
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::http::{Act, Request, json};
+use crate::http::{Act, Request, json};
 
 pub fn provider(url: &str) -> String {
     format!("[providers.tiss]\nurl = \"{url}\"\n")

@@ -1,7 +1,7 @@
 //! A mail relay: SMTP with a login for those who want one.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 /// A message as it arrived.
@@ -25,7 +25,7 @@ pub fn provider(address: SocketAddr) -> String {
 }
 
 pub fn start(postmaster: Arc<impl Postmaster>) -> io::Result<SocketAddr> {
-    super::listen(move |stream| {
+    crate::listen((Ipv4Addr::LOCALHOST, 0), move |stream| {
         // It ends when either side has had enough; an error has no reader.
         let _ = Conversation::new(stream, &*postmaster).hold();
     })

@@ -1,10 +1,9 @@
 //! A customer's webhook receiver, which checks signatures with the library that customers are told to use.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use standardwebhooks::Webhook;
 
-use super::http::{Act, Request, json};
+use crate::http::{Act, Request, json};
 
 /// Signs where the configuration names an address instead of an endpoint.
 pub const SECRET: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
@@ -33,13 +32,7 @@ pub fn error(status: u16) -> Act {
 
 /// Returns true if the request was signed with the secret.
 pub fn is_signed_with(request: &Request, secret: &str) -> bool {
-    let checked = Webhook::new(secret).and_then(|webhook| webhook.verify(&request.body, &headers(request)));
+    let checked =
+        Webhook::new(secret).and_then(|webhook| webhook.verify(&request.body, &request.header_map()));
     checked.is_ok()
-}
-
-fn headers(request: &Request) -> HeaderMap {
-    let header = |(name, value): &(String, String)| {
-        Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
-    };
-    request.headers().iter().filter_map(header).collect()
 }
