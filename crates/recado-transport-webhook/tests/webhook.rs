@@ -6,8 +6,8 @@ mod webhook {
     mod endpoints;
     mod lookups;
     mod public_addresses;
-    mod receiver;
     mod signatures;
+    mod trap;
     mod trials;
     mod written_addresses;
 
@@ -18,6 +18,7 @@ mod webhook {
     use recado_core::{
         BodyHash, CompanyId, Fault, Job, JobId, NewJob, Outcome, Payload, RouteName, Timestamp,
     };
+    use recado_testkit::far_end::FarEnd;
     use recado_transport::{Delivery, Transport, Wanted};
     use recado_transport_webhook::{Endpoints, Guard, Secret, Target, Webhook, WebhookConfig};
     use serde_json::{Value, json};
@@ -67,6 +68,11 @@ mod webhook {
 
     fn webhook_to(target: Target) -> Webhook {
         webhook_with(config(), target)
+    }
+
+    /// The URL that a receiver's endpoint has.
+    fn hook_of(receiver: &FarEnd) -> String {
+        receiver.url_of("/hook?from=recado")
     }
 
     /// The data of a job for the endpoint.

@@ -2,7 +2,6 @@
 
 mod transport {
     mod data;
-    mod far_end;
     mod http_answers;
     mod http_network;
     mod http_requests;
