@@ -116,9 +116,7 @@ impl World {
                         .then(|| text(502, "Bad Gateway"))
                 },
                 bad_luck: (2, || receiver::error(503)),
-                refuses: |request| {
-                    (!receiver::is_signed_with(request, receiver::SECRET)).then(|| receiver::error(401))
-                },
+                refuses: |request| (!request.is_signed_with(receiver::SECRET)).then(|| receiver::error(401)),
                 manners: receiver::manners,
             })?,
         })

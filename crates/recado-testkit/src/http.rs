@@ -142,6 +142,13 @@ impl Request {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
+    /// Returns true if the request is a webhook that was signed with the secret, by the library that customers are
+    /// told to use.
+    pub fn is_signed_with(&self, secret: &str) -> bool {
+        let webhook = standardwebhooks::Webhook::new(secret);
+        webhook.and_then(|webhook| webhook.verify(&self.body, &self.header_map())).is_ok()
+    }
+
     pub fn mentions(&self, words: &str) -> bool {
         self.path.contains(words) || self.text().contains(words)
     }

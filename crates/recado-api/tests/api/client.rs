@@ -16,11 +16,11 @@ use recado_client::wire::jobs::{JobQuery, WaitingFor};
 use recado_client::wire::leases::{FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_client::{Client, ClientError, JobRequest, Payload};
 use recado_core::{Class, CompanyId, DeadLetterState, Status};
+use recado_testkit::far_end::FarEnd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::endpoints;
-use crate::far_end::FarEnd;
 use crate::given::{Kind, PATIENCE, Server, Setup, http_route, ms, on_each_store};
 
 pub fn job(route: &str, data: &str) -> JobRequest {
@@ -76,9 +76,10 @@ async fn a_job_goes_in_is_looked_at_listed_and_cancelled() {
 #[tokio::test]
 async fn endpoints_are_added_changed_tried_out_and_removed() {
     let server = endpoints::server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
+    let receiver = FarEnd::agreeable();
     let client = server.client();
-    let made = client.add_endpoint(&EndpointRequest::new("acme", receiver.url("/"))).await.unwrap();
+    let made =
+        client.add_endpoint(&EndpointRequest::new("acme", receiver.url_of::<String>("/"))).await.unwrap();
     assert!(made.secret.as_ref().unwrap().reveal().starts_with("whsec_"));
     assert!(!format!("{made:?}").contains("whsec_"), "{made:?}");
     let listed = client.endpoints(&EndpointQuery::default()).await.unwrap().items;
@@ -100,8 +101,8 @@ async fn endpoints_are_added_changed_tried_out_and_removed() {
 
 #[tokio::test]
 async fn a_provider_is_asked_and_an_account_cleared() {
-    let provider = FarEnd::start().await;
-    let routes = vec![http_route("instagram", &provider.url("/"), "social")];
+    let provider = FarEnd::agreeable();
+    let routes = vec![http_route("instagram", &provider.url_of::<String>("/"), "social")];
     let server = Server::start(Setup { routes, ..Setup::default() }).await;
     let client = server.client();
     provider.says(200, r#"{"followers": 1}"#);

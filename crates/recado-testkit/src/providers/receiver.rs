@@ -1,7 +1,6 @@
-//! A customer's webhook receiver, which checks signatures with the library that customers are told to use.
+//! A customer's webhook receiver.
 
 use serde_json::json;
-use standardwebhooks::Webhook;
 
 use crate::http::{Act, Request, json};
 
@@ -28,11 +27,4 @@ pub fn manners(_: &Request) -> Act {
 
 pub fn error(status: u16) -> Act {
     json(status, json!({ "error": "the receiver is not well" }))
-}
-
-/// Returns true if the request was signed with the secret.
-pub fn is_signed_with(request: &Request, secret: &str) -> bool {
-    let checked =
-        Webhook::new(secret).and_then(|webhook| webhook.verify(&request.body, &request.header_map()));
-    checked.is_ok()
 }

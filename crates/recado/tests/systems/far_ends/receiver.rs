@@ -1,6 +1,6 @@
 //! A customer's webhook receiver, and what it makes of signatures.
 
-pub use recado_testkit::providers::receiver::{ALLOWED, SECRET, error, is_signed_with, provider};
+pub use recado_testkit::providers::receiver::{ALLOWED, SECRET, error, provider};
 use serde_json::Value;
 
 use super::{FarEnd, Request};
@@ -17,6 +17,6 @@ pub fn channel(name: &str, receiver: &FarEnd) -> String {
 /// The body, if the signature is right.
 #[track_caller]
 pub fn verified(request: &Request, secret: &str) -> Value {
-    assert!(is_signed_with(request, secret), "not signed with this secret: {request:?}");
+    assert!(request.is_signed_with(secret), "not signed with this secret: {request:?}");
     request.json()
 }
