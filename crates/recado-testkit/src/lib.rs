@@ -5,14 +5,18 @@
 //! | [`http`] | an HTTP server in threads: each request, and the act that answers it |
 //! | [`far_end`] | such a server with a record of all requests, open to orders |
 //! | [`smtp`] | a mail relay |
+//! | [`redis`] | Redis servers of a test's own: one, a Cluster, a set with Sentinels |
+//! | [`fault_proxy`] | a wire that can be cut, held, and made to lose answers |
 //! | [`providers`] | answers and refusals of real providers, with their lines of configuration |
 //!
 //! Everything runs in threads of its own, so that tests with and without a runtime can use it. Only `recado-demo`
 //! depends on this crate outside its tests.
 
 pub mod far_end;
+pub mod fault_proxy;
 pub mod http;
 pub mod providers;
+pub mod redis;
 pub mod smtp;
 
 use std::io;
@@ -20,7 +24,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a busy machine: only a test that fails waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A free port of this machine, which refuses every connection until it is taken.
 pub fn free_port() -> u16 {

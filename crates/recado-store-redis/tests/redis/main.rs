@@ -18,6 +18,5 @@ mod place;
 mod records;
 mod repeated;
 mod scripts;
-mod server;
 mod together;
 mod valkey;

@@ -3,9 +3,6 @@
 //! Servers keep their jobs in their directory, or, when `RECADO_TEST_STORE` is `redis`, each place has a
 //! `redis-server` of its own and its servers keep them there.
 
-#[path = "redis_server.rs"]
-pub mod redis_server;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -16,10 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use recado_testkit::PATIENCE;
 pub use recado_testkit::eventually;
+use recado_testkit::redis::RedisServer;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use redis_server::{DURABLE, Redis};
 
 /// A directory to run in, with nothing else from outside.
 pub struct Place {
@@ -29,13 +25,13 @@ pub struct Place {
 struct Home {
     dir: TempDir,
     /// The Redis of its servers, unless they are told otherwise.
-    redis: Option<Redis>,
+    redis: Option<RedisServer>,
 }
 
 impl Place {
     pub fn new() -> Self {
         let redis = match std::env::var("RECADO_TEST_STORE").as_deref() {
-            Ok("redis") => Some(Redis::with(&DURABLE)),
+            Ok("redis") => Some(RedisServer::durable()),
             Ok(other) => panic!("RECADO_TEST_STORE is `{other}`; write `redis`, or leave it out"),
             Err(_) => None,
         };

@@ -4,30 +4,29 @@
 //! and tests wait for that, not for a time.
 
 mod cluster;
-mod proxy;
 mod sentinel;
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use ::redis::{ConnectionLike, FromRedisValue};
 use parking_lot::Mutex;
-use redis::{ConnectionLike, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub use cluster::Cluster;
-pub use proxy::{Mode, Proxy};
+use crate::{PATIENCE, free_port};
+
+pub use cluster::RedisCluster;
 pub use sentinel::Sentinels;
 
-/// Longer than anything takes on the slowest machine: only a test that fails waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Lines of a configuration that forces every write to disk before it answers.
+pub const DURABLE: [&str; 2] = ["appendonly yes", "appendfsync always"];
 
 /// A `redis-server`, or a `valkey-server`.
 #[derive(Debug)]
-pub struct Server {
+pub struct RedisServer {
     program: &'static str,
     port: u16,
     dir: TempDir,
@@ -41,7 +40,7 @@ struct Running {
     log: Mutex<Receiver<String>>,
 }
 
-impl Server {
+impl RedisServer {
     /// Keeps nothing on disk.
     pub fn start() -> Self {
         Self::with(&["appendonly no"])
@@ -49,7 +48,7 @@ impl Server {
 
     /// Forces every write to disk before it answers.
     pub fn durable() -> Self {
-        Self::with(&["appendonly yes", "appendfsync always"])
+        Self::with(&DURABLE)
     }
 
     /// Valkey; keeps nothing on disk.
@@ -75,7 +74,7 @@ impl Server {
     fn try_start(program: &'static str, port: u16, settings: &[&str]) -> Option<Self> {
         let settings = settings.iter().map(|line| (*line).to_owned()).collect();
         let dir = tempfile::tempdir().expect("a directory");
-        let mut server = Server { program, port, dir, settings, running: None };
+        let mut server = RedisServer { program, port, dir, settings, running: None };
         server.spawn();
         server.try_wait_for_log("Ready to accept connections").then_some(server)
     }
@@ -202,13 +201,13 @@ pub fn ask<T: FromRedisValue>(port: u16, words: &[&str]) -> T {
     try_ask(port, words).unwrap_or_else(|error| panic!("port {port}: {words:?}: {error}"))
 }
 
-pub fn try_ask<T: FromRedisValue>(port: u16, words: &[&str]) -> redis::RedisResult<T> {
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
+pub fn try_ask<T: FromRedisValue>(port: u16, words: &[&str]) -> ::redis::RedisResult<T> {
+    let client = ::redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_connection_with_timeout(PATIENCE)?;
     connection.set_read_timeout(Some(PATIENCE))?;
-    let mut command = redis::cmd(words[0]);
+    let mut command = ::redis::cmd(words[0]);
     command.arg(&words[1..]);
-    redis::from_redis_value(connection.req_command(&command)?.extract_error()?).map_err(Into::into)
+    ::redis::from_redis_value(connection.req_command(&command)?.extract_error()?).map_err(Into::into)
 }
 
 /// Asks until the answer pleases, for what servers do not log.
@@ -221,9 +220,4 @@ pub fn until<T: FromRedisValue>(port: u16, words: &[&str], pleases: impl Fn(&T) 
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
 }

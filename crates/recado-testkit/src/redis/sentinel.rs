@@ -4,7 +4,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Running, Server, ask, free_port, until};
+use super::{RedisServer, Running, ask, until};
+use crate::free_port;
 
 pub const SERVICE: &str = "main";
 
@@ -12,8 +13,8 @@ const SENTINELS: usize = 3;
 
 #[derive(Debug)]
 pub struct Sentinels {
-    pub master: Server,
-    pub replica: Server,
+    pub master: RedisServer,
+    pub replica: RedisServer,
     sentinels: Vec<Sentinel>,
 }
 
@@ -27,8 +28,9 @@ struct Sentinel {
 impl Sentinels {
     /// Returns when the Sentinels know each other and the replica has caught up.
     pub fn start() -> Self {
-        let master = Server::with(&["appendonly no", "repl-diskless-sync-delay 0"]);
-        let replica = Server::with(&["appendonly no", &format!("replicaof 127.0.0.1 {}", master.port())]);
+        let master = RedisServer::with(&["appendonly no", "repl-diskless-sync-delay 0"]);
+        let replica =
+            RedisServer::with(&["appendonly no", &format!("replicaof 127.0.0.1 {}", master.port())]);
         until(replica.port(), &["INFO", "replication"], |info: &String| {
             info.contains("master_link_status:up")
         });

@@ -1,15 +1,16 @@
 //! A Cluster of masters.
 
-use super::{Server, ask, free_port, until};
+use super::{RedisServer, ask, until};
+use crate::free_port;
 
 const SLOTS: u16 = 16_384;
 
 #[derive(Debug)]
-pub struct Cluster {
-    pub masters: Vec<Server>,
+pub struct RedisCluster {
+    pub masters: Vec<RedisServer>,
 }
 
-impl Cluster {
+impl RedisCluster {
     /// Returns when every master says that it is whole.
     pub fn start(masters: u16) -> Self {
         Self::with(masters, &["appendonly no"])
@@ -21,7 +22,7 @@ impl Cluster {
             let bus_line = format!("cluster-port {bus}");
             let mut lines = vec!["cluster-enabled yes", "cluster-node-timeout 2000", &bus_line];
             lines.extend(settings);
-            (Server::with(&lines), bus)
+            (RedisServer::with(&lines), bus)
         };
         let started: Vec<_> = (0..masters).map(start).collect();
         let share = SLOTS / masters;
@@ -43,7 +44,7 @@ impl Cluster {
         for server in &masters {
             until(server.port(), &["CLUSTER", "INFO"], whole);
         }
-        Cluster { masters }
+        RedisCluster { masters }
     }
 
     pub fn url(&self) -> String {
@@ -53,7 +54,7 @@ impl Cluster {
     }
 
     /// The master that has a slot now, and one that has not.
-    pub fn holder_and_other(&self, slot: u16) -> (&Server, &Server) {
+    pub fn holder_and_other(&self, slot: u16) -> (&RedisServer, &RedisServer) {
         let share = SLOTS / u16::try_from(self.masters.len()).expect("a few");
         let at = usize::from(slot / share).min(self.masters.len() - 1);
         (&self.masters[at], &self.masters[(at + 1) % self.masters.len()])
