@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`http`] | an HTTP server in threads: each request, and the act that answers it |
 //! | [`far_end`] | such a server with a record of all requests, open to orders |
-//! | [`smtp`] | a mail relay |
+//! | [`smtp`] | an SMTP server in threads, good or bad as it is told |
 //! | [`redis`] | Redis servers of a test's own: one, a Cluster, a set with Sentinels |
 //! | [`fault_proxy`] | a wire that can be cut, held, and made to lose answers |
 //! | [`providers`] | answers and refusals of real providers, with their lines of configuration |
