@@ -5,16 +5,20 @@
 //! | [`http`] | an HTTP server in threads: each request, and the act that answers it |
 //! | [`far_end`] | such a server with a record of all requests, open to orders |
 //! | [`smtp`] | an SMTP server in threads, good or bad as it is told |
+//! | [`camunda`] | a process engine that speaks as Camunda 7 and 8 do |
 //! | [`redis`] | Redis servers of a test's own: one, a Cluster, a set with Sentinels |
 //! | [`fault_proxy`] | a wire that can be cut, held, and made to lose answers |
+//! | [`jobs`] | jobs and failures that tests start from |
 //! | [`providers`] | answers and refusals of real providers, with their lines of configuration |
 //!
 //! Everything runs in threads of its own, so that tests with and without a runtime can use it. Only `recado-demo`
 //! depends on this crate outside its tests.
 
+pub mod camunda;
 pub mod far_end;
 pub mod fault_proxy;
 pub mod http;
+pub mod jobs;
 pub mod providers;
 pub mod redis;
 pub mod smtp;

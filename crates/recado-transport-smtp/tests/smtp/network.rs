@@ -1,10 +1,10 @@
 //! Network failures before, during and instead of an answer, at every step of the conversation.
 
 use recado_core::{Fault, NetworkKind, Outcome};
+use recado_testkit::free_port;
 use recado_transport::Transport;
 use recado_transport_smtp::{Security, SmtpConfig};
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use super::given::{ANA, SHORT, accepted, config, delivery, failed, is, job, mail, plain, send, smtp};
 use super::server::{Server, SmtpAct, cut, say};
@@ -159,10 +159,8 @@ async fn a_name_that_nobody_has_is_a_dns_failure() {
 
 #[tokio::test]
 async fn a_refused_port_is_a_connect_failure() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = SmtpConfig::new("127.0.0.1", Security::None);
-    config.port = listener.local_addr().unwrap().port();
-    drop(listener);
+    config.port = free_port();
     let fault = failed(send(&smtp(config), &mail(&[ANA])).await);
     is(&fault, NetworkKind::Connect, false);
     says(&fault, "at connecting: ");

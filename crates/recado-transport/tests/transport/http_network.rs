@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use recado_core::{Fault, FaultKind, NetworkKind};
 use recado_testkit::far_end::FarEnd;
+use recado_testkit::free_port;
 use recado_testkit::http::{Act, raw as answering};
 use recado_transport::{Delivery, Http, HttpConfig, Transport, Url};
 use serde_json::json;
@@ -46,10 +47,7 @@ async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
 
 #[tokio::test]
 async fn f8_a_refused_port_is_a_connect_failure() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let fault = failing(format!("http://127.0.0.1:{port}/").parse().unwrap()).await;
+    let fault = failing(format!("http://127.0.0.1:{}/", free_port()).parse().unwrap()).await;
     is(&fault, NetworkKind::Connect, false);
     assert!(fault.text.to_lowercase().contains("refused"), "{}", fault.text);
 }

@@ -15,7 +15,7 @@ use super::{Engine, eight, seven};
 
 /// The misbehaviour that a request gets instead of its answer.
 #[derive(Clone, Copy, Debug)]
-pub enum Act {
+pub enum CamundaAct {
     /// Nothing happens but this status.
     Refuse(u16),
     /// It happens, and a proxy in between loses the answer.
@@ -54,7 +54,7 @@ impl Guard {
 
 /// A request as it arrived, and its answer; 0 when the server was gone.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CamundaRequest {
     pub path: String,
     pub body: Value,
     pub status: u16,
@@ -72,7 +72,7 @@ pub async fn refuse_all(listener: TcpListener, engine: Arc<Engine>) {
         let mut line = String::new();
         if BufReader::new(stream).read_line(&mut line).await.is_ok() {
             let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-            engine.change(|state| state.requests.push(Request { path, body: Value::Null, status: 0 }));
+            engine.change(|state| state.requests.push(CamundaRequest { path, body: Value::Null, status: 0 }));
         }
     }
 }
@@ -96,16 +96,16 @@ async fn answer(engine: Arc<Engine>, request: HttpRequest) -> Response {
     let (status, said) = match act {
         _ if !let_in => (401, json!({"title": "Unauthorized", "status": 401})),
         _ if !is_json || body.is_null() => (415, json!({"title": "Unsupported Media Type"})),
-        Some(Act::Refuse(status)) => {
+        Some(CamundaAct::Refuse(status)) => {
             (status, json!({"title": "RESOURCE_EXHAUSTED", "detail": "as the test wants it"}))
         }
-        Some(Act::LoseAnswer) => {
+        Some(CamundaAct::LoseAnswer) => {
             by_api(&engine, &path, &body).await;
             (502, Value::Null)
         }
         None => by_api(&engine, &path, &body).await,
     };
-    engine.change(|state| state.requests.push(Request { path, body, status }));
+    engine.change(|state| state.requests.push(CamundaRequest { path, body, status }));
     respond((status, said))
 }
 

@@ -4,11 +4,8 @@
 //! its own and moves only when a test says so; long polls wait in real time. It runs on a runtime of its
 //! own, so that tests with and without one can use it, and so that it can go away as a machine does.
 
-#[path = "fake/door.rs"]
 mod door;
-#[path = "fake/eight.rs"]
 mod eight;
-#[path = "fake/seven.rs"]
 mod seven;
 
 use std::collections::BTreeMap;
@@ -21,13 +18,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-pub use door::{Act, Guard, Request};
+use crate::PATIENCE;
 
-/// No test waits longer than this for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub use door::{CamundaAct, CamundaRequest, Guard};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum TaskStatus {
     /// Waiting or locked.
     Open,
     Completed,
@@ -36,8 +32,8 @@ pub enum Status {
 }
 
 #[derive(Clone, Debug)]
-pub struct Job {
-    pub status: Status,
+pub struct CamundaTask {
+    pub status: TaskStatus,
     kind: String,
     variables: Map<String, Value>,
     /// The task's own, gone with it.
@@ -53,9 +49,9 @@ pub struct Job {
     pub message: Option<String>,
 }
 
-impl Job {
+impl CamundaTask {
     fn is_due(&self, kind: &str, now_ms: u64) -> bool {
-        self.status == Status::Open
+        self.status == TaskStatus::Open
             && self.kind == kind
             && self.retries != Some(0)
             && self.locked_until_ms <= now_ms
@@ -72,7 +68,7 @@ impl Job {
         self.message = message.as_str().map(str::to_owned);
         self.locked_until_ms = due_ms;
         if retries == 0 {
-            self.status = Status::Incident;
+            self.status = TaskStatus::Incident;
         }
     }
 
@@ -90,13 +86,13 @@ impl Job {
 }
 
 #[derive(Debug, Default)]
-pub struct State {
-    pub jobs: BTreeMap<String, Job>,
-    pub requests: Vec<Request>,
+pub struct CamundaState {
+    pub jobs: BTreeMap<String, CamundaTask>,
+    pub requests: Vec<CamundaRequest>,
     pub polls_waiting: usize,
     pub tokens_granted: u64,
     now_ms: u64,
-    acts: Vec<(String, Act)>,
+    acts: Vec<(String, CamundaAct)>,
     guard: Guard,
     /// As Camunda 8 wrote them before 8.8.
     numeric_keys: bool,
@@ -104,18 +100,18 @@ pub struct State {
 
 #[derive(Debug, Default)]
 struct Engine {
-    state: Mutex<State>,
+    state: Mutex<CamundaState>,
     changed: Condvar,
     jobs_due: Notify,
 }
 
 impl Engine {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CamundaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes something and lets everybody look again.
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut CamundaState) -> R) -> R {
         let result = change(&mut self.state());
         self.changed.notify_all();
         self.jobs_due.notify_waiters();
@@ -123,7 +119,11 @@ impl Engine {
     }
 
     /// Due jobs as soon as there are any, none when the wait is over.
-    async fn long_poll<R>(&self, wait: Duration, mut take: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
+    async fn long_poll<R>(
+        &self,
+        wait: Duration,
+        mut take: impl FnMut(&mut CamundaState) -> Option<R>,
+    ) -> Option<R> {
         let deadline = tokio::time::Instant::now() + wait;
         let _waiting = Waiting::new(self);
         loop {
@@ -154,16 +154,17 @@ impl Drop for Waiting<'_> {
 }
 
 /// The engine and the machine it runs on. Gone with the test.
-pub struct Fake {
+#[derive(Debug)]
+pub struct FakeCamunda {
     engine: Arc<Engine>,
     address: SocketAddr,
     machine: Option<Runtime>,
 }
 
-impl Fake {
+impl FakeCamunda {
     pub fn start() -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut fake = Fake { engine: Arc::default(), address, machine: None };
+        let mut fake = FakeCamunda { engine: Arc::default(), address, machine: None };
         fake.come_back();
         fake
     }
@@ -177,8 +178,8 @@ impl Fake {
         let Value::Object(variables) = variables else { panic!("variables are an object") };
         self.engine.change(|state| {
             let key = (2_251_799_813_685_249 + state.jobs.len() as u64).to_string();
-            let job = Job {
-                status: Status::Open,
+            let job = CamundaTask {
+                status: TaskStatus::Open,
                 kind: "retry-submission-backoff".to_owned(),
                 variables,
                 local: Map::new(),
@@ -195,19 +196,19 @@ impl Fake {
         })
     }
 
-    pub fn job(&self, key: &str) -> Job {
+    pub fn job(&self, key: &str) -> CamundaTask {
         self.engine.state().jobs[key].clone()
     }
 
     /// The job once it is no longer open.
     #[track_caller]
-    pub fn ended(&self, key: &str) -> Job {
-        self.until(|state| state.jobs[key].status != Status::Open);
+    pub fn ended(&self, key: &str) -> CamundaTask {
+        self.until(|state| state.jobs[key].status != TaskStatus::Open);
         self.job(key)
     }
 
     #[track_caller]
-    pub fn until(&self, condition: impl Fn(&State) -> bool) {
+    pub fn until(&self, condition: impl Fn(&CamundaState) -> bool) {
         let started = Instant::now();
         let mut state = self.engine.state();
         while !condition(&state) {
@@ -223,33 +224,38 @@ impl Fake {
         self.engine.change(|state| state.now_ms += u64::try_from(by.as_millis()).expect("a test's time"));
     }
 
-    /// The job's lock runs out, and before anybody else another worker takes it and completes it or keeps it.
-    pub fn rival_takes(&self, key: &str, completes: bool) {
+    /// The job's lock runs out, and before any other worker a rival takes it and keeps it.
+    pub fn rival_takes(&self, key: &str) {
         self.engine.change(|state| {
             state.now_ms = state.now_ms.max(state.jobs[key].locked_until_ms);
             let until_ms = state.now_ms + 60_000;
+            state.jobs.get_mut(key).expect("the job").hand_out("rival", until_ms);
+        });
+    }
+
+    /// The same, and the rival completes it.
+    pub fn rival_completes(&self, key: &str) {
+        self.rival_takes(key);
+        self.engine.change(|state| {
             let job = state.jobs.get_mut(key).expect("the job");
-            job.hand_out("rival", until_ms);
-            if completes {
-                job.status = Status::Completed;
-                job.outputs.insert("by".to_owned(), "rival".into());
-            }
+            job.status = TaskStatus::Completed;
+            job.outputs.insert("by".to_owned(), "rival".into());
         });
     }
 
     /// The next request whose path ends so gets this instead of what it asked for.
-    pub fn next(&self, path_end: &str, act: Act) {
+    pub fn next(&self, path_end: &str, act: CamundaAct) {
         self.engine.change(|state| state.acts.push((path_end.to_owned(), act)));
     }
 
     /// Times that a request whose path ends so was answered with this status.
     pub fn answered(&self, path_end: &str, status: u16) -> usize {
         let state = self.engine.state();
-        let such = |request: &&Request| request.path.ends_with(path_end) && request.status == status;
+        let such = |request: &&CamundaRequest| request.path.ends_with(path_end) && request.status == status;
         state.requests.iter().filter(such).count()
     }
 
-    pub fn requests(&self, path_end: &str) -> Vec<Request> {
+    pub fn requests(&self, path_end: &str) -> Vec<CamundaRequest> {
         let state = self.engine.state();
         state.requests.iter().filter(|request| request.path.ends_with(path_end)).cloned().collect()
     }
@@ -317,7 +323,7 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeCamunda {
     fn drop(&mut self) {
         self.shut_down();
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::door::Answered;
-use super::{Engine, Job, State, Status};
+use super::{CamundaState, CamundaTask, Engine, TaskStatus};
 
 /// Characters that fit into a column of its tables.
 const COLUMN_MAX: usize = 4_000;
@@ -22,7 +22,7 @@ pub async fn fetch_and_lock(engine: &Engine, body: &Value) -> Answered {
     };
     let wait = Duration::from_millis(body["asyncResponseTimeout"].as_u64().unwrap_or(0));
     let names = topic["variables"].as_array().cloned().unwrap_or_default();
-    let take = |state: &mut State| {
+    let take = |state: &mut CamundaState| {
         let now_ms = state.now_ms;
         let due = state.jobs.iter_mut().filter(|(_, job)| job.is_due(name, now_ms)).take(max as usize);
         let tasks: Vec<_> = due
@@ -36,7 +36,7 @@ pub async fn fetch_and_lock(engine: &Engine, body: &Value) -> Answered {
     (200, json!(engine.long_poll(wait, take).await.unwrap_or_default()))
 }
 
-fn locked(id: &str, job: &Job, names: &[Value]) -> Value {
+fn locked(id: &str, job: &CamundaTask, names: &[Value]) -> Value {
     let variables: Map<_, _> =
         job.visible(names).into_iter().map(|(name, value)| (name, with_type(value))).collect();
     json!({
@@ -71,7 +71,7 @@ pub fn report(engine: &Engine, id: &str, verb: &str, body: &Value) -> Answered {
     engine.change(|state| {
         let now_ms = state.now_ms;
         let job = match state.jobs.get_mut(id) {
-            Some(job) if matches!(job.status, Status::Open | Status::Incident) => job,
+            Some(job) if matches!(job.status, TaskStatus::Open | TaskStatus::Incident) => job,
             _ => return exception(404, "RestException", "External task does not exist"),
         };
         if verb == "unlock" {
@@ -92,11 +92,11 @@ pub fn report(engine: &Engine, id: &str, verb: &str, body: &Value) -> Answered {
         }
         match verb {
             "complete" => {
-                job.status = Status::Completed;
+                job.status = TaskStatus::Completed;
                 job.outputs = variables;
             }
             "bpmnError" => {
-                job.status = Status::Thrown;
+                job.status = TaskStatus::Thrown;
                 job.error_code = body["errorCode"].as_str().map(str::to_owned);
                 job.message = body["errorMessage"].as_str().map(str::to_owned);
                 job.outputs = variables;

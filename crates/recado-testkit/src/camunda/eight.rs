@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::door::Answered;
-use super::{Engine, Job, State, Status};
+use super::{CamundaState, CamundaTask, Engine, TaskStatus};
 
 /// Retries of a job for which the model says nothing else.
 const RETRIES_DEFAULT: u64 = 3;
@@ -23,7 +23,7 @@ pub async fn activate(engine: &Engine, body: &Value) -> Answered {
     let wait = Duration::from_millis(body["requestTimeout"].as_u64().unwrap_or(10_000));
     let worker = body["worker"].as_str().unwrap_or("default");
     let names = body["fetchVariable"].as_array().cloned().unwrap_or_default();
-    let take = |state: &mut State| {
+    let take = |state: &mut CamundaState| {
         let (now_ms, numeric) = (state.now_ms, state.numeric_keys);
         let due = state.jobs.iter_mut().filter(|(_, job)| job.is_due(kind, now_ms)).take(max as usize);
         let jobs: Vec<_> = due
@@ -39,7 +39,7 @@ pub async fn activate(engine: &Engine, body: &Value) -> Answered {
     (200, json!({ "jobs": jobs }))
 }
 
-fn activated(key: &str, job: &Job, names: &[Value], numeric: bool) -> Value {
+fn activated(key: &str, job: &CamundaTask, names: &[Value], numeric: bool) -> Value {
     json!({
         "type": job.kind,
         "jobKey": if numeric { json!(key.parse::<u64>().expect("a number")) } else { json!(key) },
@@ -69,8 +69,8 @@ pub fn report(engine: &Engine, key: &str, verb: &str, body: &Value) -> Answered 
     engine.change(|state| {
         let now_ms = state.now_ms;
         let job = match state.jobs.get_mut(key) {
-            Some(job) if job.status == Status::Open => job,
-            Some(job) if job.status == Status::Incident => {
+            Some(job) if job.status == TaskStatus::Open => job,
+            Some(job) if job.status == TaskStatus::Incident => {
                 return problem(409, "INVALID_STATE", "the job is in state 'FAILED'");
             }
             _ => return problem(404, "NOT_FOUND", "no such job was found"),
@@ -78,7 +78,7 @@ pub fn report(engine: &Engine, key: &str, verb: &str, body: &Value) -> Answered 
         let variables = body["variables"].as_object().cloned().unwrap_or_default();
         match verb {
             "completion" => {
-                job.status = Status::Completed;
+                job.status = TaskStatus::Completed;
                 job.outputs = variables;
             }
             "failure" => {
@@ -90,7 +90,7 @@ pub fn report(engine: &Engine, key: &str, verb: &str, body: &Value) -> Answered 
                 let Some(code) = body["errorCode"].as_str() else {
                     return problem(400, "INVALID_ARGUMENT", "no errorCode provided");
                 };
-                job.status = Status::Thrown;
+                job.status = TaskStatus::Thrown;
                 job.error_code = Some(code.to_owned());
                 job.message = body["errorMessage"].as_str().map(str::to_owned);
                 job.outputs = variables;
@@ -104,7 +104,7 @@ pub fn report(engine: &Engine, key: &str, verb: &str, body: &Value) -> Answered 
 fn unknown_field(body: &Value, known: &[&str]) -> Option<Answered> {
     let fields = body.as_object()?;
     let unknown = fields.keys().find(|name| !known.contains(&name.as_str()))?;
-    Some(problem(400, "Bad Request", &format!("Request property [{unknown}] cannot be parsed")))
+    Some(problem(400, "Bad CamundaRequest", &format!("CamundaRequest property [{unknown}] cannot be parsed")))
 }
 
 fn problem(status: u16, title: &str, detail: &str) -> Answered {
