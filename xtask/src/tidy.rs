@@ -94,7 +94,17 @@ const ALLOWED: [(&str, &[&str]); 25] = [
             "recado-terminal",
         ],
     ),
-    ("recado-demo", &["recado-core", "recado-client", "recado-config", "recado-server", "recado-terminal"]),
+    (
+        "recado-demo",
+        &[
+            "recado-core",
+            "recado-client",
+            "recado-config",
+            "recado-server",
+            "recado-terminal",
+            "recado-testkit",
+        ],
+    ),
     (
         "recado-cli",
         &[
