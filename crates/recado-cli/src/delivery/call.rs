@@ -8,7 +8,7 @@ use recado_config::units::about_duration;
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::calls::{CallAnswer, CallRequest};
 
-use super::{Done, ServerArgs, data, duration, millis};
+use crate::{Done, ServerArgs, data, duration, millis};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -7,7 +7,7 @@ use recado_wire::PAGE_ITEMS_MAX;
 use recado_wire::holds::{Hold, HoldList, HoldQuery};
 use recado_wire::providers::PauseRequest;
 
-use super::{Done, ServerArgs};
+use crate::{Done, ServerArgs};
 
 /// Bytes at most that the table shows of a reason; `--json` has it whole.
 const REASON_SHOWN_MAX_BYTES: usize = 120;

@@ -14,7 +14,7 @@ use recado_config::{Config, FILE_NAME, Flags, template};
 use recado_engine::Carrier;
 use recado_terminal::{Field, Paint, Screen};
 
-use super::{ConfigArgs, Done, Stop, variables};
+use crate::{ConfigArgs, Done, Stop, variables};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {

@@ -14,7 +14,7 @@ use recado_server::logging;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
+use crate::{Done, ServerArgs, Stop, URL_DEFAULT, duration};
 
 /// Time that Recado may take to decide: far less than a job's lock.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);

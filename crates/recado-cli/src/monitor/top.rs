@@ -23,8 +23,9 @@ use recado_wire::providers::ProviderList;
 use recado_wire::tenants::{TenantList, TenantQuery};
 use serde::Serialize;
 
-use super::timeline::waits_for;
-use super::{Done, ServerArgs, Stop, providers};
+use crate::admin::providers;
+use crate::delivery::timeline::waits_for;
+use crate::{Done, ServerArgs, Stop};
 use terminal::Terminal;
 
 const DRAWN_EVERY: Duration = Duration::from_secs(1);

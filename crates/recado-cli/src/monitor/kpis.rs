@@ -7,7 +7,7 @@ use recado_core::RouteName;
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::kpis::{Kpi, KpiQuery, KpiVerdict, Kpis, NamedCount};
 
-use super::{Done, ServerArgs, Stop, duration, millis};
+use crate::{Done, ServerArgs, Stop, duration, millis};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado kpis\n  recado kpis --route tiss-claims --window 7d")]

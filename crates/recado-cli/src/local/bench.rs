@@ -7,7 +7,7 @@ use clap::Args;
 use recado_bench::{BenchOptions, Failed, Part};
 use recado_terminal::Screen;
 
-use super::{Done, Stop, duration};
+use crate::{Done, Stop, duration};
 
 /// Measure this build on this machine, beside what the machine itself can do.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use recado_config::units::about_duration;
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
 
-use super::{Done, ServerArgs};
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]

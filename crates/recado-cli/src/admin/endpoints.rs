@@ -10,8 +10,8 @@ use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
 
-use super::jobs::company;
-use super::{Done, ServerArgs, Stop};
+use crate::delivery::jobs::company;
+use crate::{Done, ServerArgs, Stop};
 
 #[derive(Debug, Subcommand)]
 pub enum EndpointsCommand {

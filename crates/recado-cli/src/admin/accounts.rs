@@ -6,8 +6,8 @@ use recado_terminal::{Field, Paint, Screen, clean};
 use recado_wire::accounts::{Account, AccountQuery};
 use serde_json::json;
 
-use super::jobs::company;
-use super::{Done, ServerArgs};
+use crate::delivery::jobs::company;
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 #[command(

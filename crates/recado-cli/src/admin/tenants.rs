@@ -7,9 +7,9 @@ use recado_core::{CompanyId, RouteName};
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::tenants::{Tenant, TenantChange, TenantQuery, TenantRoute, WEIGHT_MAX};
 
-use super::jobs::{company, route};
-use super::timeline::waits_for;
-use super::{Done, ServerArgs, Stop};
+use crate::delivery::jobs::{company, route};
+use crate::delivery::timeline::waits_for;
+use crate::{Done, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
 #[command(

@@ -10,7 +10,8 @@ use recado_terminal::Screen;
 use recado_wire::jobs::JobView;
 use tokio::time::Instant;
 
-use super::{Done, ServerArgs, Stop, data, duration, millis, timeline};
+use crate::delivery::timeline;
+use crate::{Done, ServerArgs, Stop, data, duration, millis};
 
 /// First and longest wait between two looks at a job.
 const LOOK_FIRST: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use clap::Args;
 use recado_demo::{DemoError, DemoOptions};
 use recado_terminal::Screen;
 
-use super::{Done, Stop, duration};
+use crate::{Done, Stop, duration};
 
 /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use recado_terminal::{Field, Paint, Screen};
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::{BreakerAction, BreakerRequest, PauseRequest, Provider, RateLimit};
 
-use super::timeline::waits_for;
-use super::{Done, ServerArgs};
+use crate::delivery::timeline::waits_for;
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 #[command(

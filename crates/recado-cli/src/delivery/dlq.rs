@@ -10,8 +10,9 @@ use recado_core::{CompanyId, DeadLetterState, RouteName, Timestamp};
 use recado_terminal::{Field, Paint, Screen, clean_lines};
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter, DeadLetterQuery, DeadLetterStatsQuery, GroupBy};
 
-use super::jobs::{company, route};
-use super::{Done, ServerArgs, timeline};
+use crate::delivery::jobs::{company, route};
+use crate::delivery::timeline;
+use crate::{Done, ServerArgs};
 
 /// Bytes at most of a reason in a list.
 const REASON_SHOWN_MAX_BYTES: usize = 120;

@@ -12,7 +12,7 @@ use recado_engine::{Clock, SystemClock};
 use recado_terminal::{Paint, Screen, clean_lines};
 use serde::Serialize;
 
-use super::{ConfigArgs, Done, ServerArgs, Stop};
+use crate::{ConfigArgs, Done, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
 #[command(

@@ -5,8 +5,8 @@ use recado_terminal::{Field, Paint, Screen};
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::Route;
 
-use super::timeline::waits_for;
-use super::{Done, ServerArgs};
+use crate::delivery::timeline::waits_for;
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 #[command(

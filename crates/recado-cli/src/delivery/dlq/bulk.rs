@@ -20,7 +20,7 @@ use recado_wire::dlq::{DeadLetterFilter, ReplayRequest};
 
 use super::REASON_SHOWN_MAX_BYTES;
 use crate::confirm::confirm;
-use crate::jobs::{company, route};
+use crate::delivery::jobs::{company, route};
 use crate::{Done, ServerArgs, Stop, data};
 
 /// Between two looks at how far the server came.

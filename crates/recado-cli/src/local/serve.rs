@@ -3,7 +3,7 @@
 use clap::Args;
 use recado_config::{Config, Flags};
 
-use super::{ConfigArgs, Done, Stop};
+use crate::{ConfigArgs, Done, Stop};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -4,7 +4,7 @@ use clap::Args;
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::nodes::{Node, NodeHealth};
 
-use super::{Done, ServerArgs};
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES:\n  recado nodes\n  recado nodes --json")]

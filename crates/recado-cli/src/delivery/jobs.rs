@@ -6,7 +6,8 @@ use recado_terminal::{Field, Screen};
 use recado_wire::audit::AuditItem;
 use recado_wire::jobs::{JobQuery, JobView};
 
-use super::{Done, ServerArgs, timeline};
+use crate::delivery::timeline;
+use crate::{Done, ServerArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {

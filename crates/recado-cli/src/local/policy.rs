@@ -11,7 +11,8 @@ use recado_terminal::{Field, Paint, Screen};
 use recado_wire::routes::{PolicyStep, steps};
 use serde::Serialize;
 
-use super::{ConfigArgs, Done, Stop, millis, plot};
+use crate::local::plot;
+use crate::{ConfigArgs, Done, Stop, millis};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {

@@ -5,7 +5,7 @@ use recado_core::Timestamp;
 use recado_terminal::{Field, Paint, Screen};
 use recado_wire::decisions::DecisionRequest;
 
-use super::{Done, ServerArgs, Stop};
+use crate::{Done, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -9,8 +9,8 @@ use recado_terminal::{Paint, Screen, clean};
 use recado_wire::events::{EventQuery, Gap};
 use serde_json::json;
 
-use super::jobs::{company, route};
-use super::{Done, ServerArgs, Stop};
+use crate::delivery::jobs::{company, route};
+use crate::{Done, ServerArgs, Stop};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

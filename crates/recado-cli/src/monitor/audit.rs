@@ -12,7 +12,7 @@ use clap::Subcommand;
 use recado_audit::Identity;
 use recado_terminal::Screen;
 
-use super::Done;
+use crate::Done;
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {

@@ -14,7 +14,7 @@ use recado_store_redis::RedisStore;
 use recado_store_redis::link::{RedisOptions, Target};
 use recado_terminal::{Field, Screen};
 
-use super::{Done, Stop};
+use crate::{Done, Stop};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
