@@ -37,14 +37,14 @@ impl fmt::Debug for Proxy {
 type Inspect = dyn Fn(&[u8]) + Send + Sync;
 
 struct Wire {
-    state: Mutex<State>,
+    state: Mutex<WireState>,
     changed: Condvar,
     /// Sees every chunk before the server does.
     inspect: Box<Inspect>,
 }
 
 #[derive(Default)]
-struct State {
+struct WireState {
     faults: Faults,
     open: HashMap<u64, [TcpStream; 2]>,
     /// Chunks that were held, lost or answered with an end.
@@ -240,7 +240,7 @@ impl Wire {
         Fate::Passes
     }
 
-    fn wait_while(&self, state: &mut MutexGuard<'_, State>, holds: impl Fn(&Faults) -> bool) {
+    fn wait_while(&self, state: &mut MutexGuard<'_, WireState>, holds: impl Fn(&Faults) -> bool) {
         while holds(&state.faults) {
             self.changed.wait(state);
         }

@@ -183,7 +183,7 @@ pub fn start_at(address: impl ToSocketAddrs, server: Arc<impl Serve>) -> io::Res
     crate::listen(address, move |stream| {
         server.on_connect();
         // The conversation ends when either side has had enough; an error has no reader.
-        let _ = converse(stream, &*server);
+        let _ = converse(&stream, &*server);
     })
 }
 

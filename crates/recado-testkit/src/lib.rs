@@ -49,14 +49,14 @@ pub fn eventually(mut condition: impl FnMut() -> bool) {
 /// Holds a conversation with every client, each in a thread of its own.
 fn listen(
     address: impl ToSocketAddrs,
-    converse: impl Fn(&TcpStream) + Clone + Send + 'static,
+    converse: impl Fn(TcpStream) + Clone + Send + 'static,
 ) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let converse = converse.clone();
-            std::thread::spawn(move || converse(&stream));
+            std::thread::spawn(move || converse(stream));
         }
     });
     Ok(address)

@@ -40,6 +40,19 @@ pub enum SmtpAct {
     SayMore(String),
 }
 
+impl SmtpAct {
+    /// Returns true if the act, in answer to a message, takes it.
+    fn takes_mail(&self) -> bool {
+        match self {
+            SmtpAct::Say(text) | SmtpAct::Dribble(text) | SmtpAct::SayWhenMoreCame(text) => {
+                matches!(verdict(text), Then::Yes)
+            }
+            SmtpAct::SayMore(_) => true,
+            SmtpAct::Cut(_) | SmtpAct::Reset | SmtpAct::Hang | SmtpAct::Flood(_) => false,
+        }
+    }
+}
+
 pub fn say(text: &str) -> SmtpAct {
     SmtpAct::Say(format!("{text}\r\n"))
 }
@@ -145,7 +158,7 @@ pub fn start(greeting: Greeting, postmaster: Arc<impl Postmaster>) -> io::Result
         let number = connections.fetch_add(1, Ordering::SeqCst) + 1;
         postmaster.on_connect(number);
         // The conversation ends when either side has had enough; an error has no reader.
-        let _ = stream.try_clone().and_then(|stream| serve(stream, number, &greeting, &*postmaster));
+        let _ = serve(stream, number, &greeting, &*postmaster);
         postmaster.on_end();
     })
 }
@@ -216,10 +229,13 @@ fn serve(
             (Then::Yes, "DATA") => {
                 let Some(text) = read_text(&mut stream, postmaster)? else { return Ok(()) };
                 let mail = Mail { text, ..std::mem::take(&mut draft) };
-                match answer(&mut stream, postmaster.act_on_mail(&mail), "250 2.0.0 queued as 4711")? {
-                    Then::Yes => postmaster.on_mail(mail),
-                    Then::No => {}
-                    Then::End => return Ok(()),
+                let act = postmaster.act_on_mail(&mail);
+                // Before the answer: the client may ask about the message as soon as it has it.
+                if act.as_ref().is_none_or(SmtpAct::takes_mail) {
+                    postmaster.on_mail(mail);
+                }
+                if let Then::End = answer(&mut stream, act, "250 2.0.0 queued as 4711")? {
+                    return Ok(());
                 }
             }
             (Then::Yes, _) => {}
@@ -326,7 +342,7 @@ fn read_text(stream: &mut Stream, postmaster: &impl Postmaster) -> io::Result<Op
     }
 }
 
-struct Order {
+struct SmtpOrder {
     at: String,
     act: SmtpAct,
     /// Times that it still applies.
@@ -334,8 +350,8 @@ struct Order {
 }
 
 #[derive(Default)]
-struct State {
-    orders: Vec<Order>,
+struct RecordState {
+    orders: Vec<SmtpOrder>,
     /// Recipients that it takes in one transaction.
     recipients_max: Option<usize>,
     fired: usize,
@@ -347,8 +363,8 @@ struct State {
 }
 
 #[derive(Default)]
-struct Record {
-    state: Mutex<State>,
+struct SmtpRecord {
+    state: Mutex<RecordState>,
     changes: watch::Sender<()>,
 }
 
@@ -356,7 +372,7 @@ struct Record {
 /// words, or to moments.
 pub struct SmtpServer {
     address: SocketAddr,
-    record: Arc<Record>,
+    record: Arc<SmtpRecord>,
 }
 
 impl fmt::Debug for SmtpServer {
@@ -367,7 +383,7 @@ impl fmt::Debug for SmtpServer {
 
 impl SmtpServer {
     pub fn start(greeting: Greeting) -> SmtpServer {
-        let record = Arc::new(Record::default());
+        let record = Arc::new(SmtpRecord::default());
         let address = start(greeting, record.clone()).expect("a free port");
         SmtpServer { address, record }
     }
@@ -393,7 +409,7 @@ impl SmtpServer {
     }
 
     fn push_order(&self, left: usize, at: &str, act: SmtpAct) {
-        self.record.change(|state| state.orders.push(Order { at: at.to_owned(), act, left }));
+        self.record.change(|state| state.orders.push(SmtpOrder { at: at.to_owned(), act, left }));
     }
 
     /// Good manners from now on.
@@ -428,7 +444,7 @@ impl SmtpServer {
 
     /// Waits until a line has come that begins so.
     pub async fn hears(&self, beginning: &str) {
-        let heard = |state: &State| state.lines.iter().any(|(_, line)| line.starts_with(beginning));
+        let heard = |state: &RecordState| state.lines.iter().any(|(_, line)| line.starts_with(beginning));
         self.until(heard, &format!("no client said {beginning}")).await;
     }
 
@@ -442,22 +458,22 @@ impl SmtpServer {
         self.until(|state| state.fired > 0, "nothing fired").await;
     }
 
-    async fn until(&self, holds: impl Fn(&State) -> bool, otherwise: &str) {
+    async fn until(&self, holds: impl Fn(&RecordState) -> bool, otherwise: &str) {
         let mut changes = self.record.changes.subscribe();
         let waiting = changes.wait_for(|()| holds(&self.record.state.lock()));
         tokio::time::timeout(PATIENCE, waiting).await.expect(otherwise).expect("the server lives");
     }
 }
 
-impl Record {
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+impl SmtpRecord {
+    fn change<T>(&self, change: impl FnOnce(&mut RecordState) -> T) -> T {
         let result = change(&mut self.state.lock());
         self.changes.send_replace(());
         result
     }
 }
 
-impl Postmaster for Record {
+impl Postmaster for SmtpRecord {
     fn act_at(&self, moment: &str) -> Option<SmtpAct> {
         self.change(|state| {
             let order =
