@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 25] = [
+const ALLOWED: [(&str, &[&str]); 26] = [
     ("recado-core", &[]),
     ("recado-audit", &["recado-core"]),
     ("recado-observe", &["recado-core"]),
@@ -63,6 +63,7 @@ const ALLOWED: [(&str, &[&str]); 25] = [
         ],
     ),
     ("recado-terminal", &["recado-core"]),
+    ("recado-testkit", &["recado-core"]),
     (
         "recado-server",
         &[
@@ -94,7 +95,17 @@ const ALLOWED: [(&str, &[&str]); 25] = [
             "recado-terminal",
         ],
     ),
-    ("recado-demo", &["recado-core", "recado-client", "recado-config", "recado-server", "recado-terminal"]),
+    (
+        "recado-demo",
+        &[
+            "recado-core",
+            "recado-client",
+            "recado-config",
+            "recado-server",
+            "recado-terminal",
+            "recado-testkit",
+        ],
+    ),
     (
         "recado-cli",
         &[

@@ -3,7 +3,6 @@
 mod camunda {
     mod credentials;
     mod deciding;
-    mod fake;
     mod faults;
     mod given;
     mod stopping;

@@ -3,36 +3,13 @@
 //! Commands ask a running server through `recado-client`; `serve`, `policy`, `config`, `doctor` and `audit verify` read
 //! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
 
-mod accounts;
-mod alerts;
-mod audit;
-mod bench;
-mod call;
-mod camunda;
-mod configure;
+mod admin;
 mod confirm;
 mod data;
-mod decide;
-mod demo;
-mod dlq;
-mod doctor;
-mod endpoints;
-mod events;
-mod holds;
-mod jobs;
-mod kpis;
-mod nodes;
+mod delivery;
+mod local;
+mod monitor;
 mod out_file;
-mod plot;
-mod policy;
-mod providers;
-mod routes;
-mod send;
-mod serve;
-mod store;
-mod tenants;
-mod timeline;
-mod top;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -69,16 +46,16 @@ EXIT CODES: 0 done, 1 failed, 2 usage.";
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the server.
-    Serve(serve::ServeArgs),
+    Serve(local::serve::ServeArgs),
     /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
-    Demo(demo::DemoArgs),
+    Demo(local::demo::DemoArgs),
     /// Enqueue one job.
-    Send(send::SendArgs),
+    Send(delivery::send::SendArgs),
     /// Look at jobs, cancel them.
     #[command(after_help = "EXAMPLES:\n  recado jobs list --status retrying\n  recado jobs show order-1042")]
     Jobs {
         #[command(subcommand)]
-        command: jobs::JobsCommand,
+        command: delivery::jobs::JobsCommand,
     },
     /// The dead letter queue: look, count, replay, discard, export, import.
     #[command(
@@ -86,63 +63,63 @@ enum Command {
     )]
     Dlq {
         #[command(subcommand)]
-        command: dlq::DlqCommand,
+        command: delivery::dlq::DlqCommand,
     },
     /// Follow what happens, as it happens.
-    Events(events::EventsArgs),
+    Events(monitor::events::EventsArgs),
     /// Webhook endpoints: where companies hear of events.
     #[command(
         after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
     )]
     Endpoints {
         #[command(subcommand)]
-        command: endpoints::EndpointsCommand,
+        command: admin::endpoints::EndpointsCommand,
     },
     /// Ask a provider and wait for its answer.
-    Call(call::CallArgs),
+    Call(delivery::call::CallArgs),
     /// Accounts whose credential a provider no longer takes.
-    Accounts(accounts::AccountsArgs),
+    Accounts(admin::accounts::AccountsArgs),
     /// Providers: breakers, limits, what waits for them.
-    Providers(providers::ProvidersArgs),
+    Providers(admin::providers::ProvidersArgs),
     /// Holds that answers from outside imposed: list them, lift one.
     #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
     Holds {
         #[command(subcommand)]
-        command: holds::HoldsCommand,
+        command: admin::holds::HoldsCommand,
     },
     /// Routes: who carries them, pausing one.
-    Routes(routes::RoutesArgs),
+    Routes(admin::routes::RoutesArgs),
     /// Tenants: how each fares, how it is treated.
-    Tenants(tenants::TenantsArgs),
+    Tenants(admin::tenants::TenantsArgs),
     /// The nodes that share the store: health, share of the work.
-    Nodes(nodes::NodesArgs),
+    Nodes(monitor::nodes::NodesArgs),
     /// List alerts.
-    Alerts(alerts::AlertsArgs),
+    Alerts(monitor::alerts::AlertsArgs),
     /// Show retry KPIs beside their targets.
-    Kpis(kpis::KpisArgs),
+    Kpis(monitor::kpis::KpisArgs),
     /// The audit trail: look, export, prove it whole, remove one person's data.
     #[command(
         after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
     )]
     Audit {
         #[command(subcommand)]
-        command: audit::AuditCommand,
+        command: monitor::audit::AuditCommand,
     },
     /// Show when a route tries again.
     #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
     Policy {
         #[command(subcommand)]
-        command: policy::PolicyCommand,
+        command: local::policy::PolicyCommand,
     },
     /// Ask whether a failed submission should be retried, and when.
-    Decide(decide::DecideArgs),
+    Decide(delivery::decide::DecideArgs),
     /// Decide on failed submissions for a process engine, Camunda 8 or 7.
-    Camunda(camunda::CamundaArgs),
+    Camunda(delivery::camunda::CamundaArgs),
     /// Write, check and show the configuration.
     #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
     Config {
         #[command(subcommand)]
-        command: configure::ConfigCommand,
+        command: local::configure::ConfigCommand,
     },
     /// Move everything into another store.
     #[command(
@@ -150,14 +127,14 @@ enum Command {
     )]
     Store {
         #[command(subcommand)]
-        command: store::StoreCommand,
+        command: local::store::StoreCommand,
     },
     /// Look for what could be wrong with this installation.
-    Doctor(doctor::DoctorArgs),
+    Doctor(local::doctor::DoctorArgs),
     /// Watch a server: throughput, queues, breakers, dead letters, tenants.
-    Top(top::TopArgs),
+    Top(monitor::top::TopArgs),
     /// Measure this build on this machine.
-    Bench(bench::BenchArgs),
+    Bench(local::bench::BenchArgs),
     /// A node that `bench redis` measures.
     #[command(name = recado_bench::NODE_COMMAND, hide = true)]
     BenchNode,
@@ -239,38 +216,38 @@ fn run(command: Command) -> Done {
     let mut screen = Screen::stdout();
     let screen = &mut screen;
     match command {
-        Command::Serve(args) => serve::run(args),
-        Command::Demo(args) => demo::run(args, screen),
-        Command::Policy { command } => policy::run(command, screen),
-        Command::Config { command } => configure::run(command, screen),
-        Command::Bench(args) => bench::run(args, screen),
-        Command::BenchNode => bench::run_node(),
+        Command::Serve(args) => local::serve::run(args),
+        Command::Demo(args) => local::demo::run(args, screen),
+        Command::Policy { command } => local::policy::run(command, screen),
+        Command::Config { command } => local::configure::run(command, screen),
+        Command::Bench(args) => local::bench::run(args, screen),
+        Command::BenchNode => local::bench::run_node(),
         Command::Completions { shell } => {
             // Into memory first: the generator panics when its output is closed.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
             Ok(screen.bytes(&script)?)
         }
-        Command::Send(args) => wait_for(send::run(args, screen)),
-        Command::Jobs { command } => wait_for(jobs::run(command, screen)),
-        Command::Dlq { command } => wait_for(dlq::run(command, screen)),
-        Command::Events(args) => wait_for(events::run(args, screen)),
-        Command::Endpoints { command } => wait_for(endpoints::run(command, screen)),
-        Command::Call(args) => wait_for(call::run(args, screen)),
-        Command::Accounts(args) => wait_for(accounts::run(args, screen)),
-        Command::Providers(args) => wait_for(providers::run(args, screen)),
-        Command::Holds { command } => wait_for(holds::run(command, screen)),
-        Command::Routes(args) => wait_for(routes::run(args, screen)),
-        Command::Tenants(args) => wait_for(tenants::run(args, screen)),
-        Command::Nodes(args) => wait_for(nodes::run(args, screen)),
-        Command::Alerts(args) => wait_for(alerts::run(args, screen)),
-        Command::Kpis(args) => wait_for(kpis::run(args, screen)),
-        Command::Audit { command } => wait_for(audit::run(command, screen)),
-        Command::Top(args) => wait_for(top::run(args, screen)),
-        Command::Decide(args) => wait_for(decide::run(args, screen)),
-        Command::Camunda(args) => wait_for(camunda::run(args)),
-        Command::Store { command } => wait_for(store::run(command, screen)),
-        Command::Doctor(args) => wait_for(doctor::run(args, screen)),
+        Command::Send(args) => wait_for(delivery::send::run(args, screen)),
+        Command::Jobs { command } => wait_for(delivery::jobs::run(command, screen)),
+        Command::Dlq { command } => wait_for(delivery::dlq::run(command, screen)),
+        Command::Events(args) => wait_for(monitor::events::run(args, screen)),
+        Command::Endpoints { command } => wait_for(admin::endpoints::run(command, screen)),
+        Command::Call(args) => wait_for(delivery::call::run(args, screen)),
+        Command::Accounts(args) => wait_for(admin::accounts::run(args, screen)),
+        Command::Providers(args) => wait_for(admin::providers::run(args, screen)),
+        Command::Holds { command } => wait_for(admin::holds::run(command, screen)),
+        Command::Routes(args) => wait_for(admin::routes::run(args, screen)),
+        Command::Tenants(args) => wait_for(admin::tenants::run(args, screen)),
+        Command::Nodes(args) => wait_for(monitor::nodes::run(args, screen)),
+        Command::Alerts(args) => wait_for(monitor::alerts::run(args, screen)),
+        Command::Kpis(args) => wait_for(monitor::kpis::run(args, screen)),
+        Command::Audit { command } => wait_for(monitor::audit::run(command, screen)),
+        Command::Top(args) => wait_for(monitor::top::run(args, screen)),
+        Command::Decide(args) => wait_for(delivery::decide::run(args, screen)),
+        Command::Camunda(args) => wait_for(delivery::camunda::run(args)),
+        Command::Store { command } => wait_for(local::store::run(command, screen)),
+        Command::Doctor(args) => wait_for(local::doctor::run(args, screen)),
     }
 }
 

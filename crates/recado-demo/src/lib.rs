@@ -12,8 +12,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`timetable`] | what goes wrong and when |
-//! | [`far_ends`] | providers that speak as the real ones do; the tests use them too |
-//! | `world` | those providers with troubles, bad luck and refusals |
+//! | `world` | the providers of `recado-testkit`, with troubles, bad luck and refusals |
 //! | `settings` | the configuration, with short waits |
 //! | `traffic`, `message` | who sends what |
 //! | `people`, `worker` | who calls the API |
@@ -22,7 +21,6 @@
 //!
 //! Absent on purpose: anything that outlives it, and any address beyond this machine.
 
-pub mod far_ends;
 mod message;
 mod people;
 mod scratch;

@@ -8,8 +8,8 @@ use recado_client::wire::endpoints::{EndpointRequest, Secret};
 use recado_client::wire::tenants::TenantChange;
 use recado_client::{Client, ClientError};
 use recado_core::{CompanyId, RouteName};
+use recado_testkit::providers::receiver;
 
-use super::far_ends::receiver;
 use super::settings::url;
 use super::timetable::Timetable;
 use super::traffic::{HOSPITAL, LISTENERS, Traffic, hastened};

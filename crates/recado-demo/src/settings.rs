@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use recado_config::catalogue::Kind;
 use recado_core::time::show_duration;
+use recado_testkit::providers::{evolution, graph, openai, receiver, ses, tiktok, youtube};
+use recado_testkit::smtp;
 
-use super::far_ends::{evolution, graph, mail, openai, receiver, ses, tiktok, youtube};
 use super::timetable::Timetable;
 use super::world::World;
 
@@ -81,7 +82,7 @@ ended_max_age = "30m"
 ttl = "30m"
 max_size = 2000
 "#,
-        smtp = mail::provider(world.relay),
+        smtp = smtp::provider(world.relay),
         evolution = evolution::provider(&url(world.evolution)),
         instagram = graph::provider(&url(world.instagram)),
         tiktok = tiktok::provider(&url(world.tiktok)),

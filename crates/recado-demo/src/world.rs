@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use recado_testkit::http::{self, Act, Request, page, text};
+use recado_testkit::providers::{evolution, graph, openai, receiver, ses, tiktok, youtube};
+use recado_testkit::smtp::{self, Greeting, Mail, Postmaster, SmtpAct, say};
 
-use super::far_ends::http::{self, Act, Request, page, text};
-use super::far_ends::mail::{self, Mail, Postmaster};
-use super::far_ends::{evolution, graph, openai, receiver, ses, tiktok, youtube};
 use super::timetable::{Episode, Timetable};
 
 /// An account at Instagram whose token was not renewed.
@@ -63,7 +63,7 @@ impl World {
             http::start(move |request| temper.answer(&fate, &request))
         };
         Ok(World {
-            relay: mail::start(Arc::new(Relay(fate.clone())))?,
+            relay: smtp::start(Greeting::of_relay(), Arc::new(Relay(fate.clone())))?,
             evolution: start(FaultProfile {
                 trouble: |fate, _| fate.is_on(Episode::WhatsappThrottles).then(|| fate.throttled()),
                 bad_luck: (4, evolution::connection_closed),
@@ -116,9 +116,7 @@ impl World {
                         .then(|| text(502, "Bad Gateway"))
                 },
                 bad_luck: (2, || receiver::error(503)),
-                refuses: |request| {
-                    (!receiver::is_signed_with(request, receiver::SECRET)).then(|| receiver::error(401))
-                },
+                refuses: |request| (!request.is_signed_with(receiver::SECRET)).then(|| receiver::error(401)),
                 manners: receiver::manners,
             })?,
         })
@@ -207,8 +205,8 @@ impl Fate {
 struct Relay(Arc<Fate>);
 
 impl Postmaster for Relay {
-    fn reply_to(&self, command: &str) -> Option<String> {
-        let address = command.strip_prefix("RCPT TO:<")?.split('>').next()?;
+    fn act_at(&self, moment: &str) -> Option<SmtpAct> {
+        let address = moment.strip_prefix("RCPT TO:<")?.split('>').next()?;
         let (mailbox, domain) = address.split_once('@')?;
         let reply = match () {
             () if domain == MISSPELLED_DOMAIN => "550 5.1.2 this domain does not take mail",
@@ -216,17 +214,17 @@ impl Postmaster for Relay {
             () if mailbox.starts_with(FULL_MAILBOX) => "452 4.2.2 the mailbox is full",
             () => return None,
         };
-        Some(reply.to_owned())
+        Some(say(reply))
     }
 
-    fn reply_to_mail(&self, mail: Mail) -> Option<String> {
+    fn act_on_mail(&self, mail: &Mail) -> Option<SmtpAct> {
         let Relay(fate) = self;
         let text = String::from_utf8_lossy(&mail.text);
         let id = text.lines().find(|line| line.starts_with("Message-ID:")).unwrap_or_default();
         let slow = fate.is_on(Episode::RelaySlow);
         let latency = if slow { fate.timetable.hasten(LATENCY_SLOW) } else { fate.latency(id) };
         std::thread::sleep(latency);
-        fate.strikes(id, 4).then(|| "451 4.3.0 out of resources, try again later".to_owned())
+        fate.strikes(id, 4).then(|| say("451 4.3.0 out of resources, try again later"))
     }
 }
 

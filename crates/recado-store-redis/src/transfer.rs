@@ -183,7 +183,6 @@ fn read_snapshot(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), Stor
         _ => SnapshotState::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
-    let snapshot =
-        JobSnapshot { job, body_hash, state, dead_letter, queue_place: None, audit, archived: 0 };
+    let snapshot = JobSnapshot { job, body_hash, state, dead_letter, queue_place: None, audit, archived: 0 };
     Ok((seq, snapshot))
 }

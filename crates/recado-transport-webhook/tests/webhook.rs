@@ -6,8 +6,8 @@ mod webhook {
     mod endpoints;
     mod lookups;
     mod public_addresses;
-    mod receiver;
     mod signatures;
+    mod trap;
     mod trials;
     mod written_addresses;
 
@@ -15,15 +15,13 @@ mod webhook {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use recado_core::{
-        BodyHash, CompanyId, Fault, Job, JobId, NewJob, Outcome, Payload, RouteName, Timestamp,
-    };
+    use recado_core::{CompanyId, Fault, Job, NewJob, Outcome, Payload, Timestamp};
+    use recado_testkit::far_end::FarEnd;
+    use recado_testkit::jobs::{NOW, new_job};
     use recado_transport::{Delivery, Transport, Wanted};
     use recado_transport_webhook::{Endpoints, Guard, Secret, Target, Webhook, WebhookConfig};
     use serde_json::{Value, json};
 
-    /// 2026-01-01T00:00:00Z, when attempts start unless a test says otherwise.
-    const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
     /// No test waits longer than this for anything.
     const PATIENCE: Duration = Duration::from_secs(20);
     const ENDPOINT: &str = "ep-1";
@@ -69,6 +67,11 @@ mod webhook {
         webhook_with(config(), target)
     }
 
+    /// The URL that a receiver's endpoint has.
+    fn hook_of(receiver: &FarEnd) -> String {
+        receiver.url_of("/hook?from=recado")
+    }
+
     /// The data of a job for the endpoint.
     fn order() -> Value {
         json!({ "endpointId": ENDPOINT, "event": "order.paid", "payload": { "order": 7 } })
@@ -79,21 +82,9 @@ mod webhook {
     }
 
     fn job_of(company: &str, data: Payload) -> Job {
-        let body_hash = BodyHash::of(&data, &[]).expect("JSON");
-        Job::from(NewJob {
-            id: JobId::new("job-7f3a").expect("a name"),
-            route: RouteName::new("webhook").expect("a name"),
-            company: CompanyId::new(company).expect("a name"),
-            data,
-            user_id: None,
-            correlation_id: None,
-            traceparent: None,
-            priority: Default::default(),
-            enqueued_at: NOW,
-            due_at: NOW,
-            expires_at: Timestamp::MAX,
-            body_hash,
-        })
+        let company = CompanyId::new(company).expect("a name");
+        let new = new_job("job-7f3a", "webhook", data.as_str(), NOW);
+        Job::from(NewJob { company, expires_at: Timestamp::MAX, ..new })
     }
 
     async fn attempt(webhook: &Webhook, job: &Job, now: Timestamp) -> Outcome {

@@ -2,7 +2,6 @@
 
 mod transport {
     mod data;
-    mod far_end;
     mod http_answers;
     mod http_network;
     mod http_requests;
@@ -12,14 +11,11 @@ mod transport {
 
     use std::time::Duration;
 
-    use recado_core::{
-        BodyHash, CompanyId, Fault, Job, JobId, NewJob, Outcome, Payload, RouteName, Timestamp,
-    };
+    use recado_core::{Fault, Job, NewJob, Outcome, Payload, Timestamp};
+    use recado_testkit::jobs::{NOW, new_job};
     use recado_transport::{Delivery, Transport};
     use serde_json::Value;
 
-    /// 2026-01-01T00:00:00Z, when every attempt of these tests starts.
-    const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
     /// No test waits longer than this for anything.
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -28,21 +24,7 @@ mod transport {
     }
 
     fn job(data: Payload) -> Job {
-        let body_hash = BodyHash::of(&data, &[]).expect("JSON");
-        Job::from(NewJob {
-            id: JobId::new("job-7f3a").expect("a name"),
-            route: RouteName::new("any").expect("a name"),
-            company: CompanyId::new("acme").expect("a name"),
-            data,
-            user_id: None,
-            correlation_id: None,
-            traceparent: None,
-            priority: Default::default(),
-            enqueued_at: NOW,
-            due_at: NOW,
-            expires_at: Timestamp::MAX,
-            body_hash,
-        })
+        Job::from(NewJob { expires_at: Timestamp::MAX, ..new_job("job-7f3a", "any", data.as_str(), NOW) })
     }
 
     async fn attempt(transport: &dyn Transport, data: &Value, attempt: u32) -> Outcome {

@@ -22,5 +22,4 @@ mod cli {
     mod starting;
     mod stopping;
     mod stranded;
-    mod wire;
 }

@@ -18,7 +18,6 @@ mod cluster {
     mod far_end;
     mod ledger;
     mod nodes;
-    mod proxy;
 
     mod agreed;
     mod chaos;

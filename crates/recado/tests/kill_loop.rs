@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use recado_testkit::free_port;
+use recado_testkit::http::{self, Act, Request, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// Time that the provider takes over each delivery.
 const SINK_TAKES: Duration = Duration::from_millis(15);
@@ -41,58 +43,24 @@ struct Arrival {
 }
 
 impl Sink {
-    async fn listen(self: Arc<Self>, listener: TcpListener) {
-        while let Ok((stream, _)) = listener.accept().await {
-            let sink = self.clone();
-            tokio::spawn(async move {
-                let _ = sink.converse(stream).await;
-            });
+    fn take(&self, request: &Request) -> Act {
+        let key = request.header("idempotency-key").to_owned();
+        assert!(!key.is_empty(), "no Idempotency-Key: {request:?}");
+        assert_eq!(request.json()["id"], *key, "the idempotency key is the job's id, on every attempt");
+        let nth = {
+            let mut arrivals = self.arrivals.lock();
+            let of_this = arrivals.entry(key.clone()).or_default();
+            of_this.push(Arrival { came: Instant::now(), answered: None });
+            of_this.len() - 1
+        };
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        std::thread::sleep(SINK_TAKES);
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if let Some(of_this) = self.arrivals.lock().get_mut(&key) {
+            of_this[nth].answered = Some(Instant::now());
         }
+        text(200, "ok")
     }
-
-    async fn converse(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        let mut inbox = Vec::new();
-        loop {
-            let Some((key, body, length)) = request(&inbox) else {
-                if stream.read_buf(&mut inbox).await? == 0 {
-                    return Ok(());
-                }
-                continue;
-            };
-            assert_eq!(key, body, "the idempotency key is the job's id, on every attempt");
-            inbox.drain(..length);
-            let nth = {
-                let mut arrivals = self.arrivals.lock();
-                let of_this = arrivals.entry(key.clone()).or_default();
-                of_this.push(Arrival { came: Instant::now(), answered: None });
-                of_this.len() - 1
-            };
-            self.in_flight.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(SINK_TAKES).await;
-            self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            if let Some(of_this) = self.arrivals.lock().get_mut(&key) {
-                of_this[nth].answered = Some(Instant::now());
-            }
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await?;
-        }
-    }
-}
-
-/// The idempotency key, the id in the body and the length of a request, once it is all there.
-fn request(inbox: &[u8]) -> Option<(String, String, usize)> {
-    let head_end = inbox.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
-    let head = std::str::from_utf8(&inbox[..head_end]).expect("a head in ASCII");
-    let header = |name: &str| {
-        head.lines().find_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-        })
-    };
-    let length: usize = header("content-length")?.parse().expect("a number");
-    let body = inbox.get(head_end..head_end + length)?;
-    let body: serde_json::Value = serde_json::from_slice(body).expect("JSON");
-    let id = body["id"].as_str().expect("an id in the body").to_owned();
-    Some((header("idempotency-key").expect("an Idempotency-Key"), id, head_end + length))
 }
 
 /// The server, as a process that can be killed.
@@ -198,10 +166,9 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
     let kills: usize =
         std::env::var("RECADO_KILLS").map_or(8, |kills| kills.parse().expect("RECADO_KILLS is a number"));
     let dir = tempfile::tempdir().expect("a directory");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let sink_address = listener.local_addr().expect("an address");
     let sink = Arc::new(Sink::default());
-    tokio::spawn(sink.clone().listen(listener));
+    let taking = sink.clone();
+    let sink_address = http::start(move |request: Request| taking.take(&request)).expect("a port");
     let config = format!(
         "[providers.sink]\ntransport = \"http\"\nurl = \"http://{sink_address}/\"\n\n\
          [routes.sink]\nprovider = \"sink\"\n\
@@ -209,8 +176,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_is_repeated_without_cause_over
          [engine]\npoison_after = 100\n"
     );
     std::fs::write(dir.path().join("recado.toml"), config).expect("a file");
-    let address =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
 
     let ledger = Arc::new(Ledger::default());
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,13 +1,14 @@
 //! Accounts whose credential a provider no longer takes.
 
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::json_text;
 use serde_json::{Value, json};
 
 use crate::ear::Ear;
-use crate::far_end::FarEnd;
 use crate::given::{Kind, PATIENCE, Server, Setup, http_route, ms};
 
 async fn server(kind: Kind, provider: &FarEnd) -> Server {
-    let routes = vec![http_route("instagram", &provider.url("/"), "social")];
+    let routes = vec![http_route("instagram", &provider.url_of::<String>("/"), "social")];
     Server::start(Setup { kind, routes, ..Setup::default() }).await
 }
 
@@ -34,7 +35,7 @@ async fn marked(server: &Server, count: usize) -> Value {
 #[tokio::test]
 async fn f12_a_refused_token_marks_the_account_once_and_the_next_success_takes_the_mark_away() {
     for kind in [Kind::Memory, Kind::Embedded] {
-        let provider = FarEnd::start().await;
+        let provider = FarEnd::agreeable();
         let server = server(kind, &provider).await;
         let mut ear = Ear::open(&server, "?event=token_expired").await;
         provider.says(401, r#"{"error": {"message": "the session has expired"}}"#);
@@ -58,7 +59,7 @@ async fn f12_a_refused_token_marks_the_account_once_and_the_next_success_takes_t
         );
         assert!(account["reason"].as_str().unwrap().contains("session has expired"), "{account}");
         assert!(account["since"].is_string());
-        assert_eq!(provider.so_far().len(), 1, "f8: a refused token is not tried again");
+        assert_eq!(provider.ledger().len(), 1, "f8: a refused token is not tried again");
         assert_eq!(server.get("/v1/accounts?companyId=other").await.body, json!({"items": []}));
 
         // Refused again, it stays the same mark; another company's is another.
@@ -79,7 +80,7 @@ async fn f12_a_refused_token_marks_the_account_once_and_the_next_success_takes_t
 
 #[tokio::test]
 async fn a_person_takes_a_mark_away_and_a_restart_keeps_the_others() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Embedded, &provider).await;
     provider.says(401, "");
     for company in ["acme", "other"] {
@@ -98,7 +99,7 @@ async fn a_person_takes_a_mark_away_and_a_restart_keeps_the_others() {
 
 #[tokio::test]
 async fn f8_only_a_refused_credential_marks_an_account_and_only_what_may_pass_is_tried_again() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     // What the provider says, what becomes of the job, and how often it was tried.
     let rows = [
@@ -122,7 +123,7 @@ async fn f8_only_a_refused_credential_marks_an_account_and_only_what_may_pass_is
     assert_eq!(marked(&server, 1).await[0]["companyId"], "other");
 
     // Last, for the provider is left alone from then on. A mark would be settled with its attempt.
-    provider.says_with(429, vec![("retry-after", "3600")], "");
+    provider.answers(json_text(429, "").with("retry-after", "3600"));
     let job = server.enqueue(post_of("acme")).await;
     let shown = server.until(&job, "retrying").await;
     assert_eq!(shown["attempts"][0]["errorClassification"], "RATE_LIMIT");

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind};
+use recado_testkit::far_end::FarEnd;
 use recado_wire::accounts::AccountQuery;
 use recado_wire::calls::CallRequest;
 use recado_wire::endpoints::{EndpointChange, EndpointRequest};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::far_end::FarEnd;
 use crate::given::{Answer, Kind, PATIENCE, Server, Setup, http_route, ms};
 
 /// Kind, actor, and which endpoint or job, of each record of these kinds.
@@ -24,9 +24,10 @@ async fn acts(server: &Server, is_wanted: impl Fn(&AuditEvent) -> bool) -> Vec<(
 async fn every_act_on_an_endpoint_is_on_record_with_who_did_it() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let server = crate::endpoints::server(kind).await;
-        let receiver = FarEnd::start().await;
+        let receiver = FarEnd::agreeable();
         let client = server.client().with_actor("ana").unwrap();
-        let made = client.add_endpoint(&EndpointRequest::new("acme", receiver.url("/"))).await.unwrap();
+        let made =
+            client.add_endpoint(&EndpointRequest::new("acme", receiver.url_of::<String>("/"))).await.unwrap();
         let change = |text: &str| serde_json::from_str::<EndpointChange>(text).unwrap();
         let secret = made.secret.as_ref().unwrap().reveal().to_owned();
         let other = change(&json!({"events": ["JobSent"], "secret": secret, "enabled": false}).to_string());
@@ -55,8 +56,8 @@ async fn every_act_on_an_endpoint_is_on_record_with_who_did_it() {
 
 #[tokio::test]
 async fn an_accounts_mark_is_on_record_when_it_comes_and_when_a_person_takes_it_off() {
-    let provider = FarEnd::start().await;
-    let routes = vec![http_route("instagram", &provider.url("/"), "social")];
+    let provider = FarEnd::agreeable();
+    let routes = vec![http_route("instagram", &provider.url_of::<String>("/"), "social")];
     let server = Server::start(Setup { routes, ..Setup::default() }).await;
     let client = server.client().with_actor("ana").unwrap();
     provider.says(401, "");

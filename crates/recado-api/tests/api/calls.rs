@@ -1,12 +1,13 @@
 //! Calls: the provider's answer, or the last good one, or when to come back.
 
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Act, json_text};
 use serde_json::{Value, json};
 
-use crate::far_end::FarEnd;
 use crate::given::{Answer, Kind, PATIENCE, Server, Setup, http_route, ms, on_each_store};
 
 async fn server(kind: Kind, provider: &FarEnd) -> Server {
-    let routes = vec![http_route("figures", &provider.url("/"), "http")];
+    let routes = vec![http_route("figures", &provider.url_of::<String>("/"), "http")];
     Server::start(Setup { kind, routes, ..Setup::default() }).await
 }
 
@@ -33,7 +34,7 @@ async fn ask_until(server: &Server, call: &str, wanted: impl Fn(&Answer) -> bool
 
 #[tokio::test]
 async fn a_provider_that_answers_is_heard_word_for_word_and_leaves_no_job() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     provider.says(200, r#"{"followers": 12345678901234567890, "new": null}"#);
     let answer = server.post("/v1/calls", question(json!({}))).await;
@@ -42,7 +43,7 @@ async fn a_provider_that_answers_is_heard_word_for_word_and_leaves_no_job() {
     assert_eq!(answer.body["fallback"], Value::Null);
     assert!(answer.body.as_object().unwrap().contains_key("fallback") && answer.body["tookMs"].is_u64());
     assert!(answer.body.get("ageMs").is_none() && answer.body.get("error").is_none(), "{}", answer.body);
-    let got = &provider.got(1).await[0];
+    let got = &provider.arrived(1).await[0];
     assert_eq!(got.path, "/insights");
     assert!(got.header("idempotency-key").starts_with("call-"), "{got:?}");
     assert_eq!(server.get("/v1/jobs").await.body["items"], json!([]));
@@ -51,7 +52,7 @@ async fn a_provider_that_answers_is_heard_word_for_word_and_leaves_no_job() {
 #[tokio::test]
 async fn f12_a_provider_that_fails_is_stood_in_for_by_its_last_answer_until_a_retry_renews_it() {
     for kind in [Kind::Memory, Kind::Embedded] {
-        let provider = FarEnd::start().await;
+        let provider = FarEnd::agreeable();
         let server = server(kind, &provider).await;
         let call = question(json!({"cacheKey": "insights"}));
         provider.says(200, r#"{"followers": 1}"#);
@@ -92,12 +93,12 @@ async fn f12_a_provider_that_fails_is_stood_in_for_by_its_last_answer_until_a_re
 
 #[tokio::test]
 async fn f12_without_an_earlier_answer_the_caller_hears_when_to_come_back_and_why() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     provider.says(500, "");
     let answer = server.post("/v1/calls", question(json!({}))).await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "the policy says 20 ms");
-    provider.says_with(429, vec![("retry-after", "7")], "slow down");
+    provider.answers(json_text(429, "slow down").with("retry-after", "7"));
     let answer = server.post("/v1/calls", question(json!({}))).await;
     answer.is_problem(503, "provider_unavailable");
     assert_eq!(answer.header("retry-after"), "7");
@@ -119,7 +120,7 @@ async fn f12_without_an_earlier_answer_the_caller_hears_when_to_come_back_and_wh
 
 #[tokio::test]
 async fn f12_what_is_refused_for_good_is_not_asked_again_on_the_quiet() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     let call = question(json!({"cacheKey": "k"}));
     server.post("/v1/calls", call.clone()).await;
@@ -131,7 +132,7 @@ async fn f12_what_is_refused_for_good_is_not_asked_again_on_the_quiet() {
 
 #[tokio::test]
 async fn f12_a_refusal_for_good_is_no_outage_and_names_no_time_to_come_back() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     for status in [400, 401] {
         provider.says(status, "no such field");
@@ -147,9 +148,9 @@ async fn f12_a_refusal_for_good_is_no_outage_and_names_no_time_to_come_back() {
 
 #[tokio::test]
 async fn a_caller_waits_no_longer_than_it_said() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
-    provider.falls_silent();
+    provider.answers(Act::silence());
     let answer = server.post("/v1/calls", question(json!({"timeoutMs": 50}))).await;
     answer.is_problem(503, "provider_unavailable");
     // What is left of the fifty when the provider is asked.
@@ -197,9 +198,9 @@ async fn every_fault_of_a_call_is_named_at_once() {
 
 #[tokio::test]
 async fn a_server_that_stops_takes_no_calls() {
-    let provider = FarEnd::start().await;
+    let provider = FarEnd::agreeable();
     let server = server(Kind::Memory, &provider).await;
     server.engine.stop().await.unwrap();
     server.post("/v1/calls", question(json!({}))).await.is_problem(503, "stopping");
-    assert!(provider.so_far().is_empty());
+    assert!(provider.ledger().is_empty());
 }

@@ -16,11 +16,13 @@ use recado_client::wire::jobs::{JobQuery, WaitingFor};
 use recado_client::wire::leases::{FailRequest, LeaseRequest, SettleRequest, SucceedRequest};
 use recado_client::{Client, ClientError, JobRequest, Payload};
 use recado_core::{Class, CompanyId, DeadLetterState, Status};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::fault_proxy::Proxy;
+use recado_testkit::free_port;
+use recado_testkit::http::raw;
 use tokio::net::TcpListener;
 
 use crate::endpoints;
-use crate::far_end::FarEnd;
 use crate::given::{Kind, PATIENCE, Server, Setup, http_route, ms, on_each_store};
 
 pub fn job(route: &str, data: &str) -> JobRequest {
@@ -76,9 +78,10 @@ async fn a_job_goes_in_is_looked_at_listed_and_cancelled() {
 #[tokio::test]
 async fn endpoints_are_added_changed_tried_out_and_removed() {
     let server = endpoints::server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
+    let receiver = FarEnd::agreeable();
     let client = server.client();
-    let made = client.add_endpoint(&EndpointRequest::new("acme", receiver.url("/"))).await.unwrap();
+    let made =
+        client.add_endpoint(&EndpointRequest::new("acme", receiver.url_of::<String>("/"))).await.unwrap();
     assert!(made.secret.as_ref().unwrap().reveal().starts_with("whsec_"));
     assert!(!format!("{made:?}").contains("whsec_"), "{made:?}");
     let listed = client.endpoints(&EndpointQuery::default()).await.unwrap().items;
@@ -100,8 +103,8 @@ async fn endpoints_are_added_changed_tried_out_and_removed() {
 
 #[tokio::test]
 async fn a_provider_is_asked_and_an_account_cleared() {
-    let provider = FarEnd::start().await;
-    let routes = vec![http_route("instagram", &provider.url("/"), "social")];
+    let provider = FarEnd::agreeable();
+    let routes = vec![http_route("instagram", &provider.url_of::<String>("/"), "social")];
     let server = Server::start(Setup { routes, ..Setup::default() }).await;
     let client = server.client();
     provider.says(200, r#"{"followers": 1}"#);
@@ -237,7 +240,7 @@ async fn the_token_is_sent_and_kept_out_of_sight() {
 
 #[tokio::test]
 async fn nobody_there_is_a_question_whether_the_server_runs() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_port());
     let error = Client::new(&format!("http://{free}"), None).unwrap().health().await.unwrap_err();
     assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
     let said = error.to_string();
@@ -254,55 +257,26 @@ async fn silence_is_a_timeout_and_another_protocol_is_not_understood() {
     let error = client.with_timeout(ms(200)).health().await.unwrap_err();
     assert!(matches!(error, ClientError::Timeout { after, .. } if after == ms(200)), "{error:?}");
 
-    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", other.local_addr().unwrap());
-    tokio::spawn(async move {
-        for body in ["<html>hello</html>", "{}"] {
-            let (mut stream, _) = other.accept().await.unwrap();
-            let _ = stream.read(&mut [0; 2_048]).await;
-            let status = if body == "{}" { "502 Bad Gateway" } else { "200 OK" };
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            );
-            let _ = stream.write_all(answer.as_bytes()).await;
-        }
-    });
-    let client = Client::new(&url, None).unwrap();
+    let other = FarEnd::scripted([raw("200 OK", "", "<html>hello</html>"), raw("502 Bad Gateway", "", "{}")]);
+    let client = Client::new(&other.url(), None).unwrap();
     for _ in 0..2 {
         let error = client.health().await.unwrap_err();
         assert!(matches!(error, ClientError::Decode { .. }), "{error:?}");
     }
 }
 
-/// Passes requests on to the server, but hangs up before the first `drops` answers.
-async fn forgetful_proxy(server: &Server, drops: usize) -> String {
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", proxy.local_addr().unwrap());
-    let upstream = server.address;
-    tokio::spawn(async move {
-        for n in 0.. {
-            let (mut near, _) = proxy.accept().await.unwrap();
-            let mut far = tokio::net::TcpStream::connect(upstream).await.unwrap();
-            let mut request = vec![0; 64 << 10];
-            let length = near.read(&mut request).await.unwrap();
-            let text = String::from_utf8_lossy(&request[..length])
-                .replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
-            far.write_all(text.as_bytes()).await.unwrap();
-            let mut answer = Vec::new();
-            let _ = far.read_to_end(&mut answer).await;
-            if n >= drops {
-                let _ = near.write_all(&answer).await;
-            }
-        }
-    });
-    url
+/// Passes requests on to the server, but hangs up instead of the first answer.
+fn forgetful_proxy(server: &Server) -> (Proxy, Client) {
+    let proxy = Proxy::to(server.address.port());
+    proxy.cut_answers(1);
+    let client = Client::new(&format!("http://{}", proxy.address()), None).unwrap();
+    (proxy, client)
 }
 
 #[tokio::test]
 async fn g15_an_enqueue_whose_answer_was_lost_is_sent_again_and_enqueued_once() {
     on_each_store(async |server: &Server| {
-        let client = Client::new(&forgetful_proxy(server, 1).await, None).unwrap();
+        let (_proxy, client) = forgetful_proxy(server);
         let accepted = client.enqueue(job("work", "1")).await.unwrap();
         assert!(accepted.duplicate, "the first one had arrived");
         let found = server.client().jobs(&JobQuery::default()).await.unwrap().items;
@@ -315,8 +289,8 @@ async fn g15_an_enqueue_whose_answer_was_lost_is_sent_again_and_enqueued_once() 
 async fn what_cannot_be_repeated_safely_is_not_repeated() {
     let server = Server::plain().await;
     server.client().enqueue(job("work", "1").with_id("once")).await.unwrap();
-    let client =
-        Client::new(&forgetful_proxy(&server, 1).await, None).unwrap().with_timeout(Duration::from_secs(5));
+    let (_proxy, client) = forgetful_proxy(&server);
+    let client = client.with_timeout(Duration::from_secs(5));
     let error = client.lease(&leasing()).await.unwrap_err();
     assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
     let shown = server.client().job("once").await.unwrap();

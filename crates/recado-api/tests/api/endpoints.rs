@@ -1,9 +1,9 @@
 //! Endpoints: made, looked at, changed, tried out, removed.
 
 use recado_core::Policy;
+use recado_testkit::far_end::FarEnd;
 use serde_json::{Value, json};
 
-use crate::far_end::FarEnd;
 use crate::given::{Kind, Server, Setup, ms};
 
 /// A server that delivers webhooks, and tries each once.
@@ -131,15 +131,15 @@ async fn without_a_route_for_webhooks_an_endpoint_is_of_no_use() {
 #[tokio::test]
 async fn a_test_says_how_the_receiver_took_it_and_counts_for_nothing() {
     let server = server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
-    let made = add(&server, json!({"companyId": "acme", "url": receiver.url("/hooks")})).await;
+    let receiver = FarEnd::agreeable();
+    let made = add(&server, json!({"companyId": "acme", "url": receiver.url_of::<String>("/hooks")})).await;
     let path = format!("/v1/endpoints/{}", id_of(&made));
     let test = format!("{path}/test");
 
     let well = server.post(&test, "").await;
     assert_eq!((well.status, &well.body["ok"], &well.body["status"]), (200, &json!(true), &json!(200)));
     assert!(well.body["tookMs"].is_u64(), "{}", well.body);
-    let got = &receiver.got(1).await[0];
+    let got = &receiver.arrived(1).await[0];
     assert!(got.is_signed_with(secret_of(&made)), "{got:?}");
     assert_eq!(
         (got.path.as_str(), got.json()["type"].as_str(), got.header("webhook-event")),

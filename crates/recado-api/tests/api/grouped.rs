@@ -8,52 +8,31 @@ use recado_client::wire::Code;
 use recado_client::wire::jobs::JobQuery;
 use recado_client::{Client, ClientError, GroupLimits, GroupedEnqueuer};
 use recado_core::Status;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use recado_testkit::fault_proxy::Proxy;
+use recado_testkit::free_port;
 use tokio::task::JoinSet;
 
 use crate::client::job;
 use crate::given::{Kind, Server, Setup, ms, on_each_store};
 
 /// Passes bytes on, and counts the requests that go by.
-async fn counting_proxy(server: &Server) -> (String, Arc<AtomicUsize>) {
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", proxy.local_addr().unwrap());
-    let (requests, upstream) = (Arc::new(AtomicUsize::new(0)), server.address);
+fn counting_proxy(server: &Server) -> (Proxy, String, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
     let counted = requests.clone();
-    tokio::spawn(async move {
-        loop {
-            let (mut near, _) = proxy.accept().await.unwrap();
-            let far = TcpStream::connect(upstream).await.unwrap();
-            let requests = counted.clone();
-            tokio::spawn(async move {
-                let (mut far_read, mut far_write) = far.into_split();
-                let (mut near_read, mut near_write) = near.split();
-                let up = async {
-                    let mut bytes = vec![0; 256 << 10];
-                    while let Ok(length @ 1..) = near_read.read(&mut bytes).await {
-                        let posts = bytes[..length]
-                            .windows(20)
-                            .filter(|part| part == b"POST /v1/jobs/batch ")
-                            .count();
-                        requests.fetch_add(posts, Ordering::Relaxed);
-                        // As slow as a disk: this is when the others gather.
-                        tokio::time::sleep(ms(5)).await;
-                        far_write.write_all(&bytes[..length]).await.unwrap();
-                    }
-                };
-                let down = tokio::io::copy(&mut far_read, &mut near_write);
-                let _ = tokio::join!(up, down);
-            });
-        }
+    let proxy = Proxy::inspecting(server.address.port(), move |chunk| {
+        let posts = chunk.windows(20).filter(|part| part == b"POST /v1/jobs/batch ").count();
+        counted.fetch_add(posts, Ordering::Relaxed);
+        // As slow as a disk: this is when the others gather.
+        std::thread::sleep(ms(5));
     });
-    (url, requests)
+    let url = format!("http://{}", proxy.address());
+    (proxy, url, requests)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_callers_share_a_few_requests_and_each_gets_its_own_answer() {
     let server = Server::start(Setup { kind: Kind::Embedded, ..Setup::default() }).await;
-    let (url, requests) = counting_proxy(&server).await;
+    let (_proxy, url, requests) = counting_proxy(&server);
     let enqueuer = GroupedEnqueuer::start(Client::new(&url, None).unwrap(), GroupLimits::default());
     let mut callers = JoinSet::new();
     for n in 0..1_000 {
@@ -99,7 +78,7 @@ async fn a_group_is_bounded_by_count_and_by_bytes() {
             GroupLimits { group_max_bytes: 300, ..GroupLimits::default() },
             GroupLimits { queue_jobs_max: 1, ..GroupLimits::default() },
         ] {
-            let (url, requests) = counting_proxy(server).await;
+            let (_proxy, url, requests) = counting_proxy(server);
             let enqueuer = GroupedEnqueuer::start(Client::new(&url, None).unwrap(), limits);
             let all = (0..30).map(|_| enqueuer.enqueue(job("work", "\"x\"")));
             for outcome in futures_util::future::join_all(all).await {
@@ -114,8 +93,7 @@ async fn a_group_is_bounded_by_count_and_by_bytes() {
 
 #[tokio::test]
 async fn when_the_server_is_gone_every_caller_hears_of_it() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let client = Client::new(&format!("http://{free}"), None).unwrap();
+    let client = Client::new(&format!("http://127.0.0.1:{}", free_port()), None).unwrap();
     let enqueuer = GroupedEnqueuer::start(client, GroupLimits::default());
     let all = (0..50).map(|_| enqueuer.enqueue(job("work", "1")));
     let outcomes =
@@ -129,24 +107,9 @@ async fn when_the_server_is_gone_every_caller_hears_of_it() {
 #[tokio::test]
 async fn g15_a_group_whose_answer_was_lost_is_sent_again_and_enqueued_once() {
     let server = Server::plain().await;
-    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", proxy.local_addr().unwrap());
-    let upstream = server.address;
-    tokio::spawn(async move {
-        // The first connection passes its request on and hangs up; the others work.
-        let (mut near, _) = proxy.accept().await.unwrap();
-        let mut far = TcpStream::connect(upstream).await.unwrap();
-        let mut bytes = vec![0; 64 << 10];
-        let length = near.read(&mut bytes).await.unwrap();
-        far.write_all(&bytes[..length]).await.unwrap();
-        assert!(far.read(&mut bytes).await.unwrap() > 0);
-        drop(near);
-        loop {
-            let (mut near, _) = proxy.accept().await.unwrap();
-            let mut far = TcpStream::connect(upstream).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
-        }
-    });
+    let proxy = Proxy::to(server.address.port());
+    proxy.cut_answers(1);
+    let url = format!("http://{}", proxy.address());
     let enqueuer = GroupedEnqueuer::start(Client::new(&url, None).unwrap(), GroupLimits::default());
     assert!(enqueuer.enqueue(job("work", "1")).await.unwrap().duplicate, "the first one had arrived");
     assert_eq!(server.client().jobs(&JobQuery::default()).await.unwrap().items.len(), 1);

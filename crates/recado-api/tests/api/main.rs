@@ -19,7 +19,6 @@ mod ear;
 mod endpoints;
 mod enqueue;
 mod events;
-mod far_end;
 mod faults;
 mod gate;
 mod given;

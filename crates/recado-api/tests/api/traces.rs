@@ -1,8 +1,8 @@
 //! Whose trace a job is in: the header, the field, and where both can be read again.
 
+use recado_testkit::far_end::FarEnd;
 use serde_json::{Value, json};
 
-use crate::far_end::FarEnd;
 use crate::given::{Answer, Server, Setup, http_route, on_each_store};
 
 const HEADER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -98,19 +98,19 @@ async fn the_header_of_a_batch_is_for_all_items_that_name_none() {
 
 #[tokio::test]
 async fn a_provider_gets_a_span_of_the_callers_trace_unless_the_job_brings_its_own() {
-    let provider = FarEnd::start().await;
-    let routes = vec![http_route("figures", &provider.url("/"), "http")];
+    let provider = FarEnd::agreeable();
+    let routes = vec![http_route("figures", &provider.url_of::<String>("/"), "http")];
     let server = Server::start(Setup { routes, ..Setup::default() }).await;
     let call =
         json!({ "route": "figures", "companyId": "acme", "data": { "method": "GET" }, "traceparent": FIELD });
     assert_eq!(post_in(&server, "/v1/calls", &[HEADER], call).await.status, 200);
-    let asked = provider.got(1).await[0].header("traceparent").to_owned();
+    let asked = provider.arrived(1).await[0].header("traceparent").to_owned();
     assert!(asked.starts_with(&FIELD[..36]) && asked.ends_with("-00") && asked != FIELD, "{asked}");
 
     let data = json!({ "headers": { "traceparent": HEADER } });
     let own = json!({ "jobId": "own", "route": "figures", "companyId": "acme", "data": data, "traceparent": FIELD });
     assert_eq!(post_in(&server, "/v1/jobs", &[], own).await.status, 202);
-    assert_eq!(provider.got(2).await[1].header("traceparent"), HEADER);
+    assert_eq!(provider.arrived(2).await[1].header("traceparent"), HEADER);
 
     let faulty = json!({ "route": "figures", "companyId": "acme", "data": {}, "traceparent": "no" });
     post_in(&server, "/v1/calls", &[], faulty).await.faults_at(&["/traceparent"]);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use recado_core::Policy;
+use recado_testkit::far_end::FarEnd;
 use serde_json::{Value, json};
 
 use crate::ear::Ear;
 use crate::endpoints::{add, id_of, secret_of, server};
-use crate::far_end::FarEnd;
 use crate::given::{Kind, PATIENCE, Server, Setup, ms};
 
 fn to_endpoint(endpoint: &Value, n: u32) -> Value {
@@ -56,11 +56,13 @@ async fn ended_webhook_jobs(server: &Server, count: usize) -> Vec<Value> {
 async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_somebody_mends_it() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let server = server(kind).await;
-        let receiver = FarEnd::start().await;
+        let receiver = FarEnd::agreeable();
         receiver.says(500, "out of order");
-        let endpoint =
-            add(&server, json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobExpired"]}))
-                .await;
+        let endpoint = add(
+            &server,
+            json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobExpired"]}),
+        )
+        .await;
         let path = format!("/v1/endpoints/{}", id_of(&endpoint));
         let mut ear = Ear::open(&server, "?event=EndpointDisabled&companyId=acme").await;
 
@@ -70,7 +72,7 @@ async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_some
             let shown = counted(&server, &path, n).await;
             assert_eq!(shown["enabled"], json!(n < 10), "after job {n}: {shown}");
         }
-        assert_eq!(receiver.so_far().len(), 10);
+        assert_eq!(receiver.ledger().len(), 10);
 
         let told = ear.next().await;
         assert_eq!((told.event.as_str(), &told.data["companyId"]), ("EndpointDisabled", &json!("acme")));
@@ -84,7 +86,7 @@ async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_some
         server.until(&next, "failed").await;
         let entry = server.get(&format!("/v1/dlq/{next}")).await.body;
         assert_eq!(entry["lastFailureCode"], "ENDPOINT_DISABLED", "{entry}");
-        assert_eq!(receiver.so_far().len(), 10, "nothing is sent to an endpoint that is off");
+        assert_eq!(receiver.ledger().len(), 10, "nothing is sent to an endpoint that is off");
 
         receiver.says(200, "{}");
         let on = server.post(&format!("{path}/enable"), "").await.body;
@@ -92,7 +94,7 @@ async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_some
         let replay = server.post(&format!("/v1/dlq/{next}/replay"), "{}").await;
         assert_eq!(replay.status, 202, "{}", replay.body);
         server.until(&next, "sent").await;
-        assert_eq!(receiver.got(11).await[10].header("webhook-id"), next);
+        assert_eq!(receiver.arrived(11).await[10].header("webhook-id"), next);
         server.stop().await;
     }
 }
@@ -100,9 +102,12 @@ async fn f12_a_receiver_that_fails_ten_times_in_a_row_is_switched_off_until_some
 #[tokio::test]
 async fn a_success_in_between_starts_the_count_anew() {
     let server = server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
-    let endpoint =
-        add(&server, json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobExpired"]})).await;
+    let receiver = FarEnd::agreeable();
+    let endpoint = add(
+        &server,
+        json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobExpired"]}),
+    )
+    .await;
     let path = format!("/v1/endpoints/{}", id_of(&endpoint));
     receiver.says(503, "");
     for n in 1..=9 {
@@ -119,10 +124,13 @@ async fn a_success_in_between_starts_the_count_anew() {
 #[tokio::test]
 async fn f12_a_410_switches_an_endpoint_off_at_once() {
     let server = server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
+    let receiver = FarEnd::agreeable();
     receiver.says(410, "moved away");
-    let endpoint =
-        add(&server, json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobExpired"]})).await;
+    let endpoint = add(
+        &server,
+        json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobExpired"]}),
+    )
+    .await;
     let mut ear = Ear::open(&server, "?event=EndpointDisabled").await;
     let job = server.enqueue(to_endpoint(&endpoint, 1)).await;
     server.until(&job, "failed").await;
@@ -132,17 +140,17 @@ async fn f12_a_410_switches_an_endpoint_off_at_once() {
         (&shown["enabled"], &shown["disabledReason"]),
         (&json!(false), &json!("it answered 410 Gone"))
     );
-    assert_eq!(receiver.so_far().len(), 1, "it is not asked again");
+    assert_eq!(receiver.ledger().len(), 1, "it is not asked again");
 }
 
 #[tokio::test]
 async fn w6_a_subscriber_hears_of_each_event_once_and_can_tell_that_it_is_us() {
     for kind in [Kind::Memory, Kind::Embedded] {
         let server = server(kind).await;
-        let receiver = FarEnd::start().await;
+        let receiver = FarEnd::agreeable();
         let endpoint = add(
             &server,
-            json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobSent", "JobFailed"]}),
+            json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobSent", "JobFailed"]}),
         )
         .await;
         let of = |company: &str, script: &str| json!({"route": "sandbox", "companyId": company, "data": {"script": [script]}});
@@ -156,7 +164,7 @@ async fn w6_a_subscriber_hears_of_each_event_once_and_can_tell_that_it_is_us() {
         // The callbacks were taken in together with the outcomes: there are two, and no more to come.
         let carried = ended_webhook_jobs(&server, 2).await;
         assert!(carried.iter().all(|job| job["status"] == "sent"), "{carried:?}");
-        let got = receiver.got(2).await;
+        let got = receiver.arrived(2).await;
         assert_eq!(got.len(), 2);
         let about = |job: &str| got.iter().find(|got| got.json()["data"]["jobId"] == job).unwrap();
         for (job, event) in [(&sent, "JobSent"), (&failed, "JobFailed")] {
@@ -182,13 +190,13 @@ async fn w6_a_subscriber_hears_of_each_event_once_and_can_tell_that_it_is_us() {
 #[tokio::test]
 async fn what_becomes_of_a_callback_is_called_back_to_nobody() {
     let server = server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
-    let everything = json!({"companyId": "acme", "url": receiver.url("/")});
+    let receiver = FarEnd::agreeable();
+    let everything = json!({"companyId": "acme", "url": receiver.url_of::<String>("/")});
     add(&server, everything).await;
     let job = server.enqueue(json!({"route": "sandbox", "companyId": "acme", "data": {}})).await;
     server.until(&job, "sent").await;
     ended_webhook_jobs(&server, 1).await;
-    assert_eq!(receiver.so_far().len(), 1);
+    assert_eq!(receiver.ledger().len(), 1);
 
     receiver.says(500, "");
     let job = server.enqueue(json!({"route": "sandbox", "companyId": "acme", "data": {}})).await;
@@ -202,19 +210,22 @@ async fn w6_a_callback_survives_a_restart_between_the_outcome_and_its_delivery()
     let patient = || Some(Policy::exponential(ms(1_000), ms(1_000), 1_000));
     let embedded = || Setup { kind: Kind::Embedded, webhooks: patient(), ..Setup::default() };
     let server = Server::start(embedded()).await;
-    let receiver = FarEnd::start().await;
+    let receiver = FarEnd::agreeable();
     receiver.says(503, "in a moment");
-    let endpoint =
-        add(&server, json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobSent"]})).await;
+    let endpoint = add(
+        &server,
+        json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobSent"]}),
+    )
+    .await;
     let job = server.enqueue(json!({"route": "sandbox", "companyId": "acme", "data": {}})).await;
     server.until(&job, "sent").await;
-    receiver.got(1).await;
+    receiver.arrived(1).await;
     let dir = server.stop_and_leave().await;
 
     receiver.says(200, "{}");
-    let before = receiver.so_far();
+    let before = receiver.ledger();
     let server = Server::start(Setup { dir: Some(dir), ..embedded() }).await;
-    let got = receiver.got(before.len() + 1).await;
+    let got = receiver.arrived(before.len() + 1).await;
     let last = got.last().unwrap();
     assert!(last.is_signed_with(secret_of(&endpoint)), "{last:?}");
     assert_eq!((&last.json()["type"], &last.json()["data"]["jobId"]), (&json!("JobSent"), &json!(job)));
@@ -225,16 +236,19 @@ async fn w6_a_callback_survives_a_restart_between_the_outcome_and_its_delivery()
     );
     let carried = ended_webhook_jobs(&server, 1).await;
     assert_eq!(carried[0]["status"], "sent");
-    assert_eq!(receiver.so_far().len(), before.len() + 1);
+    assert_eq!(receiver.ledger().len(), before.len() + 1);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn a_new_secret_signs_beside_the_old_one_for_a_day() {
     let server = server(Kind::Memory).await;
-    let receiver = FarEnd::start().await;
-    let endpoint =
-        add(&server, json!({"companyId": "acme", "url": receiver.url("/"), "events": ["JobExpired"]})).await;
+    let receiver = FarEnd::agreeable();
+    let endpoint = add(
+        &server,
+        json!({"companyId": "acme", "url": receiver.url_of::<String>("/"), "events": ["JobExpired"]}),
+    )
+    .await;
     let path = format!("/v1/endpoints/{}", id_of(&endpoint));
     let new = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let rotated = server.patch(&path, json!({"secret": new})).await.body;
@@ -246,6 +260,6 @@ async fn a_new_secret_signs_beside_the_old_one_for_a_day() {
 
     let job = server.enqueue(to_endpoint(&endpoint, 1)).await;
     server.until(&job, "sent").await;
-    let got = &receiver.got(1).await[0];
+    let got = &receiver.arrived(1).await[0];
     assert!(got.is_signed_with(new) && got.is_signed_with(secret_of(&endpoint)), "{got:?}");
 }

@@ -1,22 +1,22 @@
 //! The worker's credentials, which only the engine may learn.
 
 use recado_camunda::{Auth, OAuth, Rest, Secret};
+use recado_testkit::camunda::{FakeCamunda, Guard, TaskStatus};
 use serde_json::json;
 
-use super::fake::{Fake, Guard, Status};
 use super::given::{BOTH, Given, Setup, Version, claim};
 
 const SECRET: &str = "s3cr3t";
 
-fn oauth(fake: &Fake, secret: &str) -> Auth {
+fn oauth(fake: &FakeCamunda, secret: &str) -> Auth {
     let audience = Some("zeebe-api".to_owned());
     Auth::OAuth(
         OAuth::new(&fake.url("/oauth/token"), "recado", Secret::new(secret), audience).expect("a URL"),
     )
 }
 
-fn guarded(lives_seconds: u64) -> Fake {
-    let fake = Fake::start();
+fn guarded(lives_seconds: u64) -> FakeCamunda {
+    let fake = FakeCamunda::start();
     fake.guard(Guard::OAuth { secret: SECRET.to_owned(), lives_seconds, revoked: 0 });
     fake
 }
@@ -28,11 +28,11 @@ async fn a_token_and_a_user_are_sent_as_http_wants_them() {
         for (auth, due) in
             [(Auth::Bearer(Secret::new(SECRET)), "Bearer s3cr3t"), (basic, "Basic ZGVtbzpkZW1v")]
         {
-            let fake = Fake::start();
+            let fake = FakeCamunda::start();
             fake.guard(Guard::Exactly(due.to_owned()));
             let given = Given::with(version, fake, Setup { auth, ..Setup::default() });
             let job = given.fake.ended(&given.fake.add(claim("503", 0)));
-            assert_eq!(job.status, Status::Completed, "{version:?}");
+            assert_eq!(job.status, TaskStatus::Completed, "{version:?}");
             assert_eq!(given.fake.answered("", 401), 0);
         }
     }
@@ -67,7 +67,7 @@ async fn an_oauth_token_that_is_refused_is_renewed_at_once() {
     given.fake.until(|state| state.polls_waiting == 1);
     given.fake.revoke_tokens();
     let job = given.fake.ended(&given.fake.add(claim("503", 0)));
-    assert_eq!(job.status, Status::Completed);
+    assert_eq!(job.status, TaskStatus::Completed);
     assert_eq!(given.fake.answered("/completion", 401), 1, "the fault fired");
     assert_eq!(given.fake.tokens_granted(), 2);
 }

@@ -1,13 +1,13 @@
 //! Decisions of the claims rule in both engines' words.
 
 use recado_camunda::{OnRefusal, Rules};
+use recado_testkit::camunda::{FakeCamunda, TaskStatus};
 use serde_json::{Value, json};
 
-use super::fake::{Fake, Status};
 use super::given::{BOTH, Given, Setup, Version, claim, outputs};
 
 fn with_rules(version: Version, rules: Rules) -> Given {
-    Given::with(version, Fake::start(), Setup { rules, ..Setup::default() })
+    Given::with(version, FakeCamunda::start(), Setup { rules, ..Setup::default() })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@ async fn t19_a_retry_completes_the_job_with_the_decision_as_variables() {
     for version in BOTH {
         let given = Given::usual(version);
         let job = given.fake.ended(&given.fake.add(claim("SERVICE_UNAVAILABLE", 0)));
-        assert_eq!(job.status, Status::Completed, "{version:?}");
+        assert_eq!(job.status, TaskStatus::Completed, "{version:?}");
         let next = match version {
             Version::Eight => "2025-01-12T10:37:00.000Z",
             Version::Seven => "2025-01-12T10:37:00.000+0000",
@@ -59,7 +59,7 @@ async fn t19_refused_claims_are_bpmn_errors_with_the_error_as_message() {
             (permanent, "PERMANENT_ERROR", "INVALID_PROCEDURE_CODE"),
         ] {
             let job = given.fake.ended(&key);
-            assert_eq!((job.status.clone(), job.error_code.as_deref()), (Status::Thrown, Some(code)));
+            assert_eq!((job.status.clone(), job.error_code.as_deref()), (TaskStatus::Thrown, Some(code)));
             assert_eq!(job.message.as_deref(), Some(message));
             let outputs = outputs(&job);
             assert_eq!((&outputs["shouldRetry"], &outputs["nextRetryTime"]), (&json!(false), &Value::Null));
@@ -79,10 +79,10 @@ async fn t19_refused_claims_are_incidents_where_the_model_wants_them() {
             },
         );
         let job = given.fake.ended(&given.fake.add(claim("TIMEOUT", 5)));
-        assert_eq!((job.status, job.retries), (Status::Incident, Some(0)), "{version:?}");
+        assert_eq!((job.status, job.retries), (TaskStatus::Incident, Some(0)), "{version:?}");
         assert_eq!(job.message.as_deref(), Some("MAX_RETRIES_EXCEEDED: TIMEOUT"));
         let job = given.fake.ended(&given.fake.add(claim("INVALID_PATIENT_DATA", 0)));
-        assert_eq!(job.status, Status::Thrown, "each refusal has its own choice");
+        assert_eq!(job.status, TaskStatus::Thrown, "each refusal has its own choice");
     }
 }
 
@@ -94,7 +94,7 @@ async fn t10_t11_t19_invalid_variables_are_an_incident_that_names_every_fault() 
             "submissionError": "  ", "retryCount": -1, "lastSubmissionTime": "yesterday, says Ana",
         }));
         let job = given.fake.ended(&key);
-        assert_eq!((job.status, job.retries), (Status::Incident, Some(0)));
+        assert_eq!((job.status, job.retries), (TaskStatus::Incident, Some(0)));
         let message = job.message.expect("a message");
         for fault in
             ["claimId is missing", "submissionError is empty", "retryCount is negative", "lastSubmissionTime"]
@@ -132,7 +132,7 @@ async fn a_long_error_fits_into_the_engines_tables() {
         let given = Given::usual(version);
         let long = format!("INVALID_PATIENT_DATA {}", "não ".repeat(5_000));
         let job = given.fake.ended(&given.fake.add(claim(&long, 0)));
-        assert_eq!((job.status, job.handed_out), (Status::Thrown, 1), "{version:?}");
+        assert_eq!((job.status, job.handed_out), (TaskStatus::Thrown, 1), "{version:?}");
         let message = job.message.expect("a message");
         assert!(message.starts_with("INVALID_PATIENT_DATA") && message.len() <= 1_000, "{}", message.len());
     }
@@ -158,7 +158,7 @@ async fn keys_may_be_numbers_as_they_were_before_8_8() {
     let given = Given::usual(Version::Eight);
     given.fake.write_keys_as_numbers();
     let job = given.fake.ended(&given.fake.add(claim("503", 0)));
-    assert_eq!(job.status, Status::Completed);
+    assert_eq!(job.status, TaskStatus::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,7 +171,7 @@ async fn a_variable_that_no_parser_likes_stops_nobody_else() {
         }
         let poison = given.fake.add(json!({"claimId": deep, "submissionError": "503"}));
         let sound = given.fake.add(claim("503", 0));
-        assert_eq!(given.fake.ended(&sound).status, Status::Completed, "{version:?}");
-        assert_eq!(given.fake.ended(&poison).status, Status::Incident, "{version:?}");
+        assert_eq!(given.fake.ended(&sound).status, TaskStatus::Completed, "{version:?}");
+        assert_eq!(given.fake.ended(&poison).status, TaskStatus::Incident, "{version:?}");
     }
 }

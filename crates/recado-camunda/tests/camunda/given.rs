@@ -10,13 +10,12 @@ use recado_camunda::{
     Auth, Camunda7, Camunda8, Chance, DecisionSource, Limits, NoDecision, Rest, Rules, Subscription, Worker,
 };
 use recado_core::{Class, Timestamp};
+use recado_testkit::camunda::{CamundaTask, FakeCamunda};
 use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use super::fake::{Fake, Job};
 
 /// 2025-01-12T10:37:00Z, when everything is tried again.
 pub const NEXT: Timestamp = Timestamp::from_millis(1_736_678_220_000);
@@ -97,7 +96,7 @@ impl DecisionSource for Shared {
 }
 
 pub struct Given {
-    pub fake: Fake,
+    pub fake: FakeCamunda,
     pub rule: Arc<Rule>,
     pub stop: CancellationToken,
     pub working: JoinHandle<usize>,
@@ -129,10 +128,10 @@ impl Default for Setup {
 
 impl Given {
     pub fn usual(version: Version) -> Self {
-        Given::with(version, Fake::start(), Setup::default())
+        Given::with(version, FakeCamunda::start(), Setup::default())
     }
 
-    pub fn with(version: Version, fake: Fake, setup: Setup) -> Self {
+    pub fn with(version: Version, fake: FakeCamunda, setup: Setup) -> Self {
         let rule = Arc::new(Rule {
             asked: Mutex::default(),
             away: AtomicBool::new(false),
@@ -188,7 +187,7 @@ pub fn claim(error: &str, retry_count: i64) -> Value {
 }
 
 /// Output variables as plain JSON, whichever engine holds them.
-pub fn outputs(job: &Job) -> Value {
+pub fn outputs(job: &CamundaTask) -> Value {
     let plain = |value: &Value| value.get("type").map_or(value.clone(), |_| value["value"].clone());
     job.outputs.iter().map(|(name, value)| (name.clone(), plain(value))).collect()
 }

@@ -407,9 +407,9 @@ impl SharedStore {
 
 #[cfg(test)]
 mod tests {
-    use recado_store_conformance::faulty::{FaultyStore, Verb};
     use recado_store::prelude::*;
     use recado_store::reference::ReferenceStore;
+    use recado_store_conformance::faulty::{FaultyStore, Verb};
     use serde::Deserialize;
 
     use super::*;

@@ -10,8 +10,8 @@ use recado_core::breaker::BreakerTerms;
 use recado_core::{Fault, Outcome, Payload, Timestamp};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine, Parts, Random, Route, Routes, Settings, Submission};
-use recado_store_conformance::faulty::FaultyStore;
 use recado_store::{Store, Wakes};
+use recado_store_conformance::faulty::FaultyStore;
 use recado_transport::{DataFault, Delivery, Transport};
 
 use crate::given::{Given, route, settings, submission};

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use recado_core::decide::Terms;
 use recado_core::{Fault, JobId, Outcome, Payload, Policy, RouteName, Status, Timestamp, rules};
 use recado_engine::{Accepted, Carrier, Clock, Engine, Parts, Random, Route, Routes, Settings, Submission};
-use recado_store_conformance::faulty::FaultyStore;
 use recado_store::reference::ReferenceStore;
 use recado_store::{JobView, Retention, Store};
+use recado_store_conformance::faulty::FaultyStore;
 use recado_transport::{DataFault, Delivery, Transport};
 use tokio::time::Instant;
 

@@ -8,8 +8,8 @@ use recado_core::{CompanyId, RouteName, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::duties::nodes::{Health, Node, NodeInfo};
 use recado_engine::{Carrier, Clock, Engine, Parts, Random, Routes, Settings};
-use recado_store_conformance::faulty::{FaultyStore, Verb};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 

@@ -10,8 +10,8 @@ use recado_audit::{Content, Evidence, Identity, MONTHS_KEPT, Order, Query, Recor
 use recado_core::{AuditEvent, AuditKind, JobId, Status};
 use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
 use recado_engine::{Carrier, Engine, Parts, Random, Routes, Settings, Submission};
-use recado_store_conformance::faulty::{FaultyStore, Verb};
 use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};
+use recado_store_conformance::faulty::{FaultyStore, Verb};
 use tempfile::TempDir;
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};

@@ -5,10 +5,11 @@ use std::time::Duration;
 use recado_core::policy::{Draw, Jitter, Policy};
 use recado_core::{Attempt, Timestamp};
 use recado_core::{
-    AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, Job, JobId, NewJob, Payload,
-    Priority, Reason, RouteName, Transition,
+    AttemptResult, BodyHash, Burial, Cause, Class, CompanyId, Failure, Job, JobId, NewJob, Payload, Priority,
+    RouteName, Transition,
 };
 use recado_observe::{Backoff, Ending, Fact, of_transition};
+use recado_testkit::jobs::permanent_failure;
 
 use crate::{at, ledger, seconds_of};
 
@@ -96,18 +97,7 @@ fn a_retry_is_an_attempt_with_its_wait() {
 
 #[test]
 fn a_job_that_expired_in_the_queue_ends_without_an_attempt() {
-    let failure = Failure {
-        class: Class::Permanent,
-        code: Some("EXPIRED".into()),
-        reason: Reason::new("too late").unwrap(),
-        rule: "recado/expired".into(),
-        blame: Blame::Message,
-        retry_after: None,
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
-    };
+    let failure = Failure { rule: "recado/expired".into(), ..permanent_failure(Some("EXPIRED"), "too late") };
     let burial =
         Burial { cause: Cause::Expired, failure, attempt: None, held_up: false, at: at(9), ttl: MINUTE };
     let (job, transition) = (job(Vec::new()), Transition::Bury(burial));

@@ -1,12 +1,10 @@
 use std::time::Duration;
 
-use recado_core::{
-    Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, NewJob, Payload, Priority, Reason,
-    RouteName, Status,
-};
+use recado_core::{BodyHash, Burial, Cause, JobId, NewJob, Payload, RouteName, Status};
 use recado_store::reference::ReferenceStore;
 use recado_store::{DeadLetterFilter, Enqueued, JobFilter, PageRequest};
 use recado_store_conformance::faulty::{FaultyStore, Verb};
+use recado_testkit::jobs::{new_job, permanent_failure};
 
 use super::*;
 
@@ -22,20 +20,8 @@ fn empty(name: &str) -> Named {
 }
 
 fn job(nth: usize) -> NewJob {
-    NewJob {
-        id: JobId::new(format!("job-{nth:05}")).unwrap(),
-        route: RouteName::new("email").unwrap(),
-        company: CompanyId::new("acme").unwrap(),
-        data: Payload::new(&format!(r#"{{"nth":{nth}}}"#)).unwrap(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority: Priority::default(),
-        enqueued_at: T0,
-        due_at: T0,
-        expires_at: T0.plus(Duration::from_secs(3_600)),
-        body_hash: BodyHash(7),
-    }
+    let new = new_job(&format!("job-{nth:05}"), "email", &format!(r#"{{"nth":{nth}}}"#), T0);
+    NewJob { expires_at: T0.plus(Duration::from_secs(3_600)), body_hash: BodyHash(7), ..new }
 }
 
 async fn filled(name: &str, jobs: usize) -> Named {
@@ -136,18 +122,7 @@ async fn a_move_that_was_cut_off_is_taken_up_again() {
 async fn busy(name: &str) -> Named {
     let from = filled(name, 6).await;
     for lease in from.store.claim(claim(3)).await.unwrap().leases.into_iter().rev() {
-        let failure = Failure {
-            class: Class::Permanent,
-            code: None,
-            reason: Reason::new("no such user").unwrap(),
-            rule: "smtp/5xx".into(),
-            blame: Blame::Message,
-            retry_after: None,
-            asked_wait: None,
-            uncertain: false,
-            invalid_payload: false,
-            stack_trace: None,
-        };
+        let failure = permanent_failure(None, "no such user");
         let ttl = Duration::from_secs(86_400);
         let burial = Burial { cause: Cause::Permanent, failure, attempt: None, held_up: false, at: T0, ttl };
         let settlement = Settlement {

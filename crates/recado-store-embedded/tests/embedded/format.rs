@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use crate::given::{DAY, Directory, HOUR, T0, id, job, open, options};
 
-/// A file of that format, made by `examples/make_fixture.rs` when it was the newest.
+/// A file of that format, made by `examples/make_store_fixture.rs` when it was the newest.
 fn fixture(version: i32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-v{version}.db"))
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{
-    Attempt, AttemptResult, Blame, BodyHash, Burial, Cause, Class, CompanyId, Failure, JobId, Lease, NewJob,
-    Payload, Priority, Random, Reason, RouteName, Timestamp, Transition,
+    Attempt, AttemptResult, BodyHash, Burial, Cause, JobId, Lease, NewJob, Payload, Random, RouteName,
+    Timestamp, Transition,
 };
 use recado_store::prelude::*;
 use recado_store::{Claim, Enqueued, Pick, Settled, Settlement, Store, StoreError, Turns};
 use recado_store_conformance::Home;
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore, FILE_NAME, OpenError};
+use recado_testkit::jobs::{new_job, permanent_failure};
 use tempfile::TempDir;
 
 pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
@@ -72,20 +73,8 @@ pub fn id(name: &str) -> JobId {
 }
 
 pub fn job(name: &str) -> NewJob {
-    NewJob {
-        id: id(name),
-        route: RouteName::new("email").unwrap(),
-        company: CompanyId::new("acme").unwrap(),
-        data: Payload::new(&format!(r#"{{"for":"{name}"}}"#)).unwrap(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority: Priority::default(),
-        enqueued_at: T0,
-        due_at: T0,
-        expires_at: T0.plus(DAY),
-        body_hash: BodyHash(1),
-    }
+    let data = format!(r#"{{"for":"{name}"}}"#);
+    NewJob { body_hash: BodyHash(1), ..new_job(name, "email", &data, T0) }
 }
 
 /// A job whose payload has this many bytes.
@@ -121,18 +110,7 @@ pub fn deliver(lease: &Lease) -> Transition {
 }
 
 pub fn bury(lease: &Lease, code: Option<&str>, reason: &str) -> Transition {
-    let failure = Failure {
-        class: Class::Permanent,
-        code: code.map(Into::into),
-        reason: Reason::new(reason).unwrap(),
-        rule: "smtp/5xx".into(),
-        blame: Blame::Message,
-        retry_after: None,
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
-    };
+    let failure = permanent_failure(code, reason);
     let attempt = Some(attempt(lease, AttemptResult::Failed));
     Transition::Bury(Burial {
         cause: Cause::Permanent,

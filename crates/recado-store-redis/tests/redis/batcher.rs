@@ -6,24 +6,24 @@ use std::time::Duration;
 use recado_core::{BodyHash, NewJob, Status};
 use recado_store::{Enqueued, Settled, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::{RedisCluster, RedisServer};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::given::{T0, claim, delivered, job, jobs, random};
-use crate::server::{Cluster, Server};
 
 const CALLS: usize = 100;
 
 const ACCEPTED: Enqueued = Enqueued::Accepted { status: Status::Queued };
 
 /// Scripts that the server has run.
-fn scripts_run(server: &Server) -> u64 {
+fn scripts_run(server: &RedisServer) -> u64 {
     let info: String = server.ask(&["INFO", "commandstats"]);
     let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
 /// A store that has run its scripts once.
-async fn warm(server: &Server) -> RedisStore {
+async fn warm(server: &RedisServer) -> RedisStore {
     let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     store.enqueue(vec![job("taken")]).await.unwrap();
     let lease = store.claim(claim(1)).await.unwrap().leases.remove(0);
@@ -41,7 +41,7 @@ async fn ask(store: &RedisStore, name: &str) -> JoinHandle<Result<Vec<Enqueued>,
 
 #[tokio::test]
 async fn calls_that_come_at_once_share_a_batch_and_each_has_its_own_answer() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = warm(&server).await;
     let before = scripts_run(&server);
     server.pause();
@@ -74,7 +74,7 @@ async fn calls_that_come_at_once_share_a_batch_and_each_has_its_own_answer() {
 
 #[tokio::test]
 async fn a_call_given_up_in_the_queue_is_not_carried_out_and_harms_no_other() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = warm(&server).await;
     server.pause();
     let first = ask(&store, "first").await;
@@ -97,7 +97,7 @@ async fn a_call_given_up_in_the_queue_is_not_carried_out_and_harms_no_other() {
 
 #[tokio::test]
 async fn the_time_in_the_queue_is_part_of_a_calls_time() {
-    let server = Server::start();
+    let server = RedisServer::start();
     warm(&server).await;
     let options = RedisOptions { timeout: Duration::from_millis(300), ..RedisOptions::new(server.url()) };
     let store = RedisStore::open(&options, random()).await.unwrap();
@@ -115,7 +115,7 @@ async fn the_time_in_the_queue_is_part_of_a_calls_time() {
 /// A call says which shards it needs by whether it is answered while one stands still and nothing else is on its way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_stands_still_holds_up_no_call_that_does_not_need_it() {
-    let cluster = Cluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
+    let cluster = RedisCluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
     let timeout = Duration::from_secs(1);
     let options = RedisOptions { partitions: 3, timeout, ..RedisOptions::new(cluster.url()) };
     let store = RedisStore::open(&options, random()).await.unwrap();

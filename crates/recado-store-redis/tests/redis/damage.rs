@@ -1,14 +1,12 @@
 //! Bytes that change in the server: what is damaged is found before it goes out, and stops nothing else.
 
-use recado_core::{
-    AuditEvent, AuditKind, Blame, Burial, Cause, Class, Damage, Failure, Lease, NewJob, Payload, Reason,
-    Transition,
-};
+use recado_core::{AuditEvent, AuditKind, Burial, Cause, Damage, Lease, NewJob, Payload, Transition};
 use recado_store::prelude::*;
 use recado_store::{
     AuditSpan, DeadLetterFilter, Discard, Discarded, GroupBy, JobFilter, KvWrite, Namespace, PageRequest,
     Settlement,
 };
+use recado_testkit::jobs::permanent_failure;
 
 use crate::given::{HOUR, T0, claim, delivered, job};
 use crate::place::Place;
@@ -16,18 +14,7 @@ use crate::place::Place;
 const NAMESPACE: Namespace = Namespace::new("pauses");
 
 fn buried(lease: &Lease) -> Settlement {
-    let failure = Failure {
-        class: Class::Permanent,
-        code: None,
-        reason: Reason::new("no such user").unwrap(),
-        rule: "smtp/5xx".into(),
-        blame: Blame::Message,
-        retry_after: None,
-        asked_wait: None,
-        uncertain: false,
-        invalid_payload: false,
-        stack_trace: None,
-    };
+    let failure = permanent_failure(None, "no such user");
     let burial =
         Burial { cause: Cause::Permanent, failure, attempt: None, held_up: false, at: T0, ttl: HOUR * 24 };
     Settlement { transition: Transition::Bury(burial), ..delivered(lease) }

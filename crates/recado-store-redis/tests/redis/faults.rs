@@ -7,11 +7,13 @@ use recado_core::{CompanyId, NewJob};
 use recado_store::StoreError;
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{Link, RedisOptions, Script};
+use recado_testkit::PATIENCE;
+use recado_testkit::fault_proxy::{Mode, Proxy};
+use recado_testkit::redis::{RedisCluster, RedisServer, Sentinels, ask, until};
 use redis::{Cmd, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::given::{job, random};
-use crate::server::{Cluster, Mode, PATIENCE, Proxy, Sentinels, Server, ask, until};
 
 async fn open(url: String) -> Link {
     Link::open(&RedisOptions::new(url), random()).await.expect("the link opens")
@@ -48,7 +50,7 @@ async fn recovers(link: &Link, command: &Cmd) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f13_a_server_that_is_gone_is_told_and_found_again_when_it_is_back() {
-    let mut server = Server::durable();
+    let mut server = RedisServer::durable();
     let link = open(server.url()).await;
     assert_eq!(call(&link, &incr()).await.unwrap(), Value::Int(1));
     server.kill();
@@ -66,7 +68,7 @@ async fn f13_a_server_that_is_gone_is_told_and_found_again_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_that_fits_into_a_calls_time_is_a_delay_and_no_error() {
-    let mut server = Server::durable();
+    let mut server = RedisServer::durable();
     let mut options = RedisOptions::new(server.url());
     options.timeout = PATIENCE;
     let link = Link::open(&options, random()).await.unwrap();
@@ -85,8 +87,8 @@ async fn a_restart_that_fits_into_a_calls_time_is_a_delay_and_no_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_whose_answer_was_cut_off_is_not_repeated() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port()).await;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
     let link = open(proxy.url()).await;
     proxy.set(Mode::CutAtAnswer);
     let why = refused(&link, &incr()).await;
@@ -99,8 +101,8 @@ async fn a_request_whose_answer_was_cut_off_is_not_repeated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_are_opened_again() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port()).await;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
     let link = open(proxy.url()).await;
     let mut cut = 0;
     for _ in 0..10 {
@@ -113,8 +115,8 @@ async fn cut_connections_are_opened_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f13_a_wire_that_is_held_ends_the_call_and_the_connection() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port()).await;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
     let mut options = RedisOptions::new(proxy.url());
     options.timeout = Duration::from_secs(1);
     let link = Link::open(&options, random()).await.unwrap();
@@ -133,7 +135,7 @@ async fn f13_a_wire_that_is_held_ends_the_call_and_the_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f13_a_server_that_stands_still_ends_the_call() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let link = open(server.url()).await;
     assert_eq!(RedisOptions::new("").timeout, Duration::from_secs(2), "the required bound");
     server.pause();
@@ -145,7 +147,7 @@ async fn f13_a_server_that_stands_still_ends_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_reads_its_data_is_waited_for() {
-    let mut server = Server::durable();
+    let mut server = RedisServer::durable();
     let link = open(server.url()).await;
     server.ask::<()>(&["EVAL", "for key = 1, 10000 do redis.call('SET', 'fill:' .. key, 'x') end", "0"]);
     // Microseconds for each key, so that the reading takes a while.
@@ -165,7 +167,7 @@ async fn a_server_that_reads_its_data_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g14_a_full_server_refuses_new_work_and_lets_running_work_end() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let link = open(server.url()).await;
     call(&link, redis::cmd("RPUSH").arg("k").arg("running")).await.unwrap();
     server.ask::<()>(&["SET", "ballast", &"x".repeat(4 << 20)]);
@@ -191,7 +193,7 @@ async fn g14_a_full_server_refuses_new_work_and_lets_running_work_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_becomes_a_replica_is_told_and_used_again_as_a_master() {
-    let (server, other) = (Server::start(), Server::start());
+    let (server, other) = (RedisServer::start(), RedisServer::start());
     let link = open(server.url()).await;
     server.ask::<()>(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     let why = refused(&link, &incr()).await;
@@ -204,11 +206,11 @@ async fn a_server_that_becomes_a_replica_is_told_and_used_again_as_a_master() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_script_of_another_program_is_reported() {
-    let server = Server::with(&["busy-reply-threshold 50"]);
+    let server = RedisServer::with(&["busy-reply-threshold 50"]);
     let link = open(server.url()).await;
     let port = server.port();
     let endless = std::thread::spawn(move || {
-        let _ = crate::server::try_ask::<Value>(port, &["EVAL", "while true do end", "0"]);
+        let _ = recado_testkit::redis::try_ask::<Value>(port, &["EVAL", "while true do end", "0"]);
     });
     let end = Instant::now() + PATIENCE;
     loop {
@@ -236,7 +238,7 @@ async fn a_failover_by_sentinel_leads_to_the_new_master() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_is_gone_is_told_and_the_others_are_not_held_up_by_it() {
     let mut cluster =
-        Cluster::with(3, &["appendonly yes", "appendfsync always", "cluster-require-full-coverage no"]);
+        RedisCluster::with(3, &["appendonly yes", "appendfsync always", "cluster-require-full-coverage no"]);
     let link = open(cluster.url()).await;
     let slot: u16 = cluster.masters[0].ask(&["CLUSTER", "KEYSLOT", "k"]);
     let at = usize::from(slot / (16_384 / 3)).min(2);
@@ -256,7 +258,7 @@ async fn a_shard_that_is_gone_is_told_and_the_others_are_not_held_up_by_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_does_not_open_where_no_server_listens_and_says_so() {
-    let mut server = Server::start();
+    let mut server = RedisServer::start();
     server.kill();
     for scheme in ["redis", "redis+cluster"] {
         let options = RedisOptions::new(format!("{scheme}://127.0.0.1:{}", server.port()));
@@ -268,7 +270,7 @@ async fn a_link_does_not_open_where_no_server_listens_and_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_lost_a_shard_says_which_partitions_are_away_and_serves_the_others() {
-    let mut cluster = Cluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
+    let mut cluster = RedisCluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
     let options =
         RedisOptions { partitions: 6, timeout: Duration::from_secs(1), ..RedisOptions::new(cluster.url()) };
     let store = RedisStore::open(&options, random()).await.unwrap();

@@ -4,10 +4,11 @@ use recado_core::Payload;
 use recado_store::prelude::*;
 use recado_store::{KvWrite, KvWritten, Namespace, StoreError};
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
+use recado_testkit::PATIENCE;
+use recado_testkit::redis::{RedisServer, until};
 
 use crate::given::{T0, jobs, random};
 use crate::place::Place;
-use crate::server::{PATIENCE, Server, until};
 
 async fn refusal(options: &RedisOptions) -> String {
     RedisStore::open(options, random()).await.unwrap_err().to_string()
@@ -42,7 +43,7 @@ async fn prefixes_keep_stores_apart() {
 
 #[tokio::test]
 async fn every_key_has_the_prefix() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let options = RedisOptions { prefix: "ours".into(), ..RedisOptions::new(server.url()) };
     let store = RedisStore::open(&options, random()).await.unwrap();
     store.enqueue(jobs(0..3)).await.unwrap();
@@ -80,7 +81,7 @@ async fn versions_of_entries_are_not_given_again_after_a_server_lost_its_data() 
 }
 
 /// As `FLUSHALL` does.
-fn empty(place: &Place<Server>) {
+fn empty(place: &Place<RedisServer>) {
     for key in place.server.ask::<Vec<String>>(&["KEYS", &format!("{}:*", place.options.prefix)]) {
         place.server.ask::<()>(&["DEL", &key]);
     }

@@ -4,35 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Attempt, AttemptResult, AuditEvent, AuditKind, BodyHash, CompanyId, JobId, Lease, NewJob, Payload,
-    Priority, Random, RouteName, Timestamp, Transition,
+    Attempt, AttemptResult, AuditEvent, AuditKind, BodyHash, Lease, NewJob, Random, RouteName, Transition,
 };
 use recado_store::{Claim, Pick, Settlement, Turns};
+use recado_testkit::jobs::new_job;
+
+pub use recado_testkit::jobs::T0;
 
 /// A source of its own for every store: two nodes never draw the same fence.
 pub fn random() -> Arc<Random> {
     Arc::new(Random::from_entropy())
 }
 
-pub const T0: Timestamp = Timestamp::from_millis(1_736_677_800_000);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A job of company `acme` for route `email`, due at once.
 pub fn job(name: &str) -> NewJob {
-    NewJob {
-        id: JobId::new(name).unwrap(),
-        route: RouteName::new("email").unwrap(),
-        company: CompanyId::new("acme").unwrap(),
-        data: Payload::new(r#"{"to":"ana"}"#).unwrap(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority: Priority::default(),
-        enqueued_at: T0,
-        due_at: T0,
-        expires_at: T0.plus(HOUR * 24),
-        body_hash: BodyHash(1),
-    }
+    NewJob { body_hash: BodyHash(1), ..new_job(name, "email", r#"{"to":"ana"}"#, T0) }
 }
 
 pub fn jobs(names: std::ops::Range<usize>) -> Vec<NewJob> {

@@ -4,13 +4,14 @@ use recado_core::{Payload, RouteName};
 use recado_store::prelude::*;
 use recado_store::{KvWrite, Namespace, Waker};
 use recado_store_redis::RedisStore;
+use recado_testkit::PATIENCE;
+use recado_testkit::redis::{RedisServer, until};
 
 use crate::given::{T0, jobs};
 use crate::place::Place;
-use crate::server::{PATIENCE, Server, until};
 
 /// Two nodes that hear each other.
-async fn two_nodes(place: &Place<Server>) -> (RedisStore, RedisStore) {
+async fn two_nodes(place: &Place<RedisServer>) -> (RedisStore, RedisStore) {
     let nodes = (place.store().await, place.store().await);
     let channel = format!("{}:hints", place.options.prefix);
     let both = |listeners: &Vec<(String, u64)>| listeners.iter().any(|(_, count)| *count == 2);

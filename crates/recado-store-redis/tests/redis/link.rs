@@ -5,10 +5,12 @@ use std::time::Duration;
 use recado_store::{Durability, StoreError};
 use recado_store_redis::check::{Checkup, FindingState};
 use recado_store_redis::link::{Arg, Hint, Link, OpenError, RedisOptions, Script};
+use recado_testkit::fault_proxy::Proxy;
+use recado_testkit::free_port;
+use recado_testkit::redis::{RedisCluster, RedisServer, Sentinels, ask};
 use redis::Value;
 
 use crate::given::random;
-use crate::server::{Cluster, Proxy, Sentinels, Server, ask, free_port};
 
 async fn open(url: String) -> Link {
     Link::open(&RedisOptions::new(url), random()).await.expect("the link opens")
@@ -26,7 +28,7 @@ fn error_count(port: u16, code: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_is_known_by_its_hash_and_loaded_again_when_the_server_forgot_it() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let link = open(server.url()).await;
     let script = Script::new("add", "return redis.call('INCRBY', KEYS[1], ARGV[1]) .. ARGV[2]");
     let run = async || link.run(&script, &[b"sum"], &[Arg::from(5), Arg::from("!")]).await.unwrap();
@@ -40,7 +42,7 @@ async fn a_script_is_known_by_its_hash_and_loaded_again_when_the_server_forgot_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_can_say_that_what_it_found_is_impossible() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let link = open(server.url()).await;
     let script = Script::new("claim", "return redis.error_reply('BROKEN a lease without a job')");
     match link.run(&script, &[b"k"], &[]).await {
@@ -51,7 +53,7 @@ async fn a_script_can_say_that_what_it_found_is_impossible() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_never_repeats_what_was_sent() {
-    let server = Server::with(&["rename-command EVALSHA NOTHING"]);
+    let server = RedisServer::with(&["rename-command EVALSHA NOTHING"]);
     let link = open(server.url()).await;
     let script = Script::new("claim", "return 1");
     let refused = link.run(&script, &[b"key-of-ana"], &[Arg::from("hunter2")]).await.unwrap_err().to_string();
@@ -61,7 +63,7 @@ async fn a_refusal_never_repeats_what_was_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_is_the_servers_and_never_runs_backwards() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let link = open(server.url()).await;
     let server_millis = || {
         let (seconds, micros): (i64, i64) = server.ask(&["TIME"]);
@@ -82,8 +84,8 @@ async fn the_time_is_the_servers_and_never_runs_backwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hint_reaches_every_node_and_a_lost_connection_is_told() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port()).await;
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
     let (speaker, listener) = (open(server.url()).await, open(proxy.url()).await);
     let mut hints = listener.subscribe();
     // Said until it is heard: what is said before the listener listens is lost.
@@ -110,7 +112,7 @@ async fn a_hint_reaches_every_node_and_a_lost_connection_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_and_a_login_are_taken_from_the_url() {
-    let server = Server::with(&["user default on nopass ~* &* +@all", "user ana on >p@ss ~* &* +@all"]);
+    let server = RedisServer::with(&["user default on nopass ~* &* +@all", "user ana on >p@ss ~* &* +@all"]);
     let host = format!("127.0.0.1:{}", server.port());
     let link = open(format!("redis://ana:p%40ss@{host}/3")).await;
     link.command(redis::cmd("SET").arg("k").arg("v"), b"k").await.unwrap();
@@ -122,7 +124,7 @@ async fn a_database_and_a_login_are_taken_from_the_url() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_told_without_the_password() {
-    let server = Server::with(&["requirepass right"]);
+    let server = RedisServer::with(&["requirepass right"]);
     let options = RedisOptions::new(format!("redis://:hunter2@127.0.0.1:{}", server.port()));
     let error = Link::open(&options, random()).await.unwrap_err().to_string();
     assert!(error.contains("refuses the login"), "{error}");
@@ -137,7 +139,7 @@ async fn tls_is_spoken_with_servers_whose_authority_is_trusted_and_with_no_other
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let port = free_port();
-    let server = Server::with(&[
+    let server = RedisServer::with(&[
         &format!("tls-port {port}"),
         &format!("tls-cert-file {}", certificate.display()),
         &format!("tls-key-file {}", key.display()),
@@ -159,7 +161,7 @@ async fn tls_is_spoken_with_servers_whose_authority_is_trusted_and_with_no_other
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_every_key_is_found_and_so_is_the_clock() {
-    let cluster = Cluster::start(3);
+    let cluster = RedisCluster::start(3);
     let link = open(cluster.url()).await;
     for number in 0..100 {
         let key = format!("recado:{{{number}}}:k");
@@ -179,7 +181,7 @@ async fn in_a_cluster_every_key_is_found_and_so_is_the_clock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_on_the_move_are_followed() {
-    let cluster = Cluster::start(3);
+    let cluster = RedisCluster::start(3);
     let link = open(cluster.url()).await;
     let key = "recado:{7}:k";
     let slot: u16 = cluster.masters[0].ask(&["CLUSTER", "KEYSLOT", key]);
@@ -209,7 +211,7 @@ async fn sentinels_are_asked_for_the_master_even_if_some_are_dead() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_a_server_that_evicts_is_refused_with_the_command_that_mends_it() {
-    let server = Server::with(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    let server = RedisServer::with(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
     let error = Link::open(&RedisOptions::new(server.url()), random()).await.unwrap_err();
     assert!(matches!(error, OpenError::Unfit(_)), "{error:?}");
     let told = error.to_string();
@@ -227,7 +229,7 @@ async fn g13_the_promise_is_what_the_settings_make_it() {
         (&["appendonly yes", "appendfsync no"], Durability::Eventually, FindingState::Note),
         (&["appendonly no"], Durability::Memory, FindingState::Note),
     ] {
-        let server = Server::with(settings);
+        let server = RedisServer::with(settings);
         let checkup = Checkup::of(&RedisOptions::new(server.url()), random()).await.unwrap();
         assert_eq!(checkup.durability(), durability, "{settings:?}");
         let finding =
@@ -242,7 +244,7 @@ async fn g13_the_promise_is_what_the_settings_make_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_what_a_managed_server_hides_is_read_elsewhere_or_said_to_be_unknown() {
-    let server = Server::with(&[
+    let server = RedisServer::with(&[
         "maxmemory 100mb",
         "maxmemory-policy volatile-ttl",
         "appendonly yes",
@@ -259,13 +261,13 @@ async fn g13_what_a_managed_server_hides_is_read_elsewhere_or_said_to_be_unknown
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g14_memory_is_read_with_its_limit() {
-    let server = Server::with(&["maxmemory 100mb"]);
+    let server = RedisServer::with(&["maxmemory 100mb"]);
     let link = open(server.url()).await;
     let reading = link.memory().latest().expect("a reading");
     assert_eq!(reading.max_bytes, Some(100 << 20));
     assert!(reading.used_bytes > 0 && reading.fraction().unwrap() < 0.5, "{reading:?}");
 
-    let unlimited = Server::start();
+    let unlimited = RedisServer::start();
     let reading = open(unlimited.url()).await.memory().latest().expect("a reading");
     assert_eq!((reading.max_bytes, reading.fraction()), (None, None));
 }

@@ -19,6 +19,5 @@ mod place;
 mod records;
 mod repeated;
 mod scripts;
-mod server;
 mod upgrade;
 mod valkey;

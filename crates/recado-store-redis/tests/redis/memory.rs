@@ -6,16 +6,16 @@ use std::time::Duration;
 use recado_core::{JobId, NewJob, Payload, Random, Timestamp};
 use recado_store::{Retention, Settlement};
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::RedisServer;
 
 use crate::given::{T0, claim, delivered, job, jobs, random};
-use crate::server::Server;
 
 /// Issue 5's bound on what Redis spends on a pending job with a payload of 300 bytes.
 const PENDING_JOB_BYTES_MAX: u64 = 470;
 
 const JOBS: usize = 100_000;
 
-fn used_bytes(server: &Server) -> u64 {
+fn used_bytes(server: &RedisServer) -> u64 {
     let info: String = server.ask(&["INFO", "memory"]);
     let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
     line.trim().parse().unwrap()
@@ -30,7 +30,7 @@ fn uuid(random: &Random) -> JobId {
 
 /// Memory of a job that callers enqueue, each with a clock that is some milliseconds off.
 async fn cost_of_a_job(clocks_ms: &[i64]) -> u64 {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let text = format!(r#"{{"to":["ana@example.com"],"subject":"Olá","text":"{}"}}"#, "x".repeat(247));
     let data = Payload::new(&text).unwrap();
@@ -67,7 +67,7 @@ async fn callers_that_arrive_in_another_order_than_they_asked_cost_no_more() {
 
 #[tokio::test]
 async fn jobs_that_are_pruned_leave_next_to_nothing() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let mut after_first = 0;
     for round in 0..4 {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use recado_core::Lease;
 use recado_store::{Claim, Extended, Pick, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::RedisServer;
 
 use crate::given::{HOUR, T0, claim, jobs, random};
-use crate::server::Server;
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 const LEASE: Duration = Duration::from_millis(800);
@@ -38,7 +38,7 @@ async fn look_until_taken(store: &RedisStore) -> Vec<Lease> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_was_away_living_nodes_extend_their_leases_before_others_take_them_over() {
-    let mut server = Server::durable();
+    let mut server = RedisServer::durable();
     let options = RedisOptions { timeout: TIMEOUT, orphan_grace: LEASE, ..RedisOptions::new(server.url()) };
     let holder = RedisStore::open(&options, random()).await.unwrap();
     let other = RedisStore::open(&options, random()).await.unwrap();

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use recado_store::Store;
 use recado_store_conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::{RedisCluster, RedisServer};
 
 use crate::given::random;
-use crate::server::{Cluster, Server};
 
 /// Never, as far as a test is concerned: no waiter is rung without a reason.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -22,36 +22,36 @@ pub struct Place<S> {
     pub options: RedisOptions,
 }
 
-impl Place<Server> {
+impl Place<RedisServer> {
     /// On one server.
     pub fn single() -> Self {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-        let server = shared(&SHARED, Server::start);
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+        let server = shared(&SHARED, RedisServer::start);
         let url = server.url();
         Place::on(server, url)
     }
 
     /// On one Valkey.
     pub fn valkey() -> Self {
-        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-        let server = shared(&SHARED, Server::valkey);
+        static SHARED: Mutex<Weak<RedisServer>> = Mutex::new(Weak::new());
+        let server = shared(&SHARED, RedisServer::valkey);
         let url = server.url();
         Place::on(server, url)
     }
 }
 
-impl Place<Cluster> {
+impl Place<RedisCluster> {
     /// On a Cluster of three masters.
     pub fn cluster() -> Self {
-        static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
-        let cluster = shared(&SHARED, || Cluster::start(3));
+        static SHARED: Mutex<Weak<RedisCluster>> = Mutex::new(Weak::new());
+        let cluster = shared(&SHARED, || RedisCluster::start(3));
         let url = cluster.url();
         Place::on(cluster, url)
     }
 
     /// On a Cluster of three masters of its own.
     pub fn own_cluster() -> Self {
-        let cluster = Arc::new(Cluster::start(3));
+        let cluster = Arc::new(RedisCluster::start(3));
         let url = cluster.url();
         Place::on(cluster, url)
     }
@@ -95,13 +95,13 @@ impl<S: Send + Sync> Home for Place<S> {
 
 /// A server of its own that is killed before it is opened again, so that only what is on disk is there.
 pub struct Disk {
-    server: Server,
+    server: RedisServer,
     opened: bool,
 }
 
 impl Disk {
     pub fn new() -> Self {
-        Disk { server: Server::durable(), opened: false }
+        Disk { server: RedisServer::durable(), opened: false }
     }
 }
 

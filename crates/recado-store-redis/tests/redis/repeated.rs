@@ -4,14 +4,15 @@ use recado_core::{AuditKind, NewJob, Status};
 use recado_store::prelude::*;
 use recado_store::{Enqueued, KvWrite, KvWritten, Namespace, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::fault_proxy::{Mode, Proxy};
+use recado_testkit::redis::RedisServer;
 
 use crate::given::{T0, claim, delivered, job, jobs, random};
 use crate::place::Place;
-use crate::server::{Mode, Proxy, Server};
 
 /// A store whose answers can be lost on the way, beside one whose cannot.
 struct Scene {
-    _place: Place<Server>,
+    _place: Place<RedisServer>,
     proxy: Proxy,
     far: RedisStore,
     near: RedisStore,
@@ -20,7 +21,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let place = Place::single();
-        let proxy = Proxy::to(place.server.port()).await;
+        let proxy = Proxy::to(place.server.port());
         let near = place.store().await;
         // The server knows every script by now: what is lost is an answer, and not the word that it does not.
         near.enqueue(vec![job("before")]).await.unwrap();

@@ -6,14 +6,14 @@ use std::time::Duration;
 use recado_core::{AttemptResult, CompanyId, NewJob, Payload, Status, Transition};
 use recado_store::{Claim, Extended, Pick, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::redis::RedisServer;
 
 use crate::given::{HOUR, T0, claim, delivered, job, jobs, random};
 use crate::place::Place;
-use crate::server::Server;
 
 #[tokio::test]
 async fn scripts_survive_a_server_that_forgets_them() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     let forget = || server.ask::<()>(&["SCRIPT", "FLUSH"]);
     store.enqueue(jobs(0..1)).await.unwrap();
@@ -155,7 +155,7 @@ async fn what_has_become_due_is_put_in_line_a_bounded_number_at_a_time() {
 
 #[tokio::test]
 async fn a_full_server_refuses_new_jobs_and_lets_everything_else_go_on() {
-    let server = Server::start();
+    let server = RedisServer::start();
     let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     store.enqueue(jobs(0..3)).await.unwrap();
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);

@@ -9,9 +9,9 @@ use recado_store::{
     AuditSpan, Claim, DeadLetterFilter, JobFilter, Namespace, PageRequest, Pick, Retention, Settled,
 };
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
+use recado_testkit::redis::RedisServer;
 
 use crate::given::{HOUR, T0, claim, delivered, random};
-use crate::server::Server;
 
 const COMPANIES: [&str; 4] = ["acme", "bolt", "cora", "dent"];
 
@@ -31,8 +31,8 @@ const JOBS: [(&str, Status, &[AuditKind]); 11] = [
 ];
 
 /// A server with the data of format 1.
-fn format_1() -> (Server, RedisOptions) {
-    let server = Server::start();
+fn format_1() -> (RedisServer, RedisOptions) {
+    let server = RedisServer::start();
     for line in include_str!("data/format_1.txt").lines() {
         let words = line.split(' ').map(|word| match word {
             "%" => Vec::new(),

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use recado_core::{Blame, Class, Fault, Outcome};
+use recado_testkit::far_end::FarEnd;
 use recado_transport_ses::{Ses, SesConfig};
 use tempfile::TempDir;
 
-use super::far_end::{FarEnd, no, yes};
+use super::far_end::{no, yes};
 use super::given::{job, judged, plain, send};
 
 const ENDPOINT: &str = "CHAIN_ENDPOINT";
@@ -61,7 +62,7 @@ impl Child {
             .env("PATH", "/usr/bin:/bin")
             // No instance answers here, and waiting for one takes seconds.
             .env("AWS_EC2_METADATA_DISABLED", "true")
-            .env(ENDPOINT, far_end.url().as_str());
+            .env(ENDPOINT, far_end.url());
         Child { home, command }
     }
 
@@ -99,12 +100,12 @@ impl Child {
 }
 
 fn signer(far_end: &FarEnd) -> String {
-    far_end.only().header("authorization").expect("a signature").to_owned()
+    far_end.only("").header_values("authorization").expect("a signature")
 }
 
 #[tokio::test]
 async fn credentials_and_region_come_from_the_environment() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let child = Child::of(&far_end)
         .env("AWS_REGION", "eu-west-1")
         .env("AWS_ACCESS_KEY_ID", "AKIDENV")
@@ -116,7 +117,7 @@ async fn credentials_and_region_come_from_the_environment() {
 
 #[tokio::test]
 async fn a_profile_that_was_asked_for_comes_before_the_environment() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let keys = "aws_access_key_id = AKIDFILE\naws_secret_access_key = SECRET\n";
     let child = Child::of(&far_end)
         .env("AWS_ACCESS_KEY_ID", "AKIDENV")
@@ -130,7 +131,7 @@ async fn a_profile_that_was_asked_for_comes_before_the_environment() {
 
 #[tokio::test]
 async fn keys_that_the_chain_found_are_masked_where_an_error_repeats_them() {
-    let far_end = FarEnd::start([no(403, "Denied", "AKIDENV, SECRET-key and SECRET-token are no use")]).await;
+    let far_end = FarEnd::scripted([no(403, "Denied", "AKIDENV, SECRET-key and SECRET-token are no use")]);
     let fault = Child::of(&far_end)
         .env("AWS_REGION", "eu-west-1")
         .env("AWS_ACCESS_KEY_ID", "AKIDENV")
@@ -144,7 +145,7 @@ async fn keys_that_the_chain_found_are_masked_where_an_error_repeats_them() {
 
 #[tokio::test]
 async fn a_chain_that_finds_no_credentials_blames_the_credential() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let fault = Child::of(&far_end).env("AWS_REGION", "eu-west-1").fault().await;
     assert_eq!(fault.code.as_deref(), Some("CredentialsNotFound"), "{}", fault.text);
     assert_eq!(judged(&fault), (Class::Permanent, Blame::Credential));
@@ -153,7 +154,7 @@ async fn a_chain_that_finds_no_credentials_blames_the_credential() {
 
 #[tokio::test]
 async fn a_profile_that_nobody_wrote_blames_the_credential() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let fault = Child::of(&far_end).env("AWS_REGION", "eu-west-1").env(PROFILE, "nobodys").fault().await;
     assert_eq!(fault.code.as_deref(), Some("CredentialsNotFound"), "{}", fault.text);
     assert_eq!(far_end.connections(), 0);
@@ -161,7 +162,7 @@ async fn a_profile_that_nobody_wrote_blames_the_credential() {
 
 #[tokio::test]
 async fn credentials_that_cannot_be_loaded_now_are_worth_another_try() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let process = "credential_process = echo SECRET >&2; exit 7";
     let fault = Child::of(&far_end)
         .file("config", "AWS_CONFIG_FILE", &format!("[default]\nregion = eu-west-1\n{process}\n"))
@@ -175,7 +176,7 @@ async fn credentials_that_cannot_be_loaded_now_are_worth_another_try() {
 
 #[tokio::test]
 async fn a_missing_region_is_named_and_looked_for_again() {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let child =
         Child::of(&far_end).env("AWS_ACCESS_KEY_ID", "AKIDENV").env("AWS_SECRET_ACCESS_KEY", "SECRET");
     let file = child.home().join("config");

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use recado_core::{
-    Blame, BodyHash, Class, CompanyId, Fault, Job, JobId, NewJob, Outcome, Payload, RouteName, Timestamp,
-};
+use recado_core::{Blame, Class, CompanyId, Fault, Job, NewJob, Outcome, Timestamp};
+pub use recado_testkit::jobs::NOW;
+use recado_testkit::jobs::new_job;
 use recado_transport::{Delivery, Transport, Url, Wanted};
 use recado_transport_ses::{Ses, SesConfig, SesCredentials};
 use serde_json::{Value, json};
 
-/// 2026-01-01T00:00:00Z, when every attempt of these tests starts.
-pub const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 /// No test waits longer than this for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const JOB: &str = "outbox:7f3a.1";
@@ -57,22 +55,9 @@ pub fn with_file() -> Value {
 }
 
 pub fn job(data: &Value) -> Job {
-    let data = Payload::new(&data.to_string()).expect("JSON");
-    let body_hash = BodyHash::of(&data, &[]).expect("JSON");
-    Job::from(NewJob {
-        id: JobId::new(JOB).expect("a name"),
-        route: RouteName::new("email-ses").expect("a name"),
-        company: CompanyId::new(COMPANY).expect("a name"),
-        data,
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority: Default::default(),
-        enqueued_at: NOW,
-        due_at: NOW,
-        expires_at: Timestamp::MAX,
-        body_hash,
-    })
+    let company = CompanyId::new(COMPANY).expect("a name");
+    let new = new_job(JOB, "email-ses", &data.to_string(), NOW);
+    Job::from(NewJob { company, expires_at: Timestamp::MAX, ..new })
 }
 
 pub fn delivery(job: &Job) -> Delivery<'_> {

@@ -3,14 +3,15 @@
 use recado_core::Blame::{Credential, Message, Provider};
 use recado_core::Class::{Permanent, RateLimit, Transient};
 use recado_core::{Blame, Class, FaultKind};
+use recado_testkit::far_end::FarEnd;
 
-use super::far_end::{FarEnd, no, no_in_body};
+use super::far_end::{no, no_in_body};
 use super::given::{fault, judged, plain, ses};
 
 async fn refused(status: u16, name: &str, message: &str, class: Class, blame: Blame) {
     let script = [no(status, name, message), no_in_body(status, name, message)];
-    let far_end = FarEnd::start(script).await;
-    let ses = ses(far_end.url());
+    let far_end = FarEnd::scripted(script);
+    let ses = ses(far_end.url_of(""));
     for shape in ["name in a header", "name in the body"] {
         let fault = fault(&ses, &plain()).await;
         assert_eq!((fault.kind, fault.uncertain), (FaultKind::Answer, false), "{shape}");
@@ -18,7 +19,7 @@ async fn refused(status: u16, name: &str, message: &str, class: Class, blame: Bl
         assert_eq!(&*fault.text, message, "{shape}");
         assert_eq!(judged(&fault), (class, blame), "{shape}");
     }
-    assert_eq!(far_end.seen().len(), 2, "the SDK tried again by itself");
+    assert_eq!(far_end.ledger().len(), 2, "the SDK tried again by itself");
 }
 
 macro_rules! names {

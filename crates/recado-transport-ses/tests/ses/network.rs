@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use recado_core::{Class, Fault, FaultKind, NetworkKind};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::free_port;
+use recado_testkit::http::Act;
 use recado_transport::{Transport, Url};
 use recado_transport_ses::Ses;
 use tokio::net::TcpListener;
 
-use super::far_end::{Act, FarEnd, yes};
+use super::far_end::yes;
 use super::given::{answer, config, delivery, fault, job, judged, plain, ses};
 
 fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
@@ -18,9 +21,9 @@ fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
 }
 
 async fn misbehaving(act: Act) -> Fault {
-    let far_end = FarEnd::start([act]).await;
-    let fault = fault(&ses(far_end.url()), &plain()).await;
-    assert!(far_end.only().body["Content"].is_object(), "the request has to have arrived");
+    let far_end = FarEnd::scripted([act]);
+    let fault = fault(&ses(far_end.url_of("")), &plain()).await;
+    assert!(far_end.only("").json()["Content"].is_object(), "the request has to have arrived");
     fault
 }
 
@@ -38,19 +41,17 @@ async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
 
 #[tokio::test]
 async fn f8_a_refused_port_is_a_connect_failure() {
-    let (listener, address) = listening().await;
-    drop(listener);
-    let fault = fault(&ses(format!("http://{address}").parse().unwrap()), &plain()).await;
+    let fault = fault(&ses(format!("http://127.0.0.1:{}", free_port()).parse().unwrap()), &plain()).await;
     is(&fault, NetworkKind::Connect, false);
     assert!(fault.text.to_lowercase().contains("refused"), "{}", fault.text);
 }
 
 #[tokio::test]
 async fn tls_against_a_plain_port_is_a_tls_failure() {
-    let far_end = FarEnd::start([]).await;
-    let fault = fault(&ses(far_end.url_with("https")), &plain()).await;
+    let far_end = FarEnd::scripted([]);
+    let fault = fault(&ses(far_end.url_with("https", "")), &plain()).await;
     is(&fault, NetworkKind::Tls, false);
-    assert_eq!((far_end.tls_hellos(), far_end.seen().len()), (1, 0));
+    assert_eq!((far_end.tls_hellos(), far_end.ledger().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -85,12 +86,12 @@ async fn f8_a_handshake_that_gets_no_answer_is_a_timeout_and_certainly_unsent() 
 
 #[tokio::test]
 async fn f8_an_answer_that_does_not_come_in_time_is_a_timeout_and_uncertain() {
-    let far_end = FarEnd::start([Act::Hang(String::new())]).await;
-    let mut config = config(far_end.url());
+    let far_end = FarEnd::scripted([Act::Hang(String::new())]);
+    let mut config = config(far_end.url_of(""));
     config.read_timeout = Some(Duration::from_secs(2));
     let fault = fault(&Ses::new(config).unwrap(), &plain()).await;
     is(&fault, NetworkKind::Timeout, true);
-    far_end.only();
+    far_end.only("");
 }
 
 #[tokio::test]
@@ -134,11 +135,11 @@ async fn a_connection_closed_at_once_is_uncertain_only_if_the_request_went_out()
 
 #[tokio::test]
 async fn a_delivery_dropped_midway_leaves_the_next_one_alone() {
-    let far_end = FarEnd::start([Act::Hang(String::new()), yes()]).await;
-    let ses = ses(far_end.url());
+    let far_end = FarEnd::scripted([Act::Hang(String::new()), yes()]);
+    let ses = ses(far_end.url_of(""));
     let job = job(&plain());
     let arrived = async {
-        while far_end.seen().is_empty() {
+        while far_end.ledger().is_empty() {
             tokio::task::yield_now().await;
         }
     };
@@ -147,13 +148,13 @@ async fn a_delivery_dropped_midway_leaves_the_next_one_alone() {
         () = arrived => {}
     }
     assert!(answer(&ses, &plain()).await.is_some());
-    assert_eq!(far_end.seen().len(), 2);
+    assert_eq!(far_end.ledger().len(), 2);
 }
 
 #[tokio::test]
 async fn an_endpoint_may_have_a_path() {
-    let far_end = FarEnd::start([yes()]).await;
-    let url: Url = format!("{}aws", far_end.url()).parse().unwrap();
+    let far_end = FarEnd::scripted([yes()]);
+    let url: Url = far_end.url_of("/aws");
     answer(&ses(url), &plain()).await;
-    assert_eq!(far_end.only().line, "POST /aws/v2/email/outbound-emails HTTP/1.1");
+    assert_eq!(far_end.only("").line, "POST /aws/v2/email/outbound-emails HTTP/1.1");
 }

@@ -1,22 +1,24 @@
 //! Requests to SES: sender, content, credentials, the same on every attempt.
 
 use recado_core::CompanyId;
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Request, raw as http};
 use recado_transport::Transport;
 use recado_transport_ses::{Content, Ses, SesConfig};
 use serde_json::{Value, json};
 
-use super::far_end::{FarEnd, Seen, http, yes};
+use super::far_end::{message, tag, yes};
 use super::given::{COMPANY, JOB, config, job, plain, send, with_file};
 
-async fn asked_by(change: impl FnOnce(&mut SesConfig), data: &Value) -> Seen {
-    let far_end = FarEnd::start([yes()]).await;
-    let mut config = config(far_end.url());
+async fn asked_by(change: impl FnOnce(&mut SesConfig), data: &Value) -> Request {
+    let far_end = FarEnd::scripted([yes()]);
+    let mut config = config(far_end.url_of(""));
     change(&mut config);
     send(&Ses::new(config).expect("a Ses"), data).await;
-    far_end.only()
+    far_end.only("")
 }
 
-async fn asked(data: &Value) -> Seen {
+async fn asked(data: &Value) -> Request {
     asked_by(|_| (), data).await
 }
 
@@ -29,10 +31,10 @@ fn headers(message: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_request_is_signed_with_the_accounts_keys() {
     let seen = asked(&plain()).await;
-    let signature = seen.header("authorization").unwrap();
+    let signature = seen.header_values("authorization").unwrap();
     assert!(signature.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "{signature}");
     assert!(signature.contains("/sa-east-1/ses/aws4_request"), "{signature}");
-    assert_eq!(seen.header("x-amz-security-token"), Some("SECRET-token"));
+    assert_eq!(seen.header_values("x-amz-security-token").as_deref(), Some("SECRET-token"));
 }
 
 #[tokio::test]
@@ -42,7 +44,7 @@ async fn ses_composes_what_it_can() {
     data["bcc"] = json!(["bia@example.com"]);
     data["replyTo"] = json!("suporte@acme.example");
     data["html"] = json!("<p>Olá</p>");
-    let body = asked(&data).await.body;
+    let body = asked(&data).await.json();
     assert_eq!(body["FromEmailAddress"], "=?utf-8?B?QWNtZSBTYcO6ZGU=?= <avisos@acme.example>");
     assert_eq!(
         body["Destination"],
@@ -72,23 +74,23 @@ async fn an_attachment_or_a_header_makes_the_message_raw() {
     headed["headers"] = json!({ "List-Unsubscribe": "<mailto:sair@acme.example>" });
     for data in [with_file(), headed] {
         let seen = asked(&data).await;
-        assert!(seen.body["Content"]["Simple"].is_null());
-        assert!(headers(&seen.message()).contains(&format!("X-Recado-Job: {JOB}")));
+        assert!(seen.json()["Content"]["Simple"].is_null());
+        assert!(headers(&message(&seen)).contains(&format!("X-Recado-Job: {JOB}")));
     }
 }
 
 #[tokio::test]
 async fn raw_content_is_raw_for_everybody() {
     let seen = asked_by(|config| config.content = Content::Raw, &plain()).await;
-    assert!(seen.body["Content"]["Simple"].is_null());
-    assert!(headers(&seen.message()).contains(&format!("X-Recado-Job: {JOB}")));
+    assert!(seen.json()["Content"]["Simple"].is_null());
+    assert!(headers(&message(&seen)).contains(&format!("X-Recado-Job: {JOB}")));
 }
 
 #[tokio::test]
 async fn addresses_are_ascii_on_one_line_whatever_the_names() {
     let mut data = plain();
     data["to"] = json!([format!("{} <ana@exämple.com>", "Açaí ".repeat(30))]);
-    let body = asked(&data).await.body;
+    let body = asked(&data).await.json();
     let address = body["Destination"]["ToAddresses"][0].as_str().unwrap();
     assert!(address.is_ascii() && !address.contains(char::is_control), "{address:?}");
     assert!(address.ends_with("<ana@xn--exmple-cua.com>"), "{address:?}");
@@ -98,14 +100,14 @@ async fn addresses_are_ascii_on_one_line_whatever_the_names() {
 async fn a_blind_copy_is_in_the_destination_and_nowhere_in_the_message() {
     let seen = asked(&with_file()).await;
     assert_eq!(
-        seen.body["Destination"],
+        seen.json()["Destination"],
         json!({
             "ToAddresses": ["ana@example.com"],
             "CcAddresses": ["caio@example.com"],
             "BccAddresses": ["bia@example.com"],
         })
     );
-    let message = seen.message();
+    let message = message(&seen);
     assert!(message.contains("ana@example.com") && message.contains("caio@example.com"));
     assert!(!message.contains("bia@example.com") && !message.to_lowercase().contains("bcc:"));
 }
@@ -116,15 +118,15 @@ async fn nobody_is_named_twice() {
     data["cc"] = json!(["Ana again <ana@EXAMPLE.com>", "caio@example.com"]);
     data["bcc"] = json!(["caio@example.com"]);
     assert_eq!(
-        asked(&data).await.body["Destination"],
+        asked(&data).await.json()["Destination"],
         json!({ "ToAddresses": ["Ana <ana@example.com>"], "CcAddresses": ["caio@example.com"] })
     );
 }
 
 #[tokio::test]
 async fn g15_every_attempt_carries_the_same_message_and_the_same_message_id() {
-    let far_end = FarEnd::start([http("503 No", "", ""), yes(), http("503 No", "", ""), yes()]).await;
-    let ses = Ses::new(config(far_end.url())).unwrap();
+    let far_end = FarEnd::scripted([http("503 No", "", ""), yes(), http("503 No", "", ""), yes()]);
+    let ses = Ses::new(config(far_end.url_of(""))).unwrap();
     for data in [with_file(), plain()] {
         for attempt in [1, 2] {
             let job = job(&data);
@@ -133,18 +135,18 @@ async fn g15_every_attempt_carries_the_same_message_and_the_same_message_id() {
             ses.send(delivery).await;
         }
     }
-    let seen = far_end.seen();
-    assert_eq!((&seen[0].body, &seen[2].body), (&seen[1].body, &seen[3].body));
-    assert!(headers(&seen[0].message()).contains(&"Message-ID: <outbox=3A7f3a.1@acme.example>".to_owned()));
+    let seen = far_end.ledger();
+    assert_eq!((seen[0].json(), seen[2].json()), (seen[1].json(), seen[3].json()));
+    assert!(headers(&message(&seen[0])).contains(&"Message-ID: <outbox=3A7f3a.1@acme.example>".to_owned()));
 }
 
 #[tokio::test]
 async fn the_company_and_the_job_are_tags_in_the_characters_that_ses_takes() {
     let seen =
         asked_by(|config| drop(config.tags.insert("campaign".into(), "lembrete".into())), &plain()).await;
-    assert_eq!(seen.tag("companyId"), Some("acme_br_1"));
-    assert_eq!(seen.tag("jobId"), Some("outbox_7f3a_1"));
-    assert_eq!(seen.tag("campaign"), Some("lembrete"));
+    assert_eq!(tag(&seen, "companyId").as_deref(), Some("acme_br_1"));
+    assert_eq!(tag(&seen, "jobId").as_deref(), Some("outbox_7f3a_1"));
+    assert_eq!(tag(&seen, "campaign").as_deref(), Some("lembrete"));
 }
 
 #[tokio::test]
@@ -158,6 +160,6 @@ async fn a_company_may_have_a_configuration_set_of_its_own() {
             config.configuration_set = shared.map(Into::into);
             config.configuration_sets.insert(CompanyId::new(company).unwrap(), "own-set".into());
         };
-        assert_eq!(asked_by(sets, &plain()).await.body["ConfigurationSetName"], used);
+        assert_eq!(asked_by(sets, &plain()).await.json()["ConfigurationSetName"], used);
     }
 }

@@ -1,11 +1,11 @@
 //! Configurations that cannot work, data that SES would not take, and what must not be seen.
 
 use recado_core::{CompanyId, FaultKind, Payload};
+use recado_testkit::far_end::FarEnd;
 use recado_transport::Transport;
 use recado_transport_ses::{ConfigError, Content, Ses, SesConfig, SesCredentials};
 use serde_json::{Value, json};
 
-use super::far_end::FarEnd;
 use super::given::{config, fault, plain, with_file};
 
 fn account() -> SesConfig {
@@ -105,8 +105,8 @@ fn what_ses_would_not_take_is_refused_at_the_door() {
 
 #[tokio::test]
 async fn data_that_turns_out_unusable_is_never_sent() {
-    let far_end = FarEnd::start([]).await;
-    let ses = super::given::ses(far_end.url());
+    let far_end = FarEnd::scripted([]);
+    let ses = super::given::ses(far_end.url_of(""));
     let fault = fault(&ses, &json!({ "to": "SECRET" })).await;
     assert_eq!(fault.kind, FaultKind::InvalidPayload);
     assert!(fault.text.contains("data/from"), "{}", fault.text);

@@ -11,7 +11,7 @@ const PLACES: [&str; 4] = ["MAIL", "RCPT", "DATA", "(dot)"];
 async fn outcomes(words: &str) -> Vec<recado_core::Outcome> {
     let mut outcomes = Vec::new();
     for place in PLACES {
-        let server = Server::start().await;
+        let server = Server::start();
         server.once(place, say(words));
         let outcome = send(&plain(&server), &mail(&[ANA])).await;
         assert_eq!((server.fired(), server.taken().len()), (1, 0), "at {place}");
@@ -102,7 +102,7 @@ async fn e6_550_is_retried_when_its_enhanced_code_or_its_words_take_it_back() {
 
 #[tokio::test]
 async fn g9_the_words_and_both_codes_of_a_refusal_are_kept() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("RCPT", say("550-5.1.1 The account\r\n550-5.1.1 does not\r\n550 5.1.1 exist."));
     let failure = judged(send(&plain(&server), &mail(&[ANA])).await);
     assert_eq!(failure.code.as_deref(), Some("550"));
@@ -115,7 +115,7 @@ async fn g9_the_words_and_both_codes_of_a_refusal_are_kept() {
 
 #[tokio::test]
 async fn g9_a_code_without_a_word_has_a_reason_all_the_same() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("(dot)", say("554"));
     let failure = judged(send(&plain(&server), &mail(&[ANA])).await);
     assert_eq!(
@@ -136,7 +136,7 @@ async fn a_no_before_mail_never_ends_the_message() {
             "450 4.7.1 slow down",
             "450 5.7.1 no",
         ] {
-            let server = Server::start().await;
+            let server = Server::start();
             server.once(place, say(words));
             let failure = judged(send(&plain(&server), &mail(&[ANA])).await);
             assert_eq!((server.fired(), server.lines("MAIL").len()), (1, 0), "{words} at {place}");
@@ -155,7 +155,7 @@ async fn a_no_before_mail_never_ends_the_message() {
 
 #[tokio::test]
 async fn a_refusal_before_mail_keeps_its_codes_and_its_words() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("(greeting)", say("554 5.7.1 go away"));
     let outcome = send(&plain(&server), &mail(&[ANA])).await;
     let fault = failed(outcome.clone());
@@ -164,7 +164,7 @@ async fn a_refusal_before_mail_keeps_its_codes_and_its_words() {
     assert_eq!(&*fault.text, "at the greeting: 5.7.1 go away");
     assert_eq!(judged(outcome).blame, Blame::Provider);
 
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("EHLO", say("554"));
     let fault = failed(send(&plain(&server), &mail(&[ANA])).await);
     assert_eq!((&*fault.text, server.fired()), ("at EHLO: the server gave no reason", 1));
@@ -173,7 +173,7 @@ async fn a_refusal_before_mail_keeps_its_codes_and_its_words() {
 #[tokio::test]
 async fn too_many_recipients_is_retried_whatever_its_code() {
     for words in ["452 4.5.3 too many recipients", "552 too many recipients", "552 5.5.3 no more"] {
-        let server = Server::start().await;
+        let server = Server::start();
         server.once("RCPT", say(words));
         is_retried(send(&plain(&server), &mail(&[ANA])).await);
         assert_eq!(server.fired(), 1);

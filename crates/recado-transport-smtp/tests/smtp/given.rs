@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use recado_core::{
-    BodyHash, Class, CompanyId, Failure, Fault, FaultKind, Job, JobId, NetworkKind, NewJob, Outcome, Partly,
-    Payload, RouteName, Timestamp, Verdict, rules,
+    Class, Failure, Fault, FaultKind, Job, NetworkKind, NewJob, Outcome, Partly, Timestamp, Verdict, rules,
 };
+pub use recado_testkit::jobs::NOW;
+use recado_testkit::jobs::new_job;
 use recado_transport::{Delivery, Transport, Wanted};
 use recado_transport_smtp::{Security, Smtp, SmtpConfig};
 use serde_json::{Value, json};
 
 use super::server::Server;
 
-/// 2026-01-01T00:00:00Z, when every attempt of these tests starts.
-pub const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 /// No test waits longer than this for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Of the steps that a test lets time out. Everything else has the defaults, which are much longer.
@@ -37,22 +36,8 @@ pub fn mail_to(people: &[String]) -> Value {
 }
 
 pub fn job(data: &Value) -> Job {
-    let data = Payload::new(&data.to_string()).expect("JSON");
-    let body_hash = BodyHash::of(&data, &[]).expect("JSON");
-    Job::from(NewJob {
-        id: JobId::new("job-7f3a").expect("a name"),
-        route: RouteName::new("email").expect("a name"),
-        company: CompanyId::new("acme").expect("a name"),
-        data,
-        user_id: None,
-        correlation_id: None,
-        traceparent: None,
-        priority: Default::default(),
-        enqueued_at: NOW,
-        due_at: NOW,
-        expires_at: Timestamp::MAX,
-        body_hash,
-    })
+    let new = new_job("job-7f3a", "email", &data.to_string(), NOW);
+    Job::from(NewJob { expires_at: Timestamp::MAX, ..new })
 }
 
 pub fn delivery(job: &Job) -> Delivery<'_> {

@@ -7,19 +7,19 @@ use serde_json::json;
 use super::given::{
     ANA, BOB, EVA, accepted, config, is, mail, mail_to, partly, people, plain, refusals, send, smtp,
 };
-use super::server::{Act, Server, Taken, cut, say};
+use super::server::{Mail, Server, SmtpAct, cut, say};
 
 const TOO_MANY: &str = "452 4.5.3 Too many recipients";
 
 /// A relay that takes one recipient at a time.
 async fn one_at_a_time() -> Server {
-    let server = Server::start().await;
+    let server = Server::start();
     server.limits(1, TOO_MANY);
     server
 }
 
 /// The recipients of a copy, over all messages.
-fn reached(taken: &[Taken]) -> Vec<String> {
+fn reached(taken: &[Mail]) -> Vec<String> {
     taken.iter().flat_map(|taken| taken.recipients.clone()).collect()
 }
 
@@ -27,7 +27,7 @@ fn reached(taken: &[Taken]) -> Vec<String> {
 async fn everybody_gets_one_copy_in_one_attempt_however_few_the_relay_takes_at_once() {
     for words in [TOO_MANY, "552 too many recipients", "452 4.5.3 enough", "552 5.5.3 enough"] {
         for offers in [&["PIPELINING"][..], &[]] {
-            let server = Server::offering(offers).await;
+            let server = Server::offering(offers);
             server.limits(50, words);
             let many = people(300);
             let answer = accepted(send(&plain(&server), &mail_to(&many)).await);
@@ -43,7 +43,7 @@ async fn everybody_gets_one_copy_in_one_attempt_however_few_the_relay_takes_at_o
 
 #[tokio::test]
 async fn the_relay_is_not_asked_again_for_more_than_it_takes() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.limits(20, TOO_MANY);
     accepted(send(&plain(&server), &mail_to(&people(300))).await);
     assert_eq!((server.taken().len(), server.lines("MAIL").len()), (15, 15));
@@ -67,7 +67,7 @@ async fn a_relay_that_takes_one_at_a_time_gets_a_message_for_each_over_as_many_c
 
 #[tokio::test]
 async fn a_limit_that_lets_nobody_through_is_everybodys_refusal() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.limits(0, TOO_MANY);
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
     assert_eq!((partly.accepted.len(), refusals(&partly)), (0, vec![(ANA, "452"), (BOB, "452")]));
@@ -76,7 +76,7 @@ async fn a_limit_that_lets_nobody_through_is_everybodys_refusal() {
 
 #[tokio::test]
 async fn whoever_is_put_off_time_and_again_is_reported_and_holds_up_nobody_else() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.always("RCPT TO:<r1", say(TOO_MANY));
     let many = people(200);
     let partly = partly(send(&plain(&server), &mail_to(&many)).await);
@@ -96,7 +96,7 @@ async fn a_bad_address_among_those_who_were_put_off_does_not_end_it_for_the_rest
     let server = one_at_a_time().await;
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 5.1.1 no such user"));
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB, EVA])).await);
-    assert_eq!(partly.accepted, [ANA, EVA].map(Into::into));
+    assert_eq!(partly.accepted, [ANA, EVA].map(Box::from));
     assert_eq!(refusals(&partly), [(BOB, "550")]);
     assert_eq!(reached(&server.taken()), [ANA, EVA]);
     assert_eq!(server.fired(), 3, "two were put off, and one of them refused");
@@ -104,12 +104,12 @@ async fn a_bad_address_among_those_who_were_put_off_does_not_end_it_for_the_rest
 
 #[tokio::test]
 async fn an_answer_lost_in_the_second_transaction_leaves_its_recipients_uncertain_and_nobody_else() {
-    for act in [cut(""), Act::Reset, say("not SMTP")] {
+    for act in [cut(""), SmtpAct::Reset, say("not SMTP")] {
         let server = one_at_a_time().await;
         server.once("(dot)", say("250 2.0.0 queued"));
         server.once("(dot)", act);
         let partly = partly(send(&plain(&server), &mail(&[ANA, BOB, EVA])).await);
-        assert_eq!(partly.accepted, [ANA].map(Into::into));
+        assert_eq!(partly.accepted, [ANA].map(Box::from));
         assert_eq!(refusals(&partly), [(BOB, "none"), (EVA, "452")]);
         let uncertain: Vec<_> = partly.refused.iter().map(|one| one.fault.uncertain).collect();
         assert_eq!(uncertain, [true, false]);
@@ -123,7 +123,7 @@ async fn a_no_to_the_second_message_is_that_of_its_recipients_and_the_rest_stays
     server.once("(dot)", say("250 2.0.0 queued"));
     server.once("(dot)", say("451 4.3.0 try later"));
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB, EVA])).await);
-    assert_eq!(partly.accepted, [ANA].map(Into::into));
+    assert_eq!(partly.accepted, [ANA].map(Box::from));
     assert_eq!(refusals(&partly), [(BOB, "451"), (EVA, "452")]);
     assert_eq!((server.fired(), server.lines("DATA").len()), (4, 2), "it went on");
 }
@@ -161,7 +161,7 @@ async fn where_no_further_connection_can_be_had_the_rest_stays_put_off() {
         let mut config = config(&server, Security::None);
         config.messages_per_connection_max = 1;
         let partly = partly(send(&smtp(config), &mail(&[ANA, BOB, EVA])).await);
-        assert_eq!(partly.accepted, [ANA].map(Into::into));
+        assert_eq!(partly.accepted, [ANA].map(Box::from));
         assert_eq!(refusals(&partly), [(EVA, "452"), (BOB, "452")]);
         assert_eq!((server.connections(), server.lines("MAIL").len()), (2, 1));
         assert!(server.fired() >= 3, "it was let in");

@@ -17,7 +17,7 @@ fn logging_in(server: &Server, mechanism: Option<Mechanism>) -> Smtp {
 }
 
 async fn refused(words: &str) -> recado_core::Outcome {
-    let server = Server::with_start_tls(&["AUTH PLAIN LOGIN"]).await;
+    let server = Server::with_start_tls(&["AUTH PLAIN LOGIN"]);
     server.once("AUTH", say(words));
     let outcome = send(&logging_in(&server, None), &mail(&[ANA])).await;
     assert_eq!((server.fired(), server.lines("MAIL").len()), (1, 0));
@@ -26,14 +26,14 @@ async fn refused(words: &str) -> recado_core::Outcome {
 
 #[tokio::test]
 async fn plain_is_preferred_and_goes_in_one_line() {
-    let server = Server::with_start_tls(&["AUTH LOGIN PLAIN XOAUTH2"]).await;
+    let server = Server::with_start_tls(&["AUTH LOGIN PLAIN XOAUTH2"]);
     accepted(send(&logging_in(&server, None), &mail(&[ANA])).await);
     assert_eq!(server.lines("AUTH"), [format!("AUTH PLAIN {}", BASE64_STANDARD.encode("\0ana\0hunter2"))]);
 }
 
 #[tokio::test]
 async fn login_answers_both_questions() {
-    let server = Server::with_start_tls(&["AUTH=LOGIN"]).await;
+    let server = Server::with_start_tls(&["AUTH=LOGIN"]);
     let [user, secret] = ["ana", SECRET].map(|word| BASE64_STANDARD.encode(word));
     server.once("AUTH LOGIN", say("334 VXNlcm5hbWU6"));
     server.once(&user, say("334 UGFzc3dvcmQ6"));
@@ -44,12 +44,12 @@ async fn login_answers_both_questions() {
 
 #[tokio::test]
 async fn a_token_goes_by_xoauth2_and_its_refusal_is_asked_for() {
-    let server = Server::with_start_tls(&["AUTH PLAIN XOAUTH2"]).await;
+    let server = Server::with_start_tls(&["AUTH PLAIN XOAUTH2"]);
     let token = BASE64_STANDARD.encode("user=ana\x01auth=Bearer hunter2\x01\x01");
     accepted(send(&logging_in(&server, Some(Mechanism::XOAuth2)), &mail(&[ANA])).await);
     assert_eq!(server.lines("AUTH"), [format!("AUTH XOAUTH2 {token}")]);
 
-    let server = Server::with_start_tls(&["AUTH PLAIN XOAUTH2"]).await;
+    let server = Server::with_start_tls(&["AUTH PLAIN XOAUTH2"]);
     server.once("AUTH", say("334 eyJzdGF0dXMiOiI0MDEifQ=="));
     server.once("(empty)", say("535 5.7.8 token expired"));
     let fault = failed(send(&logging_in(&server, Some(Mechanism::XOAuth2)), &mail(&[ANA])).await);
@@ -87,7 +87,7 @@ async fn any_other_final_no_to_a_login_blames_the_credential_too() {
 
 #[tokio::test]
 async fn a_server_that_wants_a_login_at_mail_blames_the_credential() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("MAIL", say("530 5.7.0 authentication required"));
     let failure = judged(send(&super::given::plain(&server), &mail(&[ANA])).await);
     assert_eq!((failure.class, failure.blame, server.fired()), (Class::Permanent, Blame::Credential, 1));
@@ -98,7 +98,7 @@ async fn a_server_that_offers_no_login_of_ours_is_told_nothing() {
     for (offers, mechanism) in
         [(&[][..], None), (&["AUTH CRAM-MD5"], None), (&["AUTH PLAIN"], Some(Mechanism::XOAuth2))]
     {
-        let server = Server::with_start_tls(offers).await;
+        let server = Server::with_start_tls(offers);
         let fault: Fault = failed(send(&logging_in(&server, mechanism), &mail(&[ANA])).await);
         is(&fault, NetworkKind::Protocol, false);
         assert_eq!((server.lines("AUTH").len(), server.lines("MAIL").len()), (0, 0));

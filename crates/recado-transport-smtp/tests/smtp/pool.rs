@@ -8,11 +8,11 @@ use recado_transport::Transport;
 use recado_transport_smtp::{ConfigError, Security, Smtp};
 
 use super::given::{ANA, BOB, SHORT, accepted, config, delivery, failed, is, job, mail, plain, send, smtp};
-use super::server::{Act, Server, cut, say};
+use super::server::{Server, SmtpAct, cut, say};
 
 #[tokio::test]
 async fn one_connection_serves_one_message_after_the_other() {
-    let server = Server::start().await;
+    let server = Server::start();
     let smtp = plain(&server);
     for _ in 0..3 {
         accepted(send(&smtp, &mail(&[ANA])).await);
@@ -25,7 +25,7 @@ async fn one_connection_serves_one_message_after_the_other() {
 async fn a_connection_is_kept_after_a_refusal_and_reset_where_that_left_it_open() {
     for (place, resets) in [("MAIL", 1), ("RCPT", 1), ("DATA", 1), ("(dot)", 0)] {
         for offers in [&["PIPELINING"][..], &[]] {
-            let server = Server::offering(offers).await;
+            let server = Server::offering(offers);
             let smtp = plain(&server);
             server.once(place, say("550 no"));
             let refused = send(&smtp, &mail(&[ANA])).await;
@@ -41,7 +41,7 @@ async fn a_connection_is_kept_after_a_refusal_and_reset_where_that_left_it_open(
 #[tokio::test]
 async fn a_farewell_costs_the_connection_wherever_it_comes() {
     for place in ["MAIL", "RCPT", "DATA", "(dot)"] {
-        let server = Server::start().await;
+        let server = Server::start();
         let smtp = plain(&server);
         server.once(place, say("421 4.3.2 closing"));
         assert_eq!(failed(send(&smtp, &mail(&[ANA])).await).code.as_deref(), Some("421"));
@@ -54,12 +54,12 @@ async fn a_farewell_costs_the_connection_wherever_it_comes() {
 async fn a_kept_connection_that_died_is_replaced_within_the_attempt() {
     for act in [
         cut(""),
-        Act::Reset,
+        SmtpAct::Reset,
         cut("421 4.4.2 idle for too long"),
         say("421 bye"),
         say("503 5.5.1 nested MAIL"),
     ] {
-        let server = Server::start().await;
+        let server = Server::start();
         let smtp = plain(&server);
         accepted(send(&smtp, &mail(&[ANA])).await);
         server.once("MAIL", act);
@@ -70,19 +70,19 @@ async fn a_kept_connection_that_died_is_replaced_within_the_attempt() {
 
 #[tokio::test]
 async fn a_kept_connection_that_swallows_everything_is_replaced_within_the_attempt() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut config = config(&server, Security::None);
     config.timeouts.envelope = SHORT;
     let smtp = smtp(config);
     accepted(send(&smtp, &mail(&[ANA])).await);
-    server.once("MAIL", Act::Hang);
+    server.once("MAIL", SmtpAct::Hang);
     accepted(send(&smtp, &mail(&[BOB])).await);
     assert_eq!((server.fired(), server.connections(), server.taken().len()), (1, 2, 2));
 }
 
 #[tokio::test]
 async fn a_connection_that_ended_while_it_was_kept_is_replaced_within_the_attempt() {
-    let server = Server::start().await;
+    let server = Server::start();
     let smtp = plain(&server);
     server.once("(dot)", cut("250 2.0.0 queued, and bye"));
     accepted(send(&smtp, &mail(&[ANA])).await);
@@ -94,7 +94,7 @@ async fn a_connection_that_ended_while_it_was_kept_is_replaced_within_the_attemp
 #[tokio::test]
 async fn a_kept_connection_that_lost_its_place_is_dropped_and_blamed_on_nobody() {
     for place in ["RCPT", "DATA"] {
-        let server = Server::start().await;
+        let server = Server::start();
         let smtp = plain(&server);
         accepted(send(&smtp, &mail(&[ANA])).await);
         server.once(place, say("503 5.5.1 need MAIL first"));
@@ -107,11 +107,11 @@ async fn a_kept_connection_that_lost_its_place_is_dropped_and_blamed_on_nobody()
 #[tokio::test]
 async fn a_delivery_that_is_dropped_takes_its_connection_with_it() {
     for place in ["EHLO", "MAIL", "RCPT", "DATA", "(dot)"] {
-        let server = Server::start().await;
+        let server = Server::start();
         let mut config = config(&server, Security::None);
         config.connections_max = 1;
         let smtp = smtp(config);
-        server.once(place, Act::Hang);
+        server.once(place, SmtpAct::Hang);
         let job = job(&mail(&[ANA]));
         let heard = if place == "(dot)" { "DATA" } else { place };
         tokio::select! {
@@ -127,7 +127,7 @@ async fn a_delivery_that_is_dropped_takes_its_connection_with_it() {
 
 #[tokio::test]
 async fn no_more_connections_are_opened_than_allowed_and_whoever_comes_late_waits() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut config = config(&server, Security::None);
     config.connections_max = 2;
     let smtp = Arc::new(smtp(config));
@@ -145,8 +145,8 @@ async fn no_more_connections_are_opened_than_allowed_and_whoever_comes_late_wait
 
 #[tokio::test]
 async fn whoever_waits_for_a_connection_in_vain_is_told_so() {
-    let server = Server::start().await;
-    server.once("MAIL", Act::Hang);
+    let server = Server::start();
+    server.once("MAIL", SmtpAct::Hang);
     let mut config = config(&server, Security::None);
     config.connections_max = 1;
     let smtp = smtp(config);
@@ -168,7 +168,7 @@ async fn whoever_waits_for_a_connection_in_vain_is_told_so() {
 
 #[tokio::test]
 async fn a_connection_is_closed_after_its_share_of_messages() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut config = config(&server, Security::None);
     config.messages_per_connection_max = 2;
     let smtp = smtp(config);
@@ -182,7 +182,7 @@ async fn a_connection_is_closed_after_its_share_of_messages() {
 
 #[tokio::test]
 async fn an_unused_connection_is_closed_in_time_without_anybodys_help() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut config = config(&server, Security::None);
     config.idle_timeout = Duration::from_millis(50);
     let smtp = smtp(config);
@@ -195,7 +195,7 @@ async fn an_unused_connection_is_closed_in_time_without_anybodys_help() {
 
 #[tokio::test]
 async fn a_pool_that_allows_nothing_is_refused() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut config = config(&server, Security::None);
     config.connections_max = 0;
     assert_eq!(Smtp::new(config).unwrap_err(), ConfigError::NoConnections);

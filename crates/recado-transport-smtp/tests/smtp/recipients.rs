@@ -9,11 +9,11 @@ use super::given::{
     ANA, BOB, EVA, NOW, accepted, failed, is, job, mail, mail_to, partly, people, plain, refusals, send,
     send_job,
 };
-use super::server::{Act, Server, cut, say};
+use super::server::{Server, SmtpAct, cut, say};
 
 #[tokio::test]
 async fn a_message_is_handed_over_once_to_everybody() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut data = mail(&[ANA, BOB]);
     data["bcc"] = json!([EVA, "ana@EXAMPLE.com"]);
     let answer = accepted(send(&plain(&server), &data).await);
@@ -37,12 +37,12 @@ async fn a_message_is_handed_over_once_to_everybody() {
 
 #[tokio::test]
 async fn a_refused_recipient_neither_fails_nor_repeats_the_others() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.always(&format!("RCPT TO:<{BOB}>"), say("550 5.1.1 no such user"));
     let smtp = plain(&server);
     let mut job = job(&mail(&[ANA, BOB, EVA]));
     let partly = partly(send_job(&smtp, &job).await);
-    assert_eq!(partly.accepted, [ANA, EVA].map(Into::into));
+    assert_eq!(partly.accepted, [ANA, EVA].map(Box::from));
     assert_eq!(refusals(&partly), [(BOB, "550")]);
     assert_eq!(partly.refused[0].fault.enhanced.as_deref(), Some("5.1.1"));
     assert_eq!(server.taken()[0].recipients, [ANA, EVA]);
@@ -56,7 +56,7 @@ async fn a_refused_recipient_neither_fails_nor_repeats_the_others() {
 
 #[tokio::test]
 async fn only_who_may_take_it_later_is_asked_again_and_the_final_no_is_not_forgotten() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.always(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
     server.once(&format!("RCPT TO:<{EVA}>"), say("450 mailbox busy"));
     let smtp = plain(&server);
@@ -74,7 +74,7 @@ async fn only_who_may_take_it_later_is_asked_again_and_the_final_no_is_not_forgo
 
 #[tokio::test]
 async fn a_job_that_reached_everybody_is_done_without_a_connection() {
-    let server = Server::start().await;
+    let server = Server::start();
     let mut job = job(&mail(&[ANA]));
     let reached = recado_core::Partly { accepted: vec![ANA.into()], refused: Vec::new() };
     remember_all(&mut job, &reached, &[]);
@@ -86,7 +86,7 @@ async fn a_job_that_reached_everybody_is_done_without_a_connection() {
 #[tokio::test]
 async fn when_all_refuse_no_text_is_sent_and_each_keeps_its_reason() {
     for offers in [&["PIPELINING"][..], &[]] {
-        let server = Server::offering(offers).await;
+        let server = Server::offering(offers);
         server.always(&format!("RCPT TO:<{ANA}>"), say("550 5.1.1 no such user"));
         server.always(&format!("RCPT TO:<{BOB}>"), say("450 4.2.1 busy"));
         let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
@@ -97,7 +97,7 @@ async fn when_all_refuse_no_text_is_sent_and_each_keeps_its_reason() {
 
 #[tokio::test]
 async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
     server.once("(dot)", say("451 4.3.0 try later"));
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB, EVA])).await);
@@ -108,7 +108,7 @@ async fn a_no_after_the_text_is_everybodys_who_had_been_taken() {
 
 #[tokio::test]
 async fn a_server_that_takes_recipients_and_refuses_the_text_is_believed_at_the_end() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once("(dot)", say("550 5.7.1 looks like spam"));
     let fault = failed(send(&plain(&server), &mail(&[ANA, BOB])).await);
     assert_eq!((fault.code.as_deref(), fault.uncertain), (Some("550"), false));
@@ -117,7 +117,7 @@ async fn a_server_that_takes_recipients_and_refuses_the_text_is_believed_at_the_
 
 #[tokio::test]
 async fn an_answer_lost_after_the_final_dot_leaves_only_those_uncertain_whom_it_concerns() {
-    let server = Server::start().await;
+    let server = Server::start();
     server.once(&format!("RCPT TO:<{BOB}>"), say("550 no such user"));
     server.once("(dot)", cut(""));
     let partly = partly(send(&plain(&server), &mail(&[ANA, BOB])).await);
@@ -130,7 +130,7 @@ async fn an_answer_lost_after_the_final_dot_leaves_only_those_uncertain_whom_it_
 #[tokio::test]
 async fn a_farewell_among_the_recipients_ends_the_transaction_for_the_rest() {
     for offers in [&["PIPELINING"][..], &[]] {
-        let server = Server::offering(offers).await;
+        let server = Server::offering(offers);
         server.once(&format!("RCPT TO:<{ANA}>"), say("550 no such user"));
         server.once(&format!("RCPT TO:<{EVA}>"), cut("421 4.7.0 too many errors"));
         let partly = partly(send(&plain(&server), &mail(&[ANA, BOB, EVA])).await);
@@ -141,10 +141,10 @@ async fn a_farewell_among_the_recipients_ends_the_transaction_for_the_rest() {
 
 #[tokio::test]
 async fn hundreds_of_recipients_take_a_few_round_trips() {
-    let server = Server::start().await;
+    let server = Server::start();
     // These answers come only if the next command is already there.
-    server.always("MAIL", Act::SayWhenMoreCame("250 fine\r\n".into()));
-    server.always("RCPT TO:<r0@", Act::SayWhenMoreCame("250 fine\r\n".into()));
+    server.always("MAIL", SmtpAct::SayWhenMoreCame("250 fine\r\n".into()));
+    server.always("RCPT TO:<r0@", SmtpAct::SayWhenMoreCame("250 fine\r\n".into()));
     let many = people(300);
     let answer = accepted(send(&plain(&server), &mail_to(&many)).await);
     assert_eq!((answer["recipients"].as_u64(), server.fired()), (Some(300), 2));

@@ -132,7 +132,7 @@ async fn a_real_server_delivers_every_byte_to_everybody_it_takes() {
 
     let smtp = relay.smtp();
     let partly = partly(send_job(&smtp, &job).await);
-    assert_eq!(partly.accepted, [ANA, BOB].map(Into::into));
+    assert_eq!(partly.accepted, [ANA, BOB].map(Box::from));
     let [(EVA, code)] = refusals(&partly)[..] else { panic!("{partly:?}, where one refusal was due") };
     assert!(code.starts_with('5'), "{code}");
     let email = Email::read(&job.data).expect("an e-mail");

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use recado_transport_smtp::{Credentials, Security};
 
 use super::given::{ANA, SHORT, config, failed, mail, send, smtp};
-use super::server::{Act, Server, cut, say};
+use super::server::{Server, SmtpAct, cut, say};
 
 #[tokio::test]
 async fn every_failure_has_words_and_none_of_them_is_the_password() {
@@ -13,20 +13,20 @@ async fn every_failure_has_words_and_none_of_them_is_the_password() {
     let failures = [
         ("(greeting)", say("554")),
         ("(greeting)", cut("")),
-        ("(greeting)", Act::Hang),
+        ("(greeting)", SmtpAct::Hang),
         ("EHLO", say("550 no")),
         ("EHLO", say("250 localhost")),
         ("EHLO", say("garbage")),
         ("STARTTLS", say("454")),
-        ("STARTTLS", Act::SayMore("250 OK\r\n".into())),
+        ("STARTTLS", SmtpAct::SayMore("250 OK\r\n".into())),
         ("AUTH", say("535")),
         ("AUTH", say("535 5.7.8 hunter2 is not the password of ana")),
         ("AUTH", say(&format!("535 5.7.8 cannot make sense of {plain}"))),
         ("AUTH", say(&format!("500 unknown command AUTH PLAIN {plain}"))),
         ("AUTH", say(&format!("501-hunter2\r\n501 {plain}"))),
         ("AUTH", cut("")),
-        ("AUTH", Act::Reset),
-        ("AUTH", Act::Hang),
+        ("AUTH", SmtpAct::Reset),
+        ("AUTH", SmtpAct::Hang),
         ("MAIL", say("530")),
         ("RCPT", say("550")),
         ("DATA", say("451")),
@@ -35,7 +35,7 @@ async fn every_failure_has_words_and_none_of_them_is_the_password() {
         ("(dot)", say("no")),
     ];
     for (place, act) in failures {
-        let server = Server::with_start_tls(&["AUTH PLAIN"]).await;
+        let server = Server::with_start_tls(&["AUTH PLAIN"]);
         let told = format!("{act:?} at {place}");
         server.once(place, act);
         let mut config = config(&server, Security::StartTls);

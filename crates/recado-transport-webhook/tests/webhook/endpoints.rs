@@ -4,7 +4,7 @@ use recado_core::{Blame, Class, Fault, Outcome, rules};
 use recado_transport_webhook::Target;
 use serde_json::{Value, json};
 
-use super::receiver::Trap;
+use super::trap::Trap;
 use super::{NOW, attempt, job_of, order, payload, target, webhook_to};
 
 /// Sends to an endpoint whose receiver must not be touched; `target` has the last word on it.

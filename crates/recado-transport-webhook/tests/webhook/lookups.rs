@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use recado_core::{Fault, FaultKind, NetworkKind};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Act, raw};
 use recado_transport_webhook::{Guard, Lookup, Webhook, WebhookConfig};
 
-use super::receiver::{Receiver, Trap, answer};
+use super::trap::Trap;
 use super::{Book, ENDPOINT, accepted, config, fault, guard, order, target};
 
 const OUTSIDE: &str = "127.0.0.1";
@@ -65,15 +67,15 @@ fn is_refused(fault: &Fault) {
 }
 
 /// Listens inside, on a port where another server listens outside as well.
-async fn twins(script: impl IntoIterator<Item = super::receiver::Act>) -> (Receiver, Trap) {
-    let receiver = Receiver::start(script).await;
+async fn twins(script: impl IntoIterator<Item = Act>) -> (FarEnd, Trap) {
+    let receiver = FarEnd::scripted(script);
     let trap = Trap::at(&format!("{INSIDE}:{}", receiver.port()));
     (receiver, trap)
 }
 
 #[tokio::test]
 async fn a_name_that_moves_inside_after_the_first_lookup_never_leads_there() {
-    let last = || answer("200 OK", "Connection: close\r\n", "");
+    let last = || raw("200 OK", "Connection: close\r\n", "");
     let (receiver, trap) = twins([last(), last()]).await;
     let lookup = Fickle::new(&[&[OUTSIDE], &[INSIDE], &[OUTSIDE]]);
     let url = format!("http://rebinding.example.com:{}/", receiver.port());
@@ -86,17 +88,17 @@ async fn a_name_that_moves_inside_after_the_first_lookup_never_leads_there() {
     accepted(&webhook, &order()).await;
 
     trap.assert_untouched();
-    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(receiver.ledger().len(), 2);
     assert_eq!(*lookup.asked.lock().unwrap(), ["rebinding.example.com"; 3]);
 }
 
 #[tokio::test]
 async fn of_several_addresses_only_the_permitted_ones_are_connected_to() {
-    let (receiver, trap) = twins([answer("200 OK", "", "")]).await;
+    let (receiver, trap) = twins([raw("200 OK", "", "")]).await;
     let lookup = Fickle::new(&[&[INSIDE, "::ffff:127.0.0.2", "10.0.0.1", "::1", OUTSIDE]]);
     let url = format!("http://mixed.example.com:{}/", receiver.port());
     accepted(&webhook(&url, outside(), &lookup), &order()).await;
-    receiver.only();
+    receiver.only("");
     trap.assert_untouched();
 }
 
@@ -126,13 +128,13 @@ async fn a_name_with_nothing_but_refused_addresses_is_refused() {
 #[tokio::test]
 async fn an_internal_name_is_followed_into_the_allow_list_and_nowhere_else() {
     for name in ["redis", "localhost", "hooks.internal", "printer.local."] {
-        let (receiver, trap) = twins([answer("200 OK", "", "")]).await;
+        let (receiver, trap) = twins([raw("200 OK", "", "")]).await;
         let lookup = Fickle::new(&[&[INSIDE], &["1.1.1.1"], &["1.1.1.1", OUTSIDE]]);
         let webhook = webhook(&format!("http://{name}:{}/", receiver.port()), outside(), &lookup);
         is_refused(&fault(&webhook, &order()).await);
         is_refused(&fault(&webhook, &order()).await);
         accepted(&webhook, &order()).await;
-        receiver.only();
+        receiver.only("");
         trap.assert_untouched();
         assert_eq!(lookup.asked(), 3, "{name}");
     }
@@ -176,12 +178,12 @@ async fn an_address_that_is_written_down_is_never_looked_up() {
 
 #[tokio::test]
 async fn the_systems_own_lookup_is_guarded() {
-    let receiver = Receiver::start([answer("200 OK", "", "")]).await;
+    let receiver = FarEnd::scripted([raw("200 OK", "", "")]);
     let url = format!("http://localhost:{}/", receiver.port());
     let allowed = WebhookConfig { guard: outside(), ..config() };
     accepted(&super::webhook_with(allowed, target(&url)), &order()).await;
-    receiver.only();
+    receiver.only("");
     let other = WebhookConfig { guard: guard(&["192.168.7.0/24"]), ..config() };
     is_refused(&fault(&super::webhook_with(other, target(&url)), &order()).await);
-    receiver.only();
+    receiver.only("");
 }

@@ -1,13 +1,14 @@
 //! Requests as a receiver sees them, and the check of their signature.
 
 use recado_core::{Payload, Timestamp};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Request, raw};
 use recado_transport_webhook::{Secret, Target, WebhookConfig};
 use serde_json::json;
 use standardwebhooks::Webhook as Verifier;
 
-use super::receiver::{Receiver, Seen, answer, ok};
 use super::{
-    ENDPOINT, NOW, accepted, attempt, config, job_of, order, payload, secret, target, webhook_to,
+    ENDPOINT, NOW, accepted, attempt, config, hook_of, job_of, order, payload, secret, target, webhook_to,
     webhook_with,
 };
 
@@ -18,16 +19,16 @@ pub fn real_now() -> Timestamp {
 }
 
 /// Asks an implementation that is not ours.
-pub fn verifies(seen: &Seen, secret: &Secret) -> bool {
-    Verifier::new(&secret.reveal()).expect("a secret").verify(&seen.body, &seen.headers).is_ok()
+pub fn verifies(seen: &Request, secret: &Secret) -> bool {
+    Verifier::new(&secret.reveal()).expect("a secret").verify(&seen.body, &seen.header_map()).is_ok()
 }
 
 /// The request that the receiver saw for one job, sent right now.
-async fn arrived(target: impl FnOnce(&str) -> Target, data: Payload) -> Seen {
-    let receiver = Receiver::start([ok()]).await;
-    let webhook = webhook_to(target(&receiver.url()));
+async fn arrived(target: impl FnOnce(&str) -> Target, data: Payload) -> Request {
+    let receiver = FarEnd::scripted([raw("200 OK", "", "")]);
+    let webhook = webhook_to(target(&hook_of(&receiver)));
     attempt(&webhook, &job_of("acme", data), real_now()).await;
-    receiver.only()
+    receiver.only("")
 }
 
 #[tokio::test]
@@ -39,7 +40,8 @@ async fn a_receiver_verifies_the_signature_with_an_independent_library() {
     forged.body.push(b' ');
     assert!(!verifies(&forged, &secret(1)), "with another body");
     let mut forged = seen;
-    forged.headers.insert("webhook-id", "job-7f3b".parse().unwrap());
+    let id = forged.headers.iter_mut().find(|(name, _)| name == "webhook-id").unwrap();
+    id.1 = "job-7f3b".to_owned();
     assert!(!verifies(&forged, &secret(1)), "with another id");
 }
 
@@ -49,18 +51,19 @@ async fn while_a_secret_is_replaced_the_old_and_the_new_one_both_verify() {
     let seen = arrived(rotating, payload(&order())).await;
     assert!(verifies(&seen, &secret(1)) && verifies(&seen, &secret(2)));
     assert!(!verifies(&seen, &secret(3)));
-    let signatures: Vec<_> = seen.header("webhook-signature").unwrap().split(' ').collect();
+    let signatures = seen.header_values("webhook-signature").unwrap();
+    let signatures: Vec<_> = signatures.split(' ').collect();
     assert!(signatures.len() == 2 && signatures.iter().all(|one| one.starts_with("v1,")), "{signatures:?}");
 }
 
 #[tokio::test]
 async fn a_job_that_names_a_url_is_signed_with_the_configured_secret() {
-    let receiver = Receiver::start([ok()]).await;
+    let receiver = FarEnd::scripted([raw("200 OK", "", "")]);
     let config = WebhookConfig { secret: Some(secret(9)), ..config() };
     let webhook = webhook_with(config, target("https://unused.example.com/"));
-    let data = json!({ "url": receiver.url(), "event": "order.paid", "payload": {} });
+    let data = json!({ "url": hook_of(&receiver), "event": "order.paid", "payload": {} });
     attempt(&webhook, &job_of("acme", payload(&data)), real_now()).await;
-    assert!(verifies(&receiver.only(), &secret(9)));
+    assert!(verifies(&receiver.only(""), &secret(9)));
 }
 
 #[tokio::test]
@@ -90,28 +93,28 @@ async fn a_post_carries_the_event_the_key_and_who_we_are() {
         ("idempotency-key", "job-7f3a"),
         ("user-agent", concat!("recado/", env!("CARGO_PKG_VERSION"))),
     ] {
-        assert_eq!(seen.header(name), Some(value), "{name}");
+        assert_eq!(seen.header_values(name).as_deref(), Some(value), "{name}");
     }
 }
 
 #[tokio::test]
 async fn every_attempt_has_the_same_id_its_own_time_and_no_cookies_of_an_earlier_one() {
-    let receiver = Receiver::start([answer("503 Busy", "Set-Cookie: a=b\r\n", ""), ok()]).await;
-    let webhook = webhook_to(target(&receiver.url()));
+    let receiver = FarEnd::scripted([raw("503 Busy", "Set-Cookie: a=b\r\n", ""), raw("200 OK", "", "")]);
+    let webhook = webhook_to(target(&hook_of(&receiver)));
     let job = job_of("acme", payload(&order()));
     attempt(&webhook, &job, NOW).await;
     attempt(&webhook, &job, Timestamp::from_millis(NOW.as_millis() + 61_999)).await;
-    let seen = receiver.seen();
-    let headers = |name| [seen[0].header(name), seen[1].header(name)];
-    assert_eq!(headers("webhook-id"), [Some("job-7f3a"); 2]);
-    assert_eq!(headers("webhook-timestamp"), [Some("1767225600"), Some("1767225661")]);
-    assert_ne!(seen[0].header("webhook-signature"), seen[1].header("webhook-signature"));
-    assert_eq!(headers("cookie"), [None; 2]);
+    let seen = receiver.ledger();
+    let headers = |name| [0, 1].map(|at: usize| seen[at].header_values(name));
+    assert_eq!(headers("webhook-id"), ["job-7f3a"; 2].map(|id| Some(id.to_owned())));
+    assert_eq!(headers("webhook-timestamp"), ["1767225600", "1767225661"].map(|at| Some(at.to_owned())));
+    assert_ne!(seen[0].header_values("webhook-signature"), seen[1].header_values("webhook-signature"));
+    assert_eq!(headers("cookie"), [None, None]);
 }
 
 #[tokio::test]
 async fn a_receiver_on_ipv6_is_reached_by_its_literal() {
-    let receiver = Receiver::at("[::1]:0", [ok()]).await;
-    accepted(&webhook_to(target(&receiver.url())), &order()).await;
-    assert_eq!(receiver.only().header("host"), Some(&*format!("[::1]:{}", receiver.port())));
+    let receiver = FarEnd::scripted_at("[::1]:0", [raw("200 OK", "", "")]);
+    accepted(&webhook_to(target(&hook_of(&receiver))), &order()).await;
+    assert_eq!(receiver.only("").header_values("host"), Some(format!("[::1]:{}", receiver.port())));
 }

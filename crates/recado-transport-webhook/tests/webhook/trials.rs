@@ -3,25 +3,27 @@
 use std::time::Duration;
 
 use recado_core::{FaultKind, NetworkKind, Timestamp};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Act, raw};
 use recado_transport_webhook::Target;
 use serde_json::{Value, json};
 
-use super::receiver::{Act, Receiver, Trap, answer};
 use super::signatures::{real_now, verifies};
-use super::{NOW, PATIENCE, secret, target, webhook_to};
+use super::trap::Trap;
+use super::{NOW, PATIENCE, hook_of, secret, target, webhook_to};
 
 #[tokio::test]
 async fn a_test_is_signed_and_says_what_it_is() {
-    let receiver = Receiver::start([answer("202 Accepted", "", "")]).await;
-    let target = target(&receiver.url());
+    let receiver = FarEnd::scripted([raw("202 Accepted", "", "")]);
+    let target = target(&hook_of(&receiver));
     let now = real_now();
     let result = webhook_to(target.clone()).test(&target, "test-1", now, PATIENCE).await.unwrap();
     assert_eq!(result.status, 202);
     assert!(result.took > Duration::ZERO && result.took < PATIENCE);
-    let seen = receiver.only();
+    let seen = receiver.only("");
     assert!(verifies(&seen, &secret(1)));
-    assert_eq!(seen.header("webhook-id"), Some("test-1"));
-    assert_eq!(seen.header("webhook-event"), Some("endpoint.test"));
+    assert_eq!(seen.header_values("webhook-id").as_deref(), Some("test-1"));
+    assert_eq!(seen.header_values("webhook-event").as_deref(), Some("endpoint.test"));
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     assert_eq!(body, json!({ "type": "endpoint.test", "timestamp": now.to_string(), "data": {} }));
     assert_eq!(body["timestamp"].as_str().unwrap().parse::<Timestamp>().unwrap(), now);
@@ -29,24 +31,24 @@ async fn a_test_is_signed_and_says_what_it_is() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_switched_off_can_be_tested_before_it_is_switched_on() {
-    let receiver = Receiver::start([answer("200 OK", "", "")]).await;
-    let target = Target { enabled: false, ..target(&receiver.url()) };
+    let receiver = FarEnd::scripted([raw("200 OK", "", "")]);
+    let target = Target { enabled: false, ..target(&hook_of(&receiver)) };
     assert!(webhook_to(target.clone()).test(&target, "test-1", NOW, PATIENCE).await.is_ok());
-    receiver.only();
+    receiver.only("");
 }
 
 #[tokio::test]
 async fn a_test_that_fails_says_how() {
-    let receiver = Receiver::start([answer("401 Who", "", "signature?")]).await;
-    let target = target(&receiver.url());
+    let receiver = FarEnd::scripted([raw("401 Who", "", "signature?")]);
+    let target = target(&hook_of(&receiver));
     let fault = webhook_to(target.clone()).test(&target, "test-1", NOW, PATIENCE).await.unwrap_err();
     assert_eq!((fault.status, &*fault.text), (Some(401), "signature?"));
 }
 
 #[tokio::test]
 async fn a_test_that_gets_no_answer_is_given_up() {
-    let receiver = Receiver::start([Act::Hang(String::new())]).await;
-    let target = target(&receiver.url());
+    let receiver = FarEnd::scripted([Act::Hang(String::new())]);
+    let target = target(&hook_of(&receiver));
     let timeout = Duration::from_secs(1);
     let fault = webhook_to(target.clone()).test(&target, "test-1", NOW, timeout).await.unwrap_err();
     assert_eq!(fault.kind, FaultKind::Network(NetworkKind::Timeout));

@@ -3,29 +3,30 @@
 use std::time::Duration;
 
 use recado_core::{Fault, FaultKind, Outcome, Payload};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Act, raw as answering};
 use recado_transport::{Delivery, Http, HttpConfig, Transport};
 use serde_json::{Value, json};
 
-use super::far_end::{Act, FarEnd, answer as answering};
 use super::{answer, fault};
 
 fn http_to(far_end: &FarEnd) -> Http {
     // A wait so long that only the bound on size can be what ends a flood.
-    Http::new(HttpConfig { answer_wait: Duration::from_secs(60), ..HttpConfig::new(far_end.url("/")) })
+    Http::new(HttpConfig { answer_wait: Duration::from_secs(60), ..HttpConfig::new(far_end.url_of("/")) })
         .expect("an Http")
 }
 
 async fn answered(act: Act) -> Option<Value> {
-    let far_end = FarEnd::start([act]).await;
+    let far_end = FarEnd::scripted([act]);
     let answer = answer(&http_to(&far_end), &json!({ "body": 1 })).await;
-    far_end.only();
+    far_end.only("");
     answer
 }
 
 async fn refused(act: Act) -> Fault {
-    let far_end = FarEnd::start([act]).await;
+    let far_end = FarEnd::scripted([act]);
     let fault = fault(&http_to(&far_end), &json!({ "body": 1 })).await;
-    far_end.only();
+    far_end.only("");
     assert_eq!(fault.kind, FaultKind::Answer);
     fault
 }
@@ -45,7 +46,7 @@ async fn a_2xx_is_accepted_and_its_small_json_answer_is_kept() {
 async fn an_answer_that_is_not_json_or_is_empty_is_accepted_and_not_kept() {
     assert_eq!(answered(answering("200 OK", "", "queued, thank you")).await, None);
     assert_eq!(answered(answering("200 OK", "", "")).await, None);
-    assert_eq!(answered(Act::Answer("HTTP/1.1 204 No Content\r\n\r\n".into())).await, None);
+    assert_eq!(answered(Act::Write("HTTP/1.1 204 No Content\r\n\r\n".into())).await, None);
 }
 
 #[tokio::test]
@@ -58,17 +59,17 @@ async fn an_answer_is_kept_up_to_16_kib_and_dropped_beyond() {
 
 #[tokio::test]
 async fn a_success_body_without_end_is_dropped_without_failing() {
-    let far_end = FarEnd::start([Act::Flood("HTTP/1.1 200 OK\r\n\r\n".into())]).await;
+    let far_end = FarEnd::scripted([Act::Flood("HTTP/1.1 200 OK\r\n\r\n".into())]);
     assert_eq!(answer(&http_to(&far_end), &json!({})).await, None);
-    far_end.flood_refused().await;
+    far_end.left().await;
 }
 
 #[tokio::test]
 async fn an_error_body_without_end_is_read_for_2_kib_only() {
-    let far_end = FarEnd::start([Act::Flood("HTTP/1.1 503 Busy\r\n\r\n".into())]).await;
+    let far_end = FarEnd::scripted([Act::Flood("HTTP/1.1 503 Busy\r\n\r\n".into())]);
     let fault = fault(&http_to(&far_end), &json!({})).await;
     assert_eq!((fault.status, fault.text.len()), (Some(503), 2 * 1_024));
-    far_end.flood_refused().await;
+    far_end.left().await;
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn a_success_body_cut_short_is_still_a_yes_and_no_part_of_it_is_taken_for_
 #[tokio::test]
 async fn a_success_body_that_the_caller_waits_for_and_that_breaks_off_is_uncertain() {
     let cut = Act::Cut("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"id\":".into());
-    let far_end = FarEnd::start([cut]).await;
+    let far_end = FarEnd::scripted([cut]);
     let job = super::job(Payload::trusted("{}"));
     let delivery = Delivery {
         job: &job,
@@ -102,7 +103,7 @@ async fn a_success_body_that_the_caller_waits_for_and_that_breaks_off_is_uncerta
     let outcome = http_to(&far_end).send(delivery).await;
     let Outcome::Failed(fault) = outcome else { panic!("{outcome:?}") };
     assert!(fault.uncertain && fault.text.contains("broke off"), "{}", fault.text);
-    far_end.only();
+    far_end.only("");
 }
 
 #[tokio::test]
@@ -125,19 +126,20 @@ async fn an_error_body_cut_short_keeps_its_status_and_what_was_said() {
 #[tokio::test]
 async fn a_body_that_never_ends_arriving_changes_neither_a_yes_nor_a_no() {
     let hang = |status: &str| Act::Hang(format!("HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\nwait"));
-    let far_end = FarEnd::start([hang("200 OK"), hang("503 Busy")]).await;
-    let config = HttpConfig { answer_wait: Duration::from_millis(50), ..HttpConfig::new(far_end.url("/")) };
+    let far_end = FarEnd::scripted([hang("200 OK"), hang("503 Busy")]);
+    let config =
+        HttpConfig { answer_wait: Duration::from_millis(50), ..HttpConfig::new(far_end.url_of("/")) };
     let http = Http::new(config).unwrap();
     assert_eq!(answer(&http, &json!({})).await, None);
     let fault = fault(&http, &json!({})).await;
     assert_eq!((fault.status, &*fault.text), (Some(503), "wait"));
-    assert_eq!(far_end.seen().len(), 2);
+    assert_eq!(far_end.ledger().len(), 2);
 }
 
 #[tokio::test]
 async fn a_yes_whose_body_dawdles_past_the_routes_timeout_is_still_a_yes() {
     let hang = Act::Hang("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nwait".into());
-    let far_end = FarEnd::start([hang]).await;
+    let far_end = FarEnd::scripted([hang]);
     let http = http_to(&far_end);
     let (job, timeout) = (super::job(Payload::trusted("{}")), Duration::from_millis(400));
     let delivery = Delivery {
@@ -150,7 +152,7 @@ async fn a_yes_whose_body_dawdles_past_the_routes_timeout_is_still_a_yes() {
     let outcome =
         tokio::time::timeout(timeout, http.send(delivery)).await.expect("an answer within the timeout");
     assert!(matches!(outcome, Outcome::Accepted { answer: None }), "{outcome:?}");
-    assert_eq!(far_end.seen().len(), 1);
+    assert_eq!(far_end.ledger().len(), 1);
 }
 
 #[tokio::test]
@@ -193,10 +195,14 @@ async fn f8_retry_after_ms_comes_before_retry_after_unless_it_is_garbage() {
 
 #[tokio::test]
 async fn a_redirect_is_a_failure_and_its_target_sees_no_connection() {
-    let target = FarEnd::start([]).await;
+    let target = FarEnd::scripted([]);
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
-        let fault =
-            refused(answering(status, &format!("Location: {}\r\n", target.url("/elsewhere")), "")).await;
+        let fault = refused(answering(
+            status,
+            &format!("Location: {}\r\n", target.url_of::<String>("/elsewhere")),
+            "",
+        ))
+        .await;
         assert_eq!(fault.code.as_deref(), status.get(..3));
         assert!(fault.text.contains("redirects are not followed"), "{}", fault.text);
     }
@@ -208,17 +214,16 @@ async fn a_redirect_is_a_failure_and_its_target_sees_no_connection() {
 
 #[tokio::test]
 async fn one_connection_serves_one_request_after_another_whatever_was_answered() {
-    let far_end = FarEnd::start([
+    let far_end = FarEnd::scripted([
         answering("200 OK", "", "{}"),
         answering("503 Busy", "", "later"),
         answering("429 Slow Down", "", ""),
         answering("201 Created", "", ""),
-    ])
-    .await;
+    ]);
     let http = http_to(&far_end);
     answer(&http, &json!({})).await;
     fault(&http, &json!({})).await;
     fault(&http, &json!({})).await;
     answer(&http, &json!({})).await;
-    assert_eq!((far_end.seen().len(), far_end.connections()), (4, 1));
+    assert_eq!((far_end.ledger().len(), far_end.connections()), (4, 1));
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use recado_core::{Fault, FaultKind, NetworkKind};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::free_port;
+use recado_testkit::http::{Act, raw as answering};
 use recado_transport::{Delivery, Http, HttpConfig, Transport, Url};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::far_end::{Act, FarEnd, answer as answering};
 use super::{NOW, answer, fault, job, payload};
 
 /// Sends data that is full of secrets, and holds the fault to not repeating any of them.
@@ -31,9 +33,9 @@ fn is(fault: &Fault, kind: NetworkKind, uncertain: bool) {
 }
 
 async fn misbehaving(act: Act) -> Fault {
-    let far_end = FarEnd::start([act]).await;
-    let fault = failing(far_end.url("/")).await;
-    assert_eq!(far_end.only().body, r#"{"cpf":"SECRET-body"}"#, "the request has to have arrived");
+    let far_end = FarEnd::scripted([act]);
+    let fault = failing(far_end.url_of("/")).await;
+    assert_eq!(far_end.only("").text(), r#"{"cpf":"SECRET-body"}"#, "the request has to have arrived");
     fault
 }
 
@@ -45,20 +47,17 @@ async fn f8_a_name_that_nobody_has_is_a_dns_failure() {
 
 #[tokio::test]
 async fn f8_a_refused_port_is_a_connect_failure() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    let fault = failing(format!("http://127.0.0.1:{port}/").parse().unwrap()).await;
+    let fault = failing(format!("http://127.0.0.1:{}/", free_port()).parse().unwrap()).await;
     is(&fault, NetworkKind::Connect, false);
     assert!(fault.text.to_lowercase().contains("refused"), "{}", fault.text);
 }
 
 #[tokio::test]
 async fn tls_against_a_plain_port_is_a_tls_failure() {
-    let far_end = FarEnd::start([]).await;
+    let far_end = FarEnd::scripted([]);
     let fault = failing(far_end.url_with("https", "/")).await;
     is(&fault, NetworkKind::Tls, false);
-    assert_eq!((far_end.tls_hellos(), far_end.seen().len()), (1, 0));
+    assert_eq!((far_end.tls_hellos(), far_end.ledger().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -152,19 +151,19 @@ async fn a_connection_closed_at_once_is_uncertain_only_if_the_request_went_out()
 #[tokio::test]
 async fn a_pooled_connection_that_died_meanwhile_is_replaced_and_the_request_sent_once() {
     let closing = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    let far_end = FarEnd::start([Act::Cut(closing.into()), answering("200 OK", "", "")]).await;
-    let http = Http::new(HttpConfig::new(far_end.url("/"))).unwrap();
+    let far_end = FarEnd::scripted([Act::Cut(closing.into()), answering("200 OK", "", "")]);
+    let http = Http::new(HttpConfig::new(far_end.url_of("/"))).unwrap();
     answer(&http, &json!({})).await;
     // Lets the client read the end of the first connection, as it would between two jobs.
     tokio::time::sleep(Duration::from_millis(50)).await;
     answer(&http, &json!({})).await;
-    assert_eq!((far_end.seen().len(), far_end.connections()), (2, 2));
+    assert_eq!((far_end.ledger().len(), far_end.connections()), (2, 2));
 }
 
 #[tokio::test]
 async fn the_caller_may_give_up_on_a_slow_provider_and_the_next_job_is_served() {
-    let far_end = FarEnd::start([Act::Hang(String::new()), answering("200 OK", "", "")]).await;
-    let http = Http::new(HttpConfig::new(far_end.url("/"))).unwrap();
+    let far_end = FarEnd::scripted([Act::Hang(String::new()), answering("200 OK", "", "")]);
+    let http = Http::new(HttpConfig::new(far_end.url_of("/"))).unwrap();
     let job = job(payload(&json!({})));
     let sending = http.send(Delivery {
         job: &job,
@@ -175,9 +174,9 @@ async fn the_caller_may_give_up_on_a_slow_provider_and_the_next_job_is_served() 
     });
     let gave_up = tokio::time::timeout(Duration::from_millis(200), sending).await;
     assert!(gave_up.is_err(), "the slow provider answered: {gave_up:?}");
-    assert_eq!(far_end.seen().len(), 1, "the slow provider has to have been asked");
+    assert_eq!(far_end.ledger().len(), 1, "the slow provider has to have been asked");
     answer(&http, &json!({})).await;
-    assert_eq!((far_end.seen().len(), far_end.connections()), (2, 2));
+    assert_eq!((far_end.ledger().len(), far_end.connections()), (2, 2));
 }
 
 #[tokio::test]

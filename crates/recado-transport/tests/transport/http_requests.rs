@@ -1,10 +1,11 @@
 //! Requests over HTTP: what a job may ask for, what arrives, and what is refused.
 
 use recado_core::{FaultKind, Outcome, Payload};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Request, raw as answering};
 use recado_transport::{ConfigError, Http, HttpConfig, Transport, Url};
 use serde_json::{Value, json};
 
-use super::far_end::{FarEnd, Seen, answer as answering};
 use super::{answer, attempt, fault, message, payload, pointers};
 
 fn http_at(base_url: &str) -> Http {
@@ -17,10 +18,10 @@ fn http() -> Http {
     http_at("https://api.example.com/v2/")
 }
 
-async fn arrived(base_path: &str, data: &Value) -> Seen {
-    let far_end = FarEnd::start([answering("200 OK", "", "")]).await;
-    answer(&http_at(far_end.url(base_path).as_str()), data).await;
-    far_end.only()
+async fn arrived(base_path: &str, data: &Value) -> Request {
+    let far_end = FarEnd::scripted([answering("200 OK", "", "")]);
+    answer(&http_at(&far_end.url_of::<String>(base_path)), data).await;
+    far_end.only("")
 }
 
 #[tokio::test]
@@ -31,11 +32,14 @@ async fn a_request_arrives_as_the_job_says() {
     });
     let seen = arrived("/v2", &data).await;
     assert_eq!(seen.line, "PUT /v2/messages/a%20b:send?n=1.5&on=true&q=a%26b%3D%C3%A7 HTTP/1.1");
-    assert_eq!(seen.header("x-trace").as_deref(), Some("t-1"));
-    assert_eq!(seen.header("authorization").as_deref(), Some("Bearer SECRET"));
-    assert_eq!(seen.header("content-type").as_deref(), Some("application/json"));
-    assert_eq!(seen.header("user-agent").as_deref(), Some(concat!("recado/", env!("CARGO_PKG_VERSION"))));
-    assert_eq!(seen.body, r#"{"to":"x"}"#);
+    assert_eq!(seen.header_values("x-trace").as_deref(), Some("t-1"));
+    assert_eq!(seen.header_values("authorization").as_deref(), Some("Bearer SECRET"));
+    assert_eq!(seen.header_values("content-type").as_deref(), Some("application/json"));
+    assert_eq!(
+        seen.header_values("user-agent").as_deref(),
+        Some(concat!("recado/", env!("CARGO_PKG_VERSION")))
+    );
+    assert_eq!(seen.text(), r#"{"to":"x"}"#);
 }
 
 #[tokio::test]
@@ -44,8 +48,8 @@ async fn without_a_word_about_it_a_post_goes_to_the_base_url_itself() {
         [json!({}), json!({ "method": null, "path": null, "query": null, "headers": null, "body": null })]
     {
         let seen = arrived("/v2/hook", &data).await;
-        assert_eq!((&*seen.line, &*seen.body), ("POST /v2/hook HTTP/1.1", ""));
-        assert_eq!(seen.header("content-type"), None);
+        assert_eq!((&*seen.line, &*seen.text()), ("POST /v2/hook HTTP/1.1", ""));
+        assert_eq!(seen.header_values("content-type"), None);
     }
 }
 
@@ -59,7 +63,7 @@ async fn slashes_between_base_and_path_are_neither_lost_nor_doubled() {
 
 #[tokio::test]
 async fn a_json_body_is_sent_as_it_was_written() {
-    let far_end = FarEnd::start([answering("200 OK", "", "")]).await;
+    let far_end = FarEnd::scripted([answering("200 OK", "", "")]);
     let body = r#"{"z": 123456789012345678901234567890, "a":1.10}"#;
     let job = super::job(Payload::new(&format!(r#"{{"body":{body}}}"#)).unwrap());
     let delivery = recado_transport::Delivery {
@@ -69,30 +73,30 @@ async fn a_json_body_is_sent_as_it_was_written() {
         timeout: std::time::Duration::from_secs(30),
         answer: recado_transport::Wanted::Receipt,
     };
-    let outcome = http_at(far_end.url("/").as_str()).send(delivery).await;
+    let outcome = http_at(&far_end.url_of::<String>("/")).send(delivery).await;
     assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
-    assert_eq!(far_end.only().body, body);
+    assert_eq!(far_end.only("").text(), body);
 }
 
 #[tokio::test]
 async fn bytes_are_sent_as_bytes_with_the_type_that_the_job_gives_them() {
     let seen = arrived("/", &json!({ "bodyBase64": "PHhtbC8+" })).await;
     assert_eq!(
-        (&*seen.body, seen.header("content-type").as_deref()),
+        (&*seen.text(), seen.header_values("content-type").as_deref()),
         ("<xml/>", Some("application/octet-stream"))
     );
     let seen =
         arrived("/", &json!({ "bodyBase64": "PHhtbC8+", "headers": { "content-type": "text/xml" } })).await;
-    assert_eq!((&*seen.body, seen.header("content-type").as_deref()), ("<xml/>", Some("text/xml")));
+    assert_eq!((&*seen.text(), seen.header_values("content-type").as_deref()), ("<xml/>", Some("text/xml")));
 }
 
 #[tokio::test]
 async fn a_content_type_that_the_provider_configures_goes_for_every_body() {
-    let far_end = FarEnd::start([answering("200 OK", "", "")]).await;
-    let config = HttpConfig::new(far_end.url("/")).with_header("Content-Type", "application/vnd.api+json");
+    let far_end = FarEnd::scripted([answering("200 OK", "", "")]);
+    let config = HttpConfig::new(far_end.url_of("/")).with_header("Content-Type", "application/vnd.api+json");
     let http = Http::new(config).unwrap();
     answer(&http, &json!({ "body": {} })).await;
-    assert_eq!(far_end.only().header("content-type").as_deref(), Some("application/vnd.api+json"));
+    assert_eq!(far_end.only("").header_values("content-type").as_deref(), Some("application/vnd.api+json"));
     assert_eq!(pointers(&http, &json!({ "headers": { "content-type": "x" } })), ["/headers/content-type"]);
 }
 
@@ -112,20 +116,20 @@ fn a_proxy_in_the_environment_is_not_used() {
 
 #[tokio::test]
 async fn every_attempt_carries_the_same_idempotency_key() {
-    let far_end = FarEnd::start((0..3).map(|_| answering("503 Busy", "", ""))).await;
-    let http = http_at(far_end.url("/").as_str());
+    let far_end = FarEnd::scripted((0..3).map(|_| answering("503 Busy", "", "")));
+    let http = http_at(&far_end.url_of::<String>("/"));
     for number in 1..=3 {
         let outcome = attempt(&http, &json!({}), number).await;
         assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
     }
-    let keys: Vec<_> = far_end.seen().iter().map(|seen| seen.header("idempotency-key")).collect();
+    let keys: Vec<_> = far_end.ledger().iter().map(|seen| seen.header_values("idempotency-key")).collect();
     assert_eq!(keys, vec![Some("job-7f3a".to_owned()); 3]);
 }
 
 #[tokio::test]
 async fn a_path_that_leaves_the_base_url_is_refused_and_nothing_is_sent() {
-    let far_end = FarEnd::start([]).await;
-    let http = http_at(far_end.url("/v2/").as_str());
+    let far_end = FarEnd::scripted([]);
+    let http = http_at(&far_end.url_of::<String>("/v2/"));
     for path in [
         "..",
         "../admin",
@@ -210,8 +214,8 @@ async fn headers_that_are_not_the_jobs_to_set_are_refused_in_any_case() {
 
 #[tokio::test]
 async fn headers_cannot_be_smuggled_in_through_names_or_values() {
-    let far_end = FarEnd::start([]).await;
-    let http = http_at(far_end.url("/").as_str());
+    let far_end = FarEnd::scripted([]);
+    let http = http_at(&far_end.url_of::<String>("/"));
     for (name, value) in [
         ("X-A", "x\r\nHost: evil"),
         ("X-A", "x\nY: z"),

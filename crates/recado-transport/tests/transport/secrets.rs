@@ -1,10 +1,11 @@
 //! Providers that repeat our credentials, and what is left of them.
 
 use recado_core::{Fault, Payload};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::raw as answering;
 use recado_transport::{Evolution, EvolutionConfig, Http, HttpConfig, Secrets, Transport};
 use serde_json::{Value, json};
 
-use super::far_end::{FarEnd, answer as answering};
 use super::{answer, fault};
 
 /// As keys are: letters, and signs that get escaped.
@@ -20,14 +21,14 @@ fn redacted_json(secrets: &[&str], json: &str) -> Value {
 }
 
 fn http_to(far_end: &FarEnd, header: &str, value: &str) -> Http {
-    Http::new(HttpConfig::new(far_end.url("/")).with_header(header, value)).expect("an Http")
+    Http::new(HttpConfig::new(far_end.url_of("/")).with_header(header, value)).expect("an Http")
 }
 
 /// The fault of a refusal whose body repeats the credential.
 async fn echoed(value: &str, body: &str) -> Fault {
-    let far_end = FarEnd::start([answering("401 Unauthorized", "", body)]).await;
+    let far_end = FarEnd::scripted([answering("401 Unauthorized", "", body)]);
     let fault = fault(&http_to(&far_end, "Authorization", value), &json!({ "body": 1 })).await;
-    assert_eq!(far_end.only().header("authorization").as_deref(), Some(value));
+    assert_eq!(far_end.only("").header_values("authorization").as_deref(), Some(value));
     assert_eq!((fault.status, fault.code.as_deref()), (Some(401), Some("401")));
     fault
 }
@@ -160,9 +161,9 @@ async fn the_password_inside_basic_is_masked_too() {
 #[tokio::test]
 async fn a_secret_in_a_kept_answer_is_masked() {
     let body = r#"{"id":"m-1","request":{"headers":{"x-token":"EVOKEY123"}},"url":"/?t=%45VOKEY123"}"#;
-    let far_end = FarEnd::start([answering("200 OK", "", body)]).await;
+    let far_end = FarEnd::scripted([answering("200 OK", "", body)]);
     let kept = answer(&http_to(&far_end, "X-Token", "EVOKEY123"), &json!({ "body": 1 })).await;
-    assert_eq!(far_end.only().header("x-token").as_deref(), Some("EVOKEY123"));
+    assert_eq!(far_end.only("").header_values("x-token").as_deref(), Some("EVOKEY123"));
     let request = json!({ "headers": { "x-token": "***" } });
     assert_eq!(kept, Some(json!({ "id": "m-1", "request": request, "url": "/?t=***" })));
 }
@@ -178,8 +179,8 @@ async fn a_secret_that_the_bound_on_a_faults_text_cuts_in_two_is_masked() {
 async fn an_api_key_that_evolution_repeats_is_masked_in_refusals_of_either_kind() {
     let body = r#"{"error":"Unauthorized EVOKEY123"}"#;
     let far_end =
-        FarEnd::start([answering("401 Unauthorized", "", body), answering("201 Created", "", body)]).await;
-    let mut config = EvolutionConfig::new(far_end.url("/"), "EVOKEY123");
+        FarEnd::scripted([answering("401 Unauthorized", "", body), answering("201 Created", "", body)]);
+    let mut config = EvolutionConfig::new(far_end.url_of("/"), "EVOKEY123");
     config.instance = Some("loja".to_owned());
     let evolution = Evolution::new(config).expect("an Evolution");
     for status in [401, 201] {
@@ -187,5 +188,5 @@ async fn an_api_key_that_evolution_repeats_is_masked_in_refusals_of_either_kind(
             fault(&evolution as &dyn Transport, &json!({ "number": "5511987654321", "text": "Oi" })).await;
         assert_eq!((fault.status, &*fault.text), (Some(status), r#"{"error":"Unauthorized ***"}"#));
     }
-    assert!(far_end.seen().iter().all(|seen| seen.header("apikey").as_deref() == Some("EVOKEY123")));
+    assert!(far_end.ledger().iter().all(|seen| seen.header_values("apikey").as_deref() == Some("EVOKEY123")));
 }

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use recado_core::{Fault, FaultKind, NetworkKind, Outcome};
+use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::{Act, Request, raw as answering};
 use recado_transport::{ConfigError, Evolution, EvolutionConfig};
 use serde_json::{Value, json};
 
-use super::far_end::{Act, FarEnd, Seen, answer as answering};
 use super::{answer, attempt, fault, message, pointers};
 
 const SENT: &str = r#"{"key":{"remoteJid":"5511987654321@s.whatsapp.net","fromMe":true,"id":"BAE5"},
     "message":{"conversation":"Oi"},"messageTimestamp":"1717689097","status":"PENDING","error":null}"#;
 
 fn config_of(far_end: &FarEnd) -> EvolutionConfig {
-    let config = EvolutionConfig::new(far_end.url("/evo/"), "SECRET-key");
+    let config = EvolutionConfig::new(far_end.url_of("/evo/"), "SECRET-key");
     EvolutionConfig { instance: Some("loja".to_owned()), ..config }
 }
 
@@ -30,18 +31,18 @@ fn evolution() -> Evolution {
         .expect("an Evolution")
 }
 
-async fn arrived(data: Value) -> (Seen, Value) {
-    let far_end = FarEnd::start([answering("201 Created", "", SENT)]).await;
+async fn arrived(data: Value) -> (Request, Value) {
+    let far_end = FarEnd::scripted([answering("201 Created", "", SENT)]);
     assert!(answer(&evolution_at(&far_end), &data).await.is_some());
-    let seen = far_end.only();
-    let body = serde_json::from_str(&seen.body).expect("a JSON body");
+    let seen = far_end.only("");
+    let body = serde_json::from_slice(&seen.body).expect("a JSON body");
     (seen, body)
 }
 
 async fn refused(act: Act) -> Fault {
-    let far_end = FarEnd::start([act]).await;
+    let far_end = FarEnd::scripted([act]);
     let fault = fault(&evolution_at(&far_end), &hello()).await;
-    far_end.only();
+    far_end.only("");
     assert_eq!(fault.kind, FaultKind::Answer);
     fault
 }
@@ -50,9 +51,9 @@ async fn refused(act: Act) -> Fault {
 async fn text_goes_to_send_text_of_the_default_instance_with_the_api_key() {
     let (seen, body) = arrived(json!({ "number": "+5511987654321", "text": "Olá \"você\"" })).await;
     assert_eq!(seen.line, "POST /evo/message/sendText/loja HTTP/1.1");
-    assert_eq!(seen.header("apikey").as_deref(), Some("SECRET-key"));
-    assert_eq!(seen.header("content-type").as_deref(), Some("application/json"));
-    assert_eq!(seen.header("idempotency-key").as_deref(), Some("job-7f3a"));
+    assert_eq!(seen.header_values("apikey").as_deref(), Some("SECRET-key"));
+    assert_eq!(seen.header_values("content-type").as_deref(), Some("application/json"));
+    assert_eq!(seen.header_values("idempotency-key").as_deref(), Some("job-7f3a"));
     assert_eq!(body, json!({ "number": "5511987654321", "text": "Olá \"você\"" }));
 }
 
@@ -92,12 +93,12 @@ async fn a_jobs_own_instance_wins_and_is_one_part_of_the_path_whatever_it_holds(
 
 #[tokio::test]
 async fn every_attempt_carries_the_same_idempotency_key() {
-    let far_end = FarEnd::start([answering("503 Busy", "", ""), answering("201 Created", "", SENT)]).await;
+    let far_end = FarEnd::scripted([answering("503 Busy", "", ""), answering("201 Created", "", SENT)]);
     let evolution = evolution_at(&far_end);
     let data = json!({ "number": "5511987654321", "text": "Oi" });
     assert!(matches!(attempt(&evolution, &data, 1).await, Outcome::Failed(_)));
     assert!(matches!(attempt(&evolution, &data, 2).await, Outcome::Accepted { .. }));
-    let keys: Vec<_> = far_end.seen().iter().map(|seen| seen.header("idempotency-key")).collect();
+    let keys: Vec<_> = far_end.ledger().iter().map(|seen| seen.header_values("idempotency-key")).collect();
     assert_eq!(keys, vec![Some("job-7f3a".to_owned()); 2]);
 }
 
@@ -139,18 +140,18 @@ async fn w1_a_201_with_an_error_inside_is_a_failure_with_the_status_and_code_ins
 #[tokio::test]
 async fn a_2xx_with_a_json_object_without_an_error_inside_is_a_yes() {
     for body in [SENT, r#"{"error":false,"status":200}"#, " {}\n"] {
-        let far_end = FarEnd::start([answering("201 Created", "", body)]).await;
+        let far_end = FarEnd::scripted([answering("201 Created", "", body)]);
         assert!(answer(&evolution_at(&far_end), &hello()).await.is_some_and(|kept| kept.is_object()));
-        far_end.only();
+        far_end.only("");
     }
 }
 
 #[tokio::test]
 async fn a_2xx_with_anything_else_was_not_written_by_evolution_and_leaves_the_message_uncertain() {
     for body in ["<html>login</html>", "done", "", "[]", "\"{}\"", "null", "7", "{\"key\":", "{} {}"] {
-        let far_end = FarEnd::start([answering("200 OK", "", body)]).await;
+        let far_end = FarEnd::scripted([answering("200 OK", "", body)]);
         let fault = fault(&evolution_at(&far_end), &hello()).await;
-        far_end.only();
+        far_end.only("");
         assert_eq!(fault.kind, FaultKind::Network(NetworkKind::Protocol), "{body}");
         assert!(fault.uncertain, "{body}");
         assert!(
@@ -170,29 +171,28 @@ async fn a_2xx_whose_body_breaks_off_may_be_a_refusal_so_it_is_uncertain() {
         Act::Hang(format!("{head}<html>")),
         Act::Hang(head.to_owned()),
     ] {
-        let far_end = FarEnd::start([act]).await;
+        let far_end = FarEnd::scripted([act]);
         let mut config = config_of(&far_end);
         config.http.answer_wait = Duration::from_millis(50);
         let fault = fault(&Evolution::new(config).expect("an Evolution"), &hello()).await;
         assert!(fault.uncertain && fault.text.contains("broke off"), "{}", fault.text);
-        far_end.only();
+        far_end.only("");
     }
 }
 
 #[tokio::test]
 async fn a_2xx_with_more_than_is_kept_is_a_yes() {
-    let far_end = FarEnd::start([
+    let far_end = FarEnd::scripted([
         answering("201 Created", "", &format!("{{\"x\":\"{}\"}}", "x".repeat(16 * 1_024))),
         answering("201 Created", "", &"x".repeat(16 * 1_024 + 1)),
         Act::Flood("HTTP/1.1 201 Created\r\n\r\n".into()),
-    ])
-    .await;
+    ]);
     let evolution = evolution_at(&far_end);
     for _ in 0..3 {
         assert_eq!(answer(&evolution, &hello()).await, None);
     }
-    far_end.flood_refused().await;
-    assert_eq!(far_end.seen().len(), 3);
+    far_end.left().await;
+    assert_eq!(far_end.ledger().len(), 3);
 }
 
 #[tokio::test]

@@ -1,19 +1,15 @@
 //! The binary between a real server and a process engine: `recado camunda`.
 
-#[path = "../../../recado-camunda/tests/camunda/fake.rs"]
-#[expect(dead_code, reason = "the worker's own tests use all of it")]
-mod fake;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use recado_testkit::camunda::{CamundaTask, FakeCamunda, Guard, TaskStatus};
 use serde_json::{Value, json};
 
 use super::given::{Place, Server, eventually};
-use fake::{Fake, Guard, Job, Status};
 
 #[derive(Clone, Copy, Debug)]
 enum Version {
@@ -33,7 +29,7 @@ impl Worker {
     fn start(
         place: &Place,
         version: Version,
-        fake: &Fake,
+        fake: &FakeCamunda,
         server: &str,
         arguments: &[&str],
         variables: &[(&str, &str)],
@@ -58,7 +54,7 @@ impl Worker {
         worker
     }
 
-    fn usual(place: &Place, version: Version, fake: &Fake, server: &Server) -> Self {
+    fn usual(place: &Place, version: Version, fake: &FakeCamunda, server: &Server) -> Self {
         Worker::start(place, version, fake, &server.url(), &[], &[])
     }
 
@@ -106,7 +102,7 @@ fn claim(id: &str, error: &str, retry_count: i64) -> Value {
     json!({"claimId": id, "submissionError": error, "retryCount": retry_count, "patient": "Ana"})
 }
 
-fn output(job: &Job, name: &str) -> Value {
+fn output(job: &CamundaTask, name: &str) -> Value {
     let value = &job.outputs[name];
     value.get("value").unwrap_or(value).clone()
 }
@@ -114,12 +110,12 @@ fn output(job: &Job, name: &str) -> Value {
 #[test]
 fn t19_t23_a_job_for_each_required_scenario() {
     for version in BOTH {
-        let (place, fake) = (Place::new(), Fake::start());
+        let (place, fake) = (Place::new(), FakeCamunda::start());
         let server = place.serve();
         let _worker = Worker::usual(&place, version, &fake, &server);
         for (count, range) in [(0, 5..=6), (1, 8..=12), (2, 16..=24), (3, 32..=48), (4, 64..=96)] {
             let job = fake.ended(&fake.add(claim("CLM-1", "SERVICE_UNAVAILABLE", count)));
-            assert_eq!(job.status, Status::Completed, "{version:?} {job:?}");
+            assert_eq!(job.status, TaskStatus::Completed, "{version:?} {job:?}");
             let minutes = output(&job, "backoffMinutes").as_i64().expect("minutes");
             assert!(range.contains(&minutes), "retry {count} after {minutes} min");
             assert_eq!(output(&job, "shouldRetry"), true);
@@ -131,21 +127,21 @@ fn t19_t23_a_job_for_each_required_scenario() {
         let unknown = fake.ended(&fake.add(claim("CLM-2", "the flux is inverted", 0)));
         assert_eq!(
             (unknown.status.clone(), output(&unknown, "errorClassification")),
-            (Status::Completed, "UNKNOWN".into())
+            (TaskStatus::Completed, "UNKNOWN".into())
         );
         let permanent = fake.ended(&fake.add(claim("CLM-3", "INVALID_PROCEDURE_CODE", 0)));
         assert_eq!(
             (permanent.status, permanent.error_code.as_deref()),
-            (Status::Thrown, Some("PERMANENT_ERROR"))
+            (TaskStatus::Thrown, Some("PERMANENT_ERROR"))
         );
         assert_eq!(permanent.message.as_deref(), Some("INVALID_PROCEDURE_CODE"));
         let exhausted = fake.ended(&fake.add(claim("CLM-4", "TIMEOUT", 5)));
         assert_eq!(
             (exhausted.status, exhausted.error_code.as_deref()),
-            (Status::Thrown, Some("MAX_RETRIES_EXCEEDED"))
+            (TaskStatus::Thrown, Some("MAX_RETRIES_EXCEEDED"))
         );
         let invalid = fake.ended(&fake.add(claim("CLM-5", " ", -1)));
-        assert_eq!((invalid.status, invalid.retries), (Status::Incident, Some(0)));
+        assert_eq!((invalid.status, invalid.retries), (TaskStatus::Incident, Some(0)));
         let message = invalid.message.expect("a message");
         assert!(message.contains("submissionError") && message.contains("retryCount"), "{message}");
     }
@@ -153,7 +149,7 @@ fn t19_t23_a_job_for_each_required_scenario() {
 
 #[test]
 fn t19_t22_every_decision_is_logged_here_and_on_record_there() {
-    let (place, fake) = (Place::new(), Fake::start());
+    let (place, fake) = (Place::new(), FakeCamunda::start());
     let server = place.serve();
     let worker = Worker::usual(&place, Version::Eight, &fake, &server);
     let job = fake.ended(&fake.add(claim("CLM-7", "SERVICE_UNAVAILABLE for Ana", 0)));
@@ -172,25 +168,28 @@ fn t19_t22_every_decision_is_logged_here_and_on_record_there() {
 #[test]
 fn t19_in_backoff_mode_the_job_waits_in_the_engine() {
     for version in BOTH {
-        let (place, fake) = (Place::new(), Fake::start());
+        let (place, fake) = (Place::new(), FakeCamunda::start());
         let server = place.serve();
         let _worker = Worker::start(&place, version, &fake, &server.url(), &["--mode", "backoff"], &[]);
         let key = fake.add(claim("CLM-1", "TIMEOUT", 0));
         fake.until(|state| state.jobs[&key].message.is_some());
         let job = fake.job(&key);
-        assert_eq!((job.status, job.retries), (Status::Open, Some(4)));
+        assert_eq!((job.status, job.retries), (TaskStatus::Open, Some(4)));
         let minutes = job.locked_until_ms / 60_000;
         assert!((5..=6).contains(&minutes), "{version:?}: {minutes} min");
         fake.advance(Duration::from_secs(60 * minutes));
         let job = fake.ended(&key);
-        assert_eq!((job.status.clone(), output(&job, "backoffMinutes")), (Status::Completed, json!(minutes)));
+        assert_eq!(
+            (job.status.clone(), output(&job, "backoffMinutes")),
+            (TaskStatus::Completed, json!(minutes))
+        );
     }
 }
 
 #[test]
 fn t19_a_sigterm_lets_the_job_at_hand_end_and_takes_no_more() {
     for version in BOTH {
-        let (place, fake) = (Place::new(), Fake::start());
+        let (place, fake) = (Place::new(), FakeCamunda::start());
         let server = place.serve();
         let worker = Worker::usual(&place, version, &fake, &server);
         fake.until(|state| state.polls_waiting == 1);
@@ -204,14 +203,14 @@ fn t19_a_sigterm_lets_the_job_at_hand_end_and_takes_no_more() {
         let late = fake.add(claim("CLM-2", "TIMEOUT", 0));
         server.signal("CONT");
         worker.ends_well();
-        assert_eq!(fake.job(&taken).status, Status::Completed, "{version:?}");
+        assert_eq!(fake.job(&taken).status, TaskStatus::Completed, "{version:?}");
         assert_eq!(fake.job(&late).handed_out, 0);
     }
 }
 
 #[test]
 fn a_second_sigterm_stops_at_once_and_the_job_comes_back() {
-    let (place, fake) = (Place::new(), Fake::start());
+    let (place, fake) = (Place::new(), FakeCamunda::start());
     let server = place.serve();
     let worker = Worker::usual(&place, Version::Eight, &fake, &server);
     server.signal("STOP");
@@ -225,14 +224,14 @@ fn a_second_sigterm_stops_at_once_and_the_job_comes_back() {
     assert_eq!(code, Some(1));
     assert!(err.contains("jobs at hand are offered again"), "{err}");
     let job = fake.job(&key);
-    assert_eq!((job.status, job.retries), (Status::Open, Some(3)));
+    assert_eq!((job.status, job.retries), (TaskStatus::Open, Some(3)));
     server.signal("CONT");
 }
 
 #[test]
 fn t19_an_engine_that_goes_away_is_served_again_when_it_is_back() {
     for version in BOTH {
-        let (place, mut fake) = (Place::new(), Fake::start());
+        let (place, mut fake) = (Place::new(), FakeCamunda::start());
         let server = place.serve();
         let worker = Worker::usual(&place, version, &fake, &server);
         fake.until(|state| state.polls_waiting == 1);
@@ -244,7 +243,7 @@ fn t19_an_engine_that_goes_away_is_served_again_when_it_is_back() {
         );
         let key = fake.add(claim("CLM-1", "TIMEOUT", 0));
         fake.come_back();
-        assert_eq!(fake.ended(&key).status, Status::Completed, "{version:?}");
+        assert_eq!(fake.ended(&key).status, TaskStatus::Completed, "{version:?}");
         worker.logged("The process engine answers again");
     }
 }
@@ -252,7 +251,7 @@ fn t19_an_engine_that_goes_away_is_served_again_when_it_is_back() {
 #[test]
 fn t19_without_a_server_jobs_go_back_with_all_their_retries() {
     for (version, retries) in [(Version::Eight, Some(3)), (Version::Seven, None)] {
-        let (place, fake) = (Place::new(), Fake::start());
+        let (place, fake) = (Place::new(), FakeCamunda::start());
         let worker = Worker::start(&place, version, &fake, "http://127.0.0.1:9", &[], &[]);
         let key = fake.add(claim("CLM-1", "TIMEOUT", 0));
         let line = worker.logged("No decision; the job goes back with all its retries");
@@ -265,7 +264,7 @@ fn t19_without_a_server_jobs_go_back_with_all_their_retries() {
             state.requests.iter().any(|request| back(&request.path))
         });
         let job = fake.job(&key);
-        assert_eq!((job.status, job.retries), (Status::Open, retries), "{version:?}");
+        assert_eq!((job.status, job.retries), (TaskStatus::Open, retries), "{version:?}");
         worker.terminate();
         worker.ends_well();
     }
@@ -273,19 +272,19 @@ fn t19_without_a_server_jobs_go_back_with_all_their_retries() {
 
 #[test]
 fn a_route_that_the_server_does_not_know_harms_no_job() {
-    let (place, fake) = (Place::new(), Fake::start());
+    let (place, fake) = (Place::new(), FakeCamunda::start());
     let server = place.serve();
     let arguments = ["--route", "tiss-clams"];
     let worker = Worker::start(&place, Version::Eight, &fake, &server.url(), &arguments, &[]);
     let key = fake.add(claim("CLM-1", "TIMEOUT", 0));
     let line = worker.logged("No decision; the job goes back with all its retries");
     assert!(line["error"].as_str().is_some_and(|why| why.contains("tiss-claims")), "{line}");
-    assert_eq!(fake.job(&key).status, Status::Open);
+    assert_eq!(fake.job(&key).status, TaskStatus::Open);
 }
 
 #[test]
 fn secrets_come_from_variables() {
-    let (place, fake) = (Place::new(), Fake::start());
+    let (place, fake) = (Place::new(), FakeCamunda::start());
     let server = place.serve();
     fake.guard(Guard::OAuth { secret: "s3cr3t".to_owned(), lives_seconds: 3_600, revoked: 0 });
     let token_url = fake.url("/oauth/token");
@@ -297,7 +296,7 @@ fn secrets_come_from_variables() {
     ];
     let worker = Worker::start(&place, Version::Eight, &fake, &server.url(), &[], &variables);
     let job = fake.ended(&fake.add(claim("CLM-1", "TIMEOUT", 0)));
-    assert_eq!((job.status, fake.tokens_granted()), (Status::Completed, 1));
+    assert_eq!((job.status, fake.tokens_granted()), (TaskStatus::Completed, 1));
     assert!(!format!("{:?}", worker.lines.lock()).contains("s3cr3t"));
 }
 

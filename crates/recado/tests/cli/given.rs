@@ -3,9 +3,6 @@
 //! Servers keep their jobs in their directory, or, when `RECADO_TEST_STORE` is `redis`, each place has a
 //! `redis-server` of its own and its servers keep them there.
 
-#[path = "redis_server.rs"]
-pub mod redis_server;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -14,13 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use recado_testkit::PATIENCE;
+pub use recado_testkit::eventually;
+use recado_testkit::redis::RedisServer;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use redis_server::{DURABLE, Redis};
-
-/// Time that anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A directory to run in, with nothing else from outside.
 pub struct Place {
@@ -30,13 +25,13 @@ pub struct Place {
 struct Home {
     dir: TempDir,
     /// The Redis of its servers, unless they are told otherwise.
-    redis: Option<Redis>,
+    redis: Option<RedisServer>,
 }
 
 impl Place {
     pub fn new() -> Self {
         let redis = match std::env::var("RECADO_TEST_STORE").as_deref() {
-            Ok("redis") => Some(Redis::with(&DURABLE)),
+            Ok("redis") => Some(RedisServer::durable()),
             Ok(other) => panic!("RECADO_TEST_STORE is `{other}`; write `redis`, or leave it out"),
             Err(_) => None,
         };
@@ -310,16 +305,6 @@ fn ready_at(lines: &[String]) -> Option<SocketAddr> {
     let parsed = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ready = parsed.into_iter().find(|line| line["message"] == "Recado is ready")?;
     ready["address"].as_str()?.strip_prefix("http://")?.parse().ok()
-}
-
-/// Looks again and again until it holds.
-#[track_caller]
-pub fn eventually(mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < PATIENCE, "it did not happen within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Milliseconds between two times of the wire.

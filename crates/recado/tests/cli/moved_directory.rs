@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use recado_demo::far_ends::http;
-use recado_demo::far_ends::receiver::ALLOWED;
+use recado_testkit::http;
+use recado_testkit::providers::receiver::ALLOWED;
 use serde_json::{Value, json};
 
 use super::given::{Place, Server, ask, eventually};

@@ -5,15 +5,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use recado_testkit::fault_proxy::Proxy;
+use recado_testkit::redis::RedisServer;
 use serde_json::{Value, json};
 
-use super::given::redis_server::{DURABLE, Redis};
 use super::given::{FAST, Place, Server, eventually};
-use super::wire::Wire;
 
 #[test]
 fn everything_moves_to_redis_and_back_with_the_same_checksum() {
-    let redis = Redis::with(&DURABLE);
+    let redis = RedisServer::durable();
     let place = Place::new();
     let server = place.serve_with(&["--data-dir", "old"], &[]);
     server.enqueue(json!({"jobId": "later", "route": "sandbox", "companyId": "acme",
@@ -73,17 +73,17 @@ fn a_move_from_nowhere_or_into_a_store_in_use_says_what_to_do() {
 
 #[test]
 fn a_move_from_a_prefix_without_a_store_is_refused_and_leaves_nothing_there() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (redis, place) = (RedisServer::durable(), Place::new());
     let arguments = ["store", "migrate", "--from", &redis.url(), "--prefix", "typo", "--to", "new"];
     let said = place.run(&arguments).failed_with(1);
     assert!(said.contains("no store with the prefix typo") && said.contains("--from-prefix"), "{said}");
-    assert!(redis.say("DBSIZE").starts_with(":0"), "it left something in Redis");
+    assert_eq!(redis.ask::<u64>(&["DBSIZE"]), 0, "it left something in Redis");
     assert!(!place.path().join("new").exists(), "it left something on disk");
 }
 
 #[test]
 fn a_store_in_redis_moves_to_another_prefix_with_more_partitions() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (redis, place) = (RedisServer::durable(), Place::new());
     let (jobs, url) = (fill(&place), redis.url());
     migrate(&place, "old", &url);
     place.write("recado.toml", "[store]\npartitions = 3\n");
@@ -130,11 +130,11 @@ fn migrate(place: &Place, from: &str, to: &str) {
 }
 
 /// Moves, and kills the process where the wire breaks. Whether it did.
-fn is_killed(place: &Place, wire: &Wire, from: &str, to: &str) -> bool {
+fn is_killed(place: &Place, wire: &Proxy, from: &str, to: &str) -> bool {
     is_killed_with(place, wire, &["store", "migrate", "--from", from, "--to", to])
 }
 
-fn is_killed_with(place: &Place, wire: &Wire, arguments: &[&str]) -> bool {
+fn is_killed_with(place: &Place, wire: &Proxy, arguments: &[&str]) -> bool {
     let mut command = place.command(arguments);
     let mut moving = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs");
     loop {
@@ -172,13 +172,13 @@ fn all_jobs(server: &Server) -> Vec<String> {
 
 #[test]
 fn a_move_to_redis_that_is_killed_serves_neither_store_until_it_is_taken_up_again() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
-    let (wire, jobs) = (Wire::to(redis.port()), fill(&place));
+    let (redis, place) = (RedisServer::durable(), Place::new());
+    let (wire, jobs) = (Proxy::to(redis.port()), fill(&place));
     let to_redis = ["--store", &redis.url()];
     // Before the target's mark, among the jobs, among the notes, and before the last write of all.
     let cuts = [("\"done\":false", 0), ("later-20", 1), ("\"weight\":3", 2), ("\"done\":true", 3)];
     for (words, nth) in cuts {
-        redis.say("FLUSHALL");
+        redis.ask::<()>(&["FLUSHALL"]);
         let source = format!("old-{nth}");
         copy(&place, "old", &source);
         wire.break_before(words);
@@ -202,8 +202,8 @@ fn a_move_to_redis_that_is_killed_serves_neither_store_until_it_is_taken_up_agai
 
 #[test]
 fn a_move_that_was_cut_off_goes_on_under_the_same_prefix_and_no_other() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
-    let (wire, _) = (Wire::to(redis.port()), fill(&place));
+    let (redis, place) = (RedisServer::durable(), Place::new());
+    let (wire, _) = (Proxy::to(redis.port()), fill(&place));
     let url = wire.url();
     let plain = ["store", "migrate", "--from", "old", "--to", &url];
     let prefixed = [&plain[..], &["--prefix", "zz", "--partitions", "2"]].concat();
@@ -220,12 +220,12 @@ fn a_move_that_was_cut_off_goes_on_under_the_same_prefix_and_no_other() {
 
 #[test]
 fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
-    let (wire, jobs) = (Wire::to(redis.port()), fill(&place));
+    let (redis, place) = (RedisServer::durable(), Place::new());
+    let (wire, jobs) = (Proxy::to(redis.port()), fill(&place));
     let from_redis = ["--store", &redis.url()];
     // While everything is read, and before the source is marked as moved.
     for (words, target) in [("XRANGE", "new-0"), ("\"done\":true", "new-1")] {
-        redis.say("FLUSHALL");
+        redis.ask::<()>(&["FLUSHALL"]);
         let copied = format!("old-{target}");
         copy(&place, "old", &copied);
         migrate(&place, &copied, &redis.url());
@@ -258,11 +258,14 @@ fn a_move_from_redis_that_is_killed_is_taken_up_again_or_called_off_by_name() {
 
 #[test]
 fn a_mover_that_stood_still_while_another_finished_writes_nothing_more() {
-    let (source, target, place) =
-        (Redis::with(&DURABLE), Redis::with(&DURABLE), Place::with("[retention]\nended_max_age = \"0s\"\n"));
+    let (source, target, place) = (
+        RedisServer::durable(),
+        RedisServer::durable(),
+        Place::with("[retention]\nended_max_age = \"0s\"\n"),
+    );
     fill(&place);
     migrate(&place, "old", &source.url());
-    let wire = Wire::to(target.port());
+    let wire = Proxy::to(target.port());
     let url = wire.url();
     let arguments = ["store", "migrate", "--from", &source.url(), "--to", &url, "--timeout", "1m"];
 
@@ -295,14 +298,14 @@ fn a_mover_that_stood_still_while_another_finished_writes_nothing_more() {
 
 #[test]
 fn a_server_that_was_taken_for_dead_ends_when_its_store_is_moved_away() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::new());
+    let (redis, place) = (RedisServer::durable(), Place::new());
     let server = place.serve_with(&["--store", &redis.url()], &[]);
     server
         .enqueue(json!({"jobId": "a", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}}));
     server.job_once("a", "sent");
     server.signal("STOP");
     // As after the minute that a silent node is remembered for.
-    redis.say("DEL recado:{notes}:namespace:nodes");
+    redis.ask::<()>(&["DEL", "recado:{notes}:shelf:nodes"]);
     migrate(&place, &redis.url(), "new");
     server.signal("CONT");
     let (status, said) = server.ended();
@@ -312,7 +315,7 @@ fn a_server_that_was_taken_for_dead_ends_when_its_store_is_moved_away() {
 #[test]
 fn a_bulk_replay_goes_on_in_another_store_and_passes_no_entry_by() {
     const ENTRIES: usize = 60;
-    let (redis, place) = (Redis::with(&DURABLE), Place::with(FAST));
+    let (redis, place) = (RedisServer::durable(), Place::with(FAST));
     let server = place.serve_with(&["--data-dir", "old"], &[]);
     let names: Vec<String> = (0..ENTRIES).map(|nth| format!("e-{nth:02}")).collect();
     // They die in another order than they come, and fail again when they are replayed: so all stay in the queue.
@@ -358,7 +361,7 @@ fn a_bulk_replay_goes_on_in_another_store_and_passes_no_entry_by() {
 
 #[test]
 fn the_order_of_dead_letters_is_the_same_in_every_store() {
-    let (redis, place) = (Redis::with(&DURABLE), Place::with(FAST));
+    let (redis, place) = (RedisServer::durable(), Place::with(FAST));
     let server = place.serve_with(&["--data-dir", "old"], &[]);
     let job = |nth: u64| {
         json!({"jobId": format!("e-{nth}"), "route": "sandbox", "companyId": format!("c-{nth}"),

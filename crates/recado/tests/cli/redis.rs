@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use recado_testkit::redis::{RedisCluster, RedisServer};
 use serde_json::{Value, json};
 
-use super::given::redis_server::{DURABLE, Redis};
 use super::given::{Place, eventually};
 
 fn sandbox(id: &str, latency_ms: u64) -> Value {
@@ -15,7 +15,7 @@ fn sandbox(id: &str, latency_ms: u64) -> Value {
 
 #[test]
 fn two_nodes_share_one_redis_and_know_of_each_other() {
-    let redis = Redis::with(&DURABLE);
+    let redis = RedisServer::durable();
     let (one_place, other_place) = (Place::new(), Place::new());
     let one = one_place.serve_with(&["--store", &redis.url()], &[]);
     let other = other_place.serve_with(&[], &[("RECADO_STORE_URL", &redis.url())]);
@@ -44,13 +44,13 @@ fn two_nodes_share_one_redis_and_know_of_each_other() {
 
 #[test]
 fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
-    let redis = Redis::with(&["--maxmemory", "100mb"]);
+    let redis = RedisServer::with(&["maxmemory 100mb"]);
     let place = Place::new();
     let server = place.serve_with(&["--store", &redis.url()], &[]);
     server.enqueue(sandbox("running", 2_000));
     server.enqueue(json!({"jobId": "waiting", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}, "delayMs": 3_000}));
     server.job_when("running", |job| job["status"] == "delivering");
-    redis.say("CONFIG SET maxmemory 1mb");
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1mb"]);
     let (status, problem) = server.ask("POST", "/v1/jobs", &sandbox("refused", 0));
     assert_eq!((status, &problem["code"]), (503, &json!("store_full")), "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("raise maxmemory"), "{problem}");
@@ -61,7 +61,7 @@ fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
     server.logged("Redis is full: new jobs are refused", 1);
     let reasons = server.ask("GET", "/readyz", &Value::Null).1["reasons"].to_string();
     assert!(reasons.contains("of 1048576 bytes (maxmemory)") && reasons.contains("[retention]"), "{reasons}");
-    redis.say("CONFIG SET maxmemory 100mb");
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "100mb"]);
     server.logged("Redis has room again: new jobs are taken", 1);
     server.enqueue(sandbox("refused", 0));
     server.job_once("refused", "sent");
@@ -69,7 +69,7 @@ fn g14_a_full_redis_refuses_jobs_with_503_and_loses_none() {
 
 #[test]
 fn a_redis_that_dies_costs_callers_a_503_and_what_it_had_acknowledged_is_there_when_it_is_back() {
-    let mut redis = Redis::with(&DURABLE);
+    let mut redis = RedisServer::durable();
     let place = Place::new();
     let server = place.serve_with(&["--store", &redis.url()], &[]);
     server.enqueue(json!({"jobId": "before", "route": "sandbox", "companyId": "acme", "data": {"script": ["ok"]}, "delayMs": 1_000}));
@@ -77,7 +77,7 @@ fn a_redis_that_dies_costs_callers_a_503_and_what_it_had_acknowledged_is_there_w
     let (status, problem) = server.ask("POST", "/v1/jobs", &sandbox("meanwhile", 0));
     assert_eq!((status, &problem["code"]), (503, &json!("store_unavailable")), "{problem}");
     assert_eq!(server.ask("GET", "/readyz", &Value::Null).0, 503);
-    redis.start_again();
+    redis.restart();
     server.job_once("before", "sent");
     eventually(|| server.ask("POST", "/v1/jobs", &sandbox("meanwhile", 0)).0 != 503);
     server.job_once("meanwhile", "sent");
@@ -85,8 +85,7 @@ fn a_redis_that_dies_costs_callers_a_503_and_what_it_had_acknowledged_is_there_w
 
 #[test]
 fn g13_an_evicting_redis_is_refused_and_the_doctor_says_how_to_mend_it() {
-    let redis =
-        Redis::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"]);
+    let redis = RedisServer::with(&["maxmemory 100mb", "maxmemory-policy allkeys-lru", "appendonly yes"]);
     let place =
         Place::with(&format!("[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"{}\"\n", redis.url()));
     let refused = place.run(&["serve"]).failed_with(1);
@@ -95,7 +94,7 @@ fn g13_an_evicting_redis_is_refused_and_the_doctor_says_how_to_mend_it() {
     assert_eq!(unfit.code, 1);
     assert!(unfit.out.contains("✗ store eviction"), "{}", unfit.out);
 
-    redis.say("CONFIG SET maxmemory-policy noeviction");
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let fit = place.run(&["doctor", "--url", "http://127.0.0.1:9"]).done();
     for expected in [
         "✓ store:",
@@ -112,7 +111,7 @@ fn g13_an_evicting_redis_is_refused_and_the_doctor_says_how_to_mend_it() {
 
 #[test]
 fn a_redis_that_is_not_there_is_told_by_serve_and_doctor_without_its_password() {
-    let gone = { Redis::with(&[]).url() }.replace("redis://", "redis://ana:hunter2@");
+    let gone = { RedisServer::start().url() }.replace("redis://", "redis://ana:hunter2@");
     let place = Place::new();
     let refused = place.run(&["serve", "--listen", "127.0.0.1:0", "--store", &gone]).failed_with(1);
     assert!(refused.contains("cannot open the store: no connection to Redis at 127.0.0.1"), "{refused}");
@@ -126,7 +125,7 @@ fn a_redis_that_is_not_there_is_told_by_serve_and_doctor_without_its_password() 
 
 #[test]
 fn a_node_that_is_measured_ends_with_whoever_started_it() {
-    let (redis, place) = (Redis::with(&[]), Place::new());
+    let (redis, place) = (RedisServer::start(), Place::new());
     let asked = place.run(&["bench-node"]).failed_with(1);
     assert!(asked.contains("recado bench redis"), "{asked}");
     let manifest =
@@ -145,11 +144,11 @@ fn a_node_that_is_measured_ends_with_whoever_started_it() {
 
 #[test]
 fn after_flushall_a_node_with_another_number_of_partitions_is_still_refused() {
-    let redis = Redis::with(&DURABLE);
+    let redis = RedisServer::durable();
     let (place, other) = (Place::with("[store]\npartitions = 3\n"), Place::with("[store]\npartitions = 4\n"));
     let server = place.serve_with(&["--store", &redis.url()], &[]);
-    redis.say("FLUSHALL");
-    eventually(|| redis.say("EXISTS recado:{2}:format recado:{notes}:format").starts_with(":2"));
+    redis.ask::<()>(&["FLUSHALL"]);
+    eventually(|| redis.ask::<u64>(&["EXISTS", "recado:{2}:format", "recado:{notes}:format"]) == 2);
     let said = other.run(&["serve", "--store", &redis.url(), "--listen", "127.0.0.1:0"]).failed_with(1);
     assert!(said.contains("the store has 3 partitions and not 4"), "{said}");
     server.enqueue(sandbox("after", 0));
@@ -158,11 +157,11 @@ fn after_flushall_a_node_with_another_number_of_partitions_is_still_refused() {
 
 #[test]
 fn a_node_whose_redis_was_emptied_and_given_other_partitions_says_what_happened() {
-    let redis = Redis::with(&DURABLE);
+    let redis = RedisServer::durable();
     let (place, other) = (Place::with("[store]\npartitions = 3\n"), Place::with("[store]\npartitions = 4\n"));
     let server = place.serve_with(&["--store", &redis.url()], &[]);
     server.signal("STOP");
-    redis.say("FLUSHALL");
+    redis.ask::<()>(&["FLUSHALL"]);
     let newer = other.serve_with(&["--store", &redis.url()], &[]);
     server.signal("CONT");
     let (status, said) = server.ended();
@@ -177,10 +176,10 @@ fn a_node_whose_redis_was_emptied_and_given_other_partitions_says_what_happened(
 
 #[test]
 fn a_probe_waits_once_for_a_redis_that_stands_still() {
-    let redis = Redis::with(&[]);
+    let redis = RedisServer::start();
     let place = Place::with("[store]\ntimeout = \"4s\"\n");
     let server = place.serve_with(&["--store", &redis.url()], &[]);
-    redis.freeze();
+    redis.pause();
     let asked = Instant::now();
     let (status, ready) = server.ask("GET", "/readyz", &Value::Null);
     assert_eq!((status, ready["reasons"].as_array().map(Vec::len)), (503, Some(1)), "{ready}");
@@ -189,11 +188,13 @@ fn a_probe_waits_once_for_a_redis_that_stands_still() {
 
 #[test]
 fn a_node_stays_ready_while_a_shard_of_a_cluster_is_down_and_names_what_is_away() {
-    let (mut masters, url) = Redis::cluster();
+    // Slow to notice that a master is gone.
+    let settings = ["cluster-require-full-coverage no", "cluster-node-timeout 15000"];
+    let mut cluster = RedisCluster::with(3, &settings);
     let place = Place::with("[store]\npartitions = 6\ntimeout = \"1s\"\n");
-    let server = place.serve_with(&["--store", &url], &[]);
+    let server = place.serve_with(&["--store", &cluster.url()], &[]);
     assert_eq!(server.get("/readyz")["reasons"], Value::Null);
-    masters[1].kill();
+    cluster.masters[1].kill();
     let (status, ready) = server.ask("GET", "/readyz", &Value::Null);
     assert_eq!((status, &ready["status"]), (200, &json!("ready")), "{ready}");
     // The slots of these are the second master's.
@@ -201,7 +202,7 @@ fn a_node_stays_ready_while_a_shard_of_a_cluster_is_down_and_names_what_is_away(
     let of = |nth: usize| json!({"jobId": format!("job-{nth}"), "route": "sandbox", "companyId": format!("company-{nth}"), "data": {"script": ["ok"]}});
     let answers: Vec<u16> = (0..8).map(|nth| server.ask("POST", "/v1/jobs", &of(nth)).0).collect();
     assert!(answers.contains(&202) && answers.contains(&503), "{answers:?}");
-    masters[0].kill();
-    masters[2].kill();
+    cluster.masters[0].kill();
+    cluster.masters[2].kill();
     assert_eq!(server.ask("GET", "/readyz", &Value::Null).0, 503);
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use recado_testkit::redis::RedisServer;
 use serde_json::{Value, json};
 
-use super::given::redis_server::Redis;
 use super::given::{Place, Server, eventually};
 
 const FIVE_AT_A_TIME: &str = "[routes.slow]\ntransport = \"sandbox\"\n[providers.slow]\nconcurrency = 5\n";
@@ -91,8 +91,8 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(8);
 
 /// With a Redis of its own and a short grace.
-fn on_redis(config: &str) -> (Redis, Place) {
-    (Redis::with(&[]), Place::with(&format!("{config}[engine]\nstop_grace = \"2s\"\n")))
+fn on_redis(config: &str) -> (RedisServer, Place) {
+    (RedisServer::start(), Place::with(&format!("{config}[engine]\nstop_grace = \"2s\"\n")))
 }
 
 /// SIGTERM, and what it said at its end.
@@ -111,7 +111,7 @@ fn a_stop_ends_within_its_grace_while_redis_stands_still_and_says_what_was_not_w
     let server = place.serve_with(&["--store", &redis.url()], &[]);
     enqueue_slow(&server, 3, 1_000);
     eventually(|| in_flight(&server) == 3);
-    redis.freeze();
+    redis.pause();
     server.logged("cannot write an outcome down yet; trying again", 3);
     let (code, err) = ends_in_time(server);
     assert_eq!(code, Some(1), "{err}");

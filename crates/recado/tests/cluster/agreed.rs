@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use recado_testkit::redis::RedisServer;
 use serde_json::{Value, json};
 
 use super::far_end::{Arrival, FarEnd};
-use super::given::redis_server::Redis;
 use super::given::{Server, eventually};
 use super::nodes::{Nodes, enqueue};
 
 /// The far end and three nodes that know no other.
-fn three_nodes(terms: &str) -> (Redis, FarEnd, Nodes) {
-    let (redis, far_end) = (Redis::with(&[]), FarEnd::start());
+fn three_nodes(terms: &str) -> (RedisServer, FarEnd, Nodes) {
+    let (redis, far_end) = (RedisServer::start(), FarEnd::start());
     let nodes = Nodes::start(&far_end.lane(terms), &redis.url());
     (redis, far_end, nodes)
 }
@@ -178,13 +178,13 @@ fn after_redis_lost_what_was_said_last_all_nodes_agree_with_it_and_hear_what_is_
     };
     tell(nodes.at(0), "pause", &Value::Null);
     all_say([true, false, false]);
-    redis.say("SAVE");
+    redis.ask::<()>(&["SAVE"]);
     tell(nodes.at(0), "resume", &Value::Null);
     say(nodes.at(1), "POST", "/v1/routes/sink/pause", &Value::Null);
     say(nodes.at(2), "PUT", "/v1/tenants/acme", &json!({ "paused": true }));
     all_say([false, true, true]);
     redis.kill();
-    redis.start_again();
+    redis.restart();
     all_say([true, false, false]);
     for server in nodes.all() {
         server.logged(

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use recado_testkit::fault_proxy::{Mode, Proxy};
+use recado_testkit::redis::{DURABLE, RedisServer};
 use serde_json::json;
 
 use super::far_end::FarEnd;
 use super::given::eventually;
-use super::given::redis_server::{DURABLE, Redis};
 use super::ledger::{Account, Clients, Ledger, Repeat};
 use super::nodes::{Nodes, enqueue};
-use super::proxy::{Mode, Proxy};
 
 /// Time that the far end takes over each delivery.
 const SINK_TAKES: Duration = Duration::from_millis(30);
@@ -22,7 +22,7 @@ const IN_THE_PIPE: Duration = Duration::from_millis(100);
 /// An outcome is written this soon after the far end has answered, or the fault comes before.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// The loss that `appendfsync everysec` allows: Redis writes at most two seconds late.
+/// The loss that `appendfsync everysec` allows: RedisServer writes at most two seconds late.
 const EVERYSEC_LOSES: Duration = Duration::from_millis(2_500);
 
 /// A job may be in a node's hands at many kills.
@@ -48,7 +48,7 @@ fn explains(struck: &Struck, Repeat { before, again }: &Repeat) -> bool {
 #[test]
 fn a_node_killed_each_second_loses_nothing_and_only_what_it_was_sending_is_repeated() {
     let kills = rounds(60);
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::slow(SINK_TAKES));
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::slow(SINK_TAKES));
     let config = far_end.lane("concurrency = 8\n") + ENGINE + "lease = \"5s\"\n";
     let mut nodes = Nodes::start(&config, &redis.url());
     let clients = Clients::start(CLIENTS, &nodes.addresses);
@@ -77,7 +77,7 @@ fn a_node_killed_each_second_loses_nothing_and_only_what_it_was_sending_is_repea
 /// Kills Redis under load; what came of it, and when it was killed.
 fn kill_redis(settings: &[&str]) -> (Account, Vec<Instant>) {
     let kills = rounds(3);
-    let (mut redis, far_end) = (Redis::with(settings), FarEnd::slow(SINK_TAKES));
+    let (mut redis, far_end) = (RedisServer::with(settings), FarEnd::slow(SINK_TAKES));
     let nodes = Nodes::start(&(far_end.lane("concurrency = 8\n") + ENGINE), &redis.url());
     let clients = Clients::start(CLIENTS, &nodes.addresses);
     let mut killed_at = Vec::new();
@@ -90,7 +90,7 @@ fn kill_redis(settings: &[&str]) -> (Account, Vec<Instant>) {
         redis.kill();
         killed_at.push(Instant::now());
         std::thread::sleep(Duration::from_millis(chance.u64(0..800)));
-        redis.start_again();
+        redis.restart();
     }
     goes_on(&clients.ledger);
     let ledger = clients.stop();
@@ -116,7 +116,7 @@ fn a_redis_that_is_killed_and_forces_each_write_to_disk_loses_and_repeats_nothin
 #[test]
 fn a_redis_that_is_away_for_longer_than_a_lease_repeats_nothing_of_what_was_being_sent() {
     const JOBS: usize = 12;
-    let (mut redis, far_end) = (Redis::with(&DURABLE), FarEnd::start());
+    let (mut redis, far_end) = (RedisServer::durable(), FarEnd::start());
     let config = far_end.lane("concurrency = 4\n") + ENGINE + "lease = \"5s\"\n";
     let nodes = Nodes::start(&config, &redis.url());
     far_end.holds();
@@ -125,7 +125,7 @@ fn a_redis_that_is_away_for_longer_than_a_lease_repeats_nothing_of_what_was_bein
     far_end.once_come(JOBS);
     redis.kill();
     std::thread::sleep(Duration::from_secs(7));
-    redis.start_again();
+    redis.restart();
     // The far end takes longer still, and every lease has run out.
     std::thread::sleep(Duration::from_secs(7));
     far_end.recovers();
@@ -138,7 +138,7 @@ fn a_redis_that_is_away_for_longer_than_a_lease_repeats_nothing_of_what_was_bein
 
 #[test]
 fn a_redis_that_is_killed_and_writes_every_second_loses_at_most_its_last_two() {
-    let (account, killed_at) = kill_redis(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let (account, killed_at) = kill_redis(&["appendonly yes", "appendfsync everysec"]);
     println!("{} kills of Redis with appendfsync everysec: {account}", killed_at.len());
     for acknowledged in &account.lost {
         let explained =
@@ -157,7 +157,7 @@ fn a_redis_that_is_killed_and_writes_every_second_loses_at_most_its_last_two() {
 #[test]
 fn a_node_that_stands_still_beyond_its_lease_settles_nothing_and_another_delivers_under_the_same_key() {
     const JOBS: usize = 12;
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::start());
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::start());
     let config = far_end.lane("concurrency = 4\n") + ENGINE + "lease = \"2s\"\n";
     let nodes = Nodes::start(&config, &redis.url());
     far_end.holds();
@@ -202,9 +202,8 @@ fn a_node_that_stands_still_beyond_its_lease_settles_nothing_and_another_deliver
 #[test]
 fn connections_that_are_cut_or_stand_still_lose_and_repeat_nothing() {
     let cuts = rounds(8);
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::slow(SINK_TAKES));
-    let server = redis.url().strip_prefix("redis://").expect("a URL").parse().expect("an address");
-    let proxies = [Proxy::to(server), Proxy::to(server), Proxy::to(server)];
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::slow(SINK_TAKES));
+    let proxies = [Proxy::to(redis.port()), Proxy::to(redis.port()), Proxy::to(redis.port())];
     let urls = proxies.each_ref().map(Proxy::url);
     let nodes =
         Nodes::with_stores(&(far_end.lane("concurrency = 8\n") + ENGINE), urls.iter().map(|url| &**url));

@@ -1,13 +1,12 @@
 //! The provider: notes who brought which job when, and answers as it is told.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use serde_json::Value;
+use recado_testkit::http::{self, Act, Request, text};
 
 use super::given::eventually;
 
@@ -55,16 +54,9 @@ enum Manners {
 
 impl FarEnd {
     pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
         let serving = shared.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let shared = serving.clone();
-                std::thread::spawn(move || shared.converse(&stream));
-            }
-        });
+        let address = http::start(move |request: Request| serving.act(&request)).expect("a free port");
         FarEnd { address, shared }
     }
 
@@ -139,15 +131,12 @@ impl FarEnd {
 }
 
 impl Shared {
-    fn converse(&self, mut stream: &TcpStream) {
-        let mut reader = BufReader::new(stream);
-        while let Some((key, node)) = read_request(&mut reader) {
-            let status = self.answer(key, node);
-            let text = format!("HTTP/1.1 {status} Said\r\ncontent-length: 2\r\n\r\nok");
-            if stream.write_all(text.as_bytes()).is_err() {
-                return;
-            }
-        }
+    fn act(&self, request: &Request) -> Act {
+        let key = request.header("idempotency-key");
+        assert_eq!(request.json()["id"], key, "the idempotency key is the job's id, on every attempt");
+        let node = request.header("x-node");
+        assert!(!key.is_empty() && !node.is_empty(), "no key or no node: {request:?}");
+        text(self.answer(key.to_owned(), node.to_owned()), "ok")
     }
 
     fn answer(&self, key: String, node: String) -> u16 {
@@ -174,25 +163,4 @@ impl Shared {
         (seen.arrivals[at].answered, seen.arrivals[at].refused) = (Some(Instant::now()), refused);
         if refused { 503 } else { 200 }
     }
-}
-
-/// The idempotency key and the node of the next request.
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(String, String)> {
-    let mut line = || {
-        let mut line = String::new();
-        let read = reader.read_line(&mut line).ok()?;
-        (read > 0).then(|| line.trim_end().to_owned())
-    };
-    line()?;
-    let mut headers = BTreeMap::new();
-    while let Some((name, value)) = line()?.split_once(':') {
-        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-    }
-    let length = headers.get("content-length")?.parse().expect("a number");
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let body: Value = serde_json::from_slice(&body).expect("JSON");
-    let key = headers.remove("idempotency-key").expect("an Idempotency-Key");
-    assert_eq!(body["id"], key.as_str(), "the idempotency key is the job's id, on every attempt");
-    Some((key, headers.remove("x-node").expect("a node")))
 }

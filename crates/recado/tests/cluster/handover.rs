@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use recado_testkit::redis::RedisServer;
 use serde_json::{Value, json};
 
 use super::far_end::FarEnd;
-use super::given::redis_server::{DURABLE, Redis};
 use super::given::{Place, eventually};
 use super::ledger::{Account, Clients};
 use super::nodes::{Nodes, enqueue, job};
@@ -13,7 +13,7 @@ use super::nodes::{Nodes, enqueue, job};
 #[test]
 fn orphans_of_a_killed_node_run_again_within_their_lease_and_a_second() {
     const LEASE: Duration = Duration::from_secs(2);
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::start());
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::start());
     let mut nodes =
         Nodes::start(&(far_end.lane("concurrency = 1\n") + "[engine]\nlease = \"2s\"\n"), &redis.url());
     // A busy machine makes things late, never early: the best of a few shows what it takes.
@@ -48,7 +48,7 @@ fn the_default_lease_is_fifteen_seconds() {
 
 #[test]
 fn a_rolling_restart_under_load_loses_and_repeats_nothing() {
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::slow(Duration::from_millis(100)));
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::slow(Duration::from_millis(100)));
     let mut nodes = Nodes::start(&far_end.lane("concurrency = 8\n"), &redis.url());
     let clients = Clients::start(6, &nodes.addresses);
     for at in 0..nodes.len() {
@@ -68,7 +68,7 @@ fn a_rolling_restart_under_load_loses_and_repeats_nothing() {
 
 #[test]
 fn a_fourth_node_takes_its_share() {
-    let (redis, far_end) = (Redis::with(&DURABLE), FarEnd::slow(Duration::from_millis(100)));
+    let (redis, far_end) = (RedisServer::durable(), FarEnd::slow(Duration::from_millis(100)));
     let mut nodes = Nodes::start(&far_end.lane("concurrency = 2\n"), &redis.url());
     // Far more than three nodes can send in the meantime.
     enqueue(nodes.at(0), "acme", 1_000);
@@ -99,7 +99,7 @@ fn a_fourth_node_takes_its_share() {
 #[test]
 fn ids_of_jobs_that_ended_while_nodes_pruned_are_still_known() {
     const PRUNED_AT_LEAST_ONCE: Duration = Duration::from_secs(11);
-    let (redis, far_end) = (Redis::with(&[]), FarEnd::start());
+    let (redis, far_end) = (RedisServer::start(), FarEnd::start());
     let nodes =
         Nodes::start(&(far_end.lane("concurrency = 8\n") + "[store]\npartitions = 3\n"), &redis.url());
     let started = Instant::now();

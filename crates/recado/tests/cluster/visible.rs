@@ -2,15 +2,16 @@
 
 use std::process::Command;
 
+use recado_testkit::redis::RedisServer;
+
 use super::far_end::FarEnd;
-use super::given::redis_server::Redis;
 use super::given::{Place, eventually};
 use super::nodes::{Nodes, enqueue};
 
 /// The key of a failure count that expires within a minute.
 const FAILURES_LAST_MS: i64 = 60_000;
 
-fn redis_cli(redis: &Redis, words: &[&str]) -> String {
+fn redis_cli(redis: &RedisServer, words: &[&str]) -> String {
     let output =
         Command::new("redis-cli").args(["-u", &redis.url()]).args(words).output().expect("redis-cli");
     assert!(output.status.success(), "{words:?}: {output:?}");
@@ -19,7 +20,7 @@ fn redis_cli(redis: &Redis, words: &[&str]) -> String {
 
 #[test]
 fn f4_while_a_breaker_is_open_its_circuit_keys_say_so_to_redis_cli() {
-    let (redis, far_end) = (Redis::with(&[]), FarEnd::start());
+    let (redis, far_end) = (RedisServer::start(), FarEnd::start());
     let terms = "concurrency = 1\nbreaker = { failures = 3, reset = \"1h\" }\n";
     let nodes = Nodes::start(&far_end.lane(terms), &redis.url());
     let get = |name: &str| redis_cli(&redis, &["GET", &format!("circuit:sink:{name}")]);
@@ -69,12 +70,7 @@ fn g13_the_configuration_that_the_page_gives_makes_a_redis_that_the_doctor_calls
             "the required {name} is missing: {settings:?}"
         );
     }
-    let setting = |line: &String| {
-        let (name, value) = line.split_once(' ').expect("a name and a value");
-        [format!("--{name}"), value.to_owned()]
-    };
-    let arguments: Vec<_> = settings.iter().flat_map(setting).collect();
-    let redis = Redis::with(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let redis = RedisServer::with(&settings.iter().map(String::as_str).collect::<Vec<_>>());
     let said = Place::new().run(&["doctor", "--url", "http://127.0.0.1:9", "--store", &redis.url()]).done();
     for fit in ["✓ store eviction", "✓ store memory", "! store durability"] {
         assert!(said.contains(fit), "{said}");

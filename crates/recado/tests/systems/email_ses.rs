@@ -55,7 +55,7 @@ fn g9_throttling_and_an_unavailable_service_are_tried_again_with_the_same_messag
             "failed ServiceUnavailable TRANSIENT ses/ServiceUnavailable",
         ),
         ("gateway", page(502), "failed 502 TRANSIENT ses/5xx"),
-        ("dropped", Act::Drop, "uncertain CONNECTION_LOST TRANSIENT ses/network"),
+        ("dropped", Act::hang_up(), "uncertain CONNECTION_LOST TRANSIENT ses/network"),
     ] {
         let address = format!("{id}@example.com");
         far_end.orders(&address, [act]);

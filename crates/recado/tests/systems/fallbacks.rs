@@ -199,7 +199,7 @@ fn f12_ai_generation_returns_503_and_says_when_to_come_back() {
     }
     let mut hasty = call.clone();
     (hasty["timeoutMs"], hasty["cacheKey"]) = (json!(200), json!("caption"));
-    openai.orders("completions", [Act::Hang]);
+    openai.orders("completions", [Act::silence()]);
     let (status, _, problem) = scene.exchange("POST", "/v1/calls", &hasty);
     assert_eq!((status, &problem["errorCode"]), (503, &json!("TIMEOUT")), "{problem:#}");
     assert_eq!(openai.ledger().len(), 4, "a call is never retried behind the caller's back");

@@ -40,7 +40,7 @@ fn f13_each_route_gives_up_on_a_silent_provider_at_its_required_time() {
         ("webhook", &customer, &hook, 10, "http/network"),
     ];
     for (route, far_end, data, _, _) in &table {
-        far_end.always("", Act::Hang);
+        far_end.always("", Act::silence());
         scene.send(route, "acme", route, data);
     }
     for (route, far_end, _, seconds, rule) in &table {

@@ -241,7 +241,7 @@ fn nothing_is_told_at(level: &str) {
     assert_eq!(stage.parrot.ledger()[0].header("authorization"), format!("Bearer {BEARER}"));
     assert_eq!(stage.phone.ledger()[0].header("apikey"), API_KEY);
     assert_eq!(stage.collector.ledger()[0].header("authorization"), format!("Bearer {OTLP}"));
-    assert!(receiver::is_signed_with(&stage.ops.ledger()[0], &secret()));
+    assert!(stage.ops.ledger()[0].is_signed_with(&secret()));
 
     for (_, problem) in &problems {
         assert_silent("a problem", problem);

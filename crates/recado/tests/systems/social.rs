@@ -68,7 +68,7 @@ fn f7_f8_what_may_work_later_waits_for_its_retry_by_status_and_by_body() {
         ("instagram", page(502), "failed 502 TRANSIENT social/502"),
         ("instagram", page(503), "failed 503 TRANSIENT social/503"),
         ("instagram", page(429), "failed 429 RATE_LIMIT social/429"),
-        ("instagram", Act::Drop, "uncertain CONNECTION_LOST TRANSIENT social/network"),
+        ("instagram", Act::hang_up(), "uncertain CONNECTION_LOST TRANSIENT social/network"),
         ("instagram", graph::request_limit(), "failed 400 RATE_LIMIT social/graph-4"),
         ("instagram", graph::transient(), "failed 400 TRANSIENT social/graph-is-transient"),
         ("instagram", graph::unknown_problem(), "failed 500 TRANSIENT social/500"),

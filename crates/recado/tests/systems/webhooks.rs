@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::far_ends::json as answer;
-use super::far_ends::receiver::{self, is_signed_with, verified};
+use super::far_ends::receiver::{self, verified};
 use super::given::eventually;
 use super::scene::{Scene, tries, waits};
 
@@ -29,7 +29,7 @@ fn a_webhook_arrives_signed_for_its_endpoint_and_keeps_its_id_on_every_attempt()
     assert_eq!(requests.len(), 3);
     for request in &requests {
         assert_eq!(verified(request, &secret), json!({ "post": 7, "title": "Ação" }));
-        assert!(!is_signed_with(request, receiver::SECRET), "another secret would do as well");
+        assert!(!request.is_signed_with(receiver::SECRET), "another secret would do as well");
         assert_eq!((request.header("webhook-id"), request.header("idempotency-key")), ("hook-1", "hook-1"));
         assert_eq!((request.header("webhook-event"), &*request.path), ("post.published", "/hooks?v=1"));
     }
@@ -58,7 +58,7 @@ fn after_a_rotation_both_secrets_sign() {
     let request = &customer.ledger()[1];
     verified(request, newest);
     verified(request, receiver::SECRET);
-    assert!(!is_signed_with(request, &old), "the secret before the last but one still signs");
+    assert!(!request.is_signed_with(&old), "the secret before the last but one still signs");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn w1_what_may_work_later_is_sent_again_and_arrives() {
         ("5511900000025", evolution::connection_closed(), "failed 400 TRANSIENT evolution/connection-closed"),
         ("5511900000026", evolution::rate_overlimit(), "failed 400 RATE_LIMIT evolution/rate-overlimit"),
         ("5511900000027", evolution::timed_out(), "uncertain 400 TRANSIENT evolution/timed-out"),
-        ("5511900000028", Act::Drop, "uncertain CONNECTION_LOST TRANSIENT evolution/network"),
+        ("5511900000028", Act::hang_up(), "uncertain CONNECTION_LOST TRANSIENT evolution/network"),
     ] {
         far_end.orders(number, [act]);
         scene.send("whatsapp", "acme", number, &text(number));
@@ -96,7 +96,7 @@ fn w1_a_server_that_hangs_is_left_at_the_timeout_and_asked_again() {
     let far_end = evolution::start();
     let config = format!("{}{HASTY}timeout = \"2s\"\n", evolution::provider(&far_end));
     let scene = Scene::with(&config);
-    far_end.orders("5511900000030", [Act::Hang]);
+    far_end.orders("5511900000030", [Act::silence()]);
     scene.send("whatsapp", "acme", "hung", &text("5511900000030"));
     let told = tries(&scene.sent("hung"));
     assert_eq!(told[0], "uncertain TIMEOUT TRANSIENT evolution/network");
@@ -198,7 +198,7 @@ fn w7_one_number_in_trouble_neither_holds_up_the_others_nor_hears_more_after_a_p
     let scene = Scene::with(&format!("{}{patient}", evolution::provider(&far_end)));
     far_end.always("5511900000050", evolution::connection_closed());
     far_end.always("5511900000051", evolution::not_on_whatsapp("5511900000051"));
-    far_end.always("5511900000052", Act::Hang);
+    far_end.always("5511900000052", Act::silence());
     for (id, number) in
         [("retried", "5511900000050"), ("refused", "5511900000051"), ("hanging", "5511900000052")]
     {

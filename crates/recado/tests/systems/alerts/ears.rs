@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::far_ends::FarEnd;
-use super::super::far_ends::mail::Relay;
+use super::super::far_ends::mail::{Relay, parse};
 use super::super::far_ends::receiver::{self, verified};
 use super::after_long;
 
@@ -91,7 +91,7 @@ impl Ears {
 
     fn mail(&self) -> Vec<String> {
         let mails = self.mail.taken();
-        mails.iter().map(|mail| mail.parsed().subject().expect("a subject").to_owned()).collect()
+        mails.iter().map(|mail| parse(mail).subject().expect("a subject").to_owned()).collect()
     }
 }
 

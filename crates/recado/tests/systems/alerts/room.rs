@@ -1,9 +1,9 @@
 //! A store that fills up until it refuses everything: alerts still go out.
 
+use recado_testkit::redis::{DURABLE, RedisServer};
 use serde_json::{Value, json};
 
 use super::super::given::eventually;
-use super::super::given::redis_server::{DURABLE, Redis};
 use super::super::observing::{fetch, samples};
 use super::super::scene::Scene;
 use super::{Ears, HASTY, SHORT, Story, after_long, routes};
@@ -109,14 +109,14 @@ fn g14_a_store_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
 
 #[test]
 fn g14_a_redis_that_fills_up_rings_at_80_and_90_percent_and_when_it_refuses() {
-    let settings = ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"];
-    let redis = Redis::with(&[&DURABLE[..], &settings].concat());
+    let settings = ["maxmemory 8mb", "maxmemory-policy noeviction"];
+    let redis = RedisServer::with(&[&DURABLE[..], &settings].concat());
     let ears = Ears::start();
     let scene = Scene::on(&redis.url(), &(routes(&["lane"], "") + &ears.config(&rules())));
     let story = Story { scene, ears };
     story.pause("lane");
     story.fill_up();
-    redis.say("CONFIG SET maxmemory 64mb");
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "64mb"]);
     after_long(|| story.share() < 0.5);
     eventually(|| story.fill().is_ok());
     story.ends_well();

@@ -1,107 +1,46 @@
-//! A mail relay that keeps what it takes and does as it is told.
+//! The test kit's mail relay, told in replies.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::ops::Deref;
 
 use mail_parser::MessageParser;
-use parking_lot::Mutex;
-use recado_demo::far_ends::mail::{self, Postmaster};
+use recado_testkit::smtp::{self, Greeting, Mail, SmtpAct, SmtpServer, cut, say};
 
-/// A message that was taken.
-#[derive(Clone, Debug)]
-pub struct Mail {
-    pub recipients: Vec<String>,
-    pub text: Vec<u8>,
+pub fn parse(mail: &Mail) -> mail_parser::Message<'_> {
+    MessageParser::default().parse(&mail.text).expect("a message")
 }
 
-impl Mail {
-    pub fn parsed(&self) -> mail_parser::Message<'_> {
-        MessageParser::default().parse(&self.text).expect("a message")
+pub struct Relay(SmtpServer);
+
+impl Deref for Relay {
+    type Target = SmtpServer;
+
+    fn deref(&self) -> &SmtpServer {
+        &self.0
     }
 }
-
-/// The answer to commands that begin with these words; `.` is the end of a text.
-struct Order {
-    command: String,
-    replies: Vec<String>,
-    for_ever: bool,
-}
-
-#[derive(Default)]
-struct State {
-    orders: Vec<Order>,
-    fired: usize,
-    taken: Vec<Mail>,
-}
-
-pub struct Relay {
-    address: SocketAddr,
-    state: Arc<Orders>,
-}
-
-#[derive(Default)]
-struct Orders(Mutex<State>);
 
 impl Relay {
     pub fn start() -> Relay {
-        let state = Arc::new(Orders::default());
-        let address = mail::start(state.clone()).expect("a free port");
-        Relay { address, state }
-    }
-
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Relay(SmtpServer::start(Greeting::of_relay()))
     }
 
     pub fn provider(&self) -> String {
-        mail::provider(self.address)
+        smtp::provider(self.address())
     }
 
-    /// One reply after another, and good manners after the last.
+    /// One reply after another to commands that begin so, and good manners after the last.
     pub fn orders(&self, command: &str, replies: &[&str]) {
-        self.order(command, replies, false);
+        for reply in replies {
+            self.0.once(command, act_of(reply));
+        }
     }
 
     pub fn always(&self, command: &str, reply: &str) {
-        self.order(command, &[reply], true);
-    }
-
-    fn order(&self, command: &str, replies: &[&str], for_ever: bool) {
-        let replies = replies.iter().map(|reply| (*reply).to_owned()).collect();
-        self.state.0.lock().orders.push(Order { command: command.to_owned(), replies, for_ever });
-    }
-
-    /// Good manners from now on.
-    pub fn recovers(&self) {
-        self.state.0.lock().orders.clear();
-    }
-
-    pub fn taken(&self) -> Vec<Mail> {
-        self.state.0.lock().taken.clone()
-    }
-
-    /// Times that an order was carried out.
-    pub fn fired(&self) -> usize {
-        self.state.0.lock().fired
+        self.0.always(command, act_of(reply));
     }
 }
 
-impl Postmaster for Orders {
-    fn reply_to(&self, command: &str) -> Option<String> {
-        let mut state = self.0.lock();
-        let fits = |order: &&mut Order| !order.replies.is_empty() && command.starts_with(&order.command);
-        let order = state.orders.iter_mut().find(fits)?;
-        let reply = if order.for_ever { order.replies[0].clone() } else { order.replies.remove(0) };
-        state.fired += 1;
-        Some(reply)
-    }
-
-    fn reply_to_mail(&self, mail: mail::Mail) -> Option<String> {
-        let reply = self.reply_to(".");
-        if reply.as_ref().is_none_or(|reply| reply.starts_with('2')) {
-            let mail::Mail { recipients, text } = mail;
-            self.0.lock().taken.push(Mail { recipients, text });
-        }
-        reply
-    }
+/// A relay that says 421 hangs up.
+fn act_of(reply: &str) -> SmtpAct {
+    if reply.starts_with("421") { cut(reply) } else { say(reply) }
 }

@@ -29,7 +29,7 @@ fn g24_the_second_provider_takes_over_and_the_attempt_says_so() {
 #[test]
 fn g24_a_job_whose_answer_was_lost_goes_back_to_whoever_may_have_it() {
     let (main, spare) = (far_end(), far_end());
-    main.orders("", [Act::Drop]);
+    main.orders("", [Act::hang_up()]);
     let config = format!(
         "[providers.main]\nurl = \"{}\"\nbreaker = {{ failures = 1, reset = \"500ms\" }}\n[providers.spare]\nurl = \"{}\"\n\
          [routes.both]\nproviders = [\"main\", \"spare\"]\npolicy = {{ base = \"20ms\" }}\n",
@@ -47,7 +47,7 @@ fn g24_a_job_whose_answer_was_lost_goes_back_to_whoever_may_have_it() {
 #[test]
 fn a_certain_failure_after_a_lost_answer_does_not_send_a_job_through_a_second_provider() {
     let (main, spare) = (far_end(), far_end());
-    main.orders("", [Act::Drop, page(503), page(503)]);
+    main.orders("", [Act::hang_up(), page(503), page(503)]);
     let config = format!(
         "[providers.main]\nurl = \"{}\"\nbreaker = {{ failures = 1, reset = \"1s\" }}\n[providers.spare]\nurl = \"{}\"\n\
          [routes.both]\nproviders = [\"main\", \"spare\"]\npolicy = {{ base = \"20ms\" }}\n",
@@ -66,7 +66,7 @@ fn a_certain_failure_after_a_lost_answer_does_not_send_a_job_through_a_second_pr
 #[test]
 fn a_job_lost_in_a_crash_goes_back_to_its_provider_and_is_buried_when_that_left_the_route() {
     let (main, spare) = (far_end(), far_end());
-    main.always("", Act::Hang);
+    main.always("", Act::silence());
     let providers = format!(
         "[engine]\nlease = \"2s\"\n[providers.main]\nurl = \"{}\"\n{OPENS_AT_ONCE}[providers.spare]\nurl = \"{}\"\n",
         main.url(),

@@ -1,0 +1,10 @@
+//! Commands about this machine: serve, configure, check, measure, demonstrate.
+
+pub mod bench;
+pub mod configure;
+pub mod demo;
+pub mod doctor;
+pub mod plot;
+pub mod policy;
+pub mod serve;
+pub mod store;
