@@ -134,10 +134,10 @@ fn backports() -> Result<Option<String>, String> {
     Ok(Some(format!("-oDir::Etc::SourceList={}", list.display())))
 }
 
-/// How long another package manager is waited for.
+/// Longest wait of one command for another package manager.
 const LOCK_WAIT: Duration = Duration::from_secs(600);
 
-/// Between two tries while another package manager is at work.
+/// Pause between two tries while another package manager is at work.
 const LOCK_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 fn run_apt(args: &[&str]) -> Outcome {
@@ -145,9 +145,10 @@ fn run_apt(args: &[&str]) -> Outcome {
     println!("\n── {what}");
     let began = Instant::now();
     loop {
+        let left = LOCK_WAIT.saturating_sub(began.elapsed());
         let mut command = Command::new("apt-get");
-        // It waits for dpkg's lock itself, and not for that of its lists.
-        command.arg(format!("-oDPkg::Lock::Timeout={}", LOCK_WAIT.as_secs())).args(args);
+        // apt-get waits for dpkg's lock itself and says so; it does not wait for that of its lists.
+        command.arg(format!("-oDPkg::Lock::Timeout={}", left.as_secs())).args(args);
         let command =
             command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C").stdout(Stdio::inherit());
         let ended = command.output().map_err(|error| format!("{what}: cannot run apt-get: {error}"))?;
@@ -158,7 +159,11 @@ fn run_apt(args: &[&str]) -> Outcome {
         if !is_locked(&words) || began.elapsed() >= LOCK_WAIT {
             return Err(format!("{what}: {}\n{}", ended.status, words.trim_end()));
         }
-        println!("another package manager is at work; trying again in {} s", LOCK_LOOK_EVERY.as_secs());
+        println!(
+            "another package manager is at work; trying again every {} s, for at most {} s more",
+            LOCK_LOOK_EVERY.as_secs(),
+            left.as_secs()
+        );
         std::thread::sleep(LOCK_LOOK_EVERY);
     }
 }

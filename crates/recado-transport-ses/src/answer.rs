@@ -1,123 +1,79 @@
-//! The progress of one request: prepared, on its way, answered.
+//! Answers of SES: a receipt, or AWS's name for the failure.
 //!
-//! The SDK reports a failure, not how far it had come, and it keeps a status to itself until the body is
-//! whole. A [`Listener`] sits in its hooks and notes both. It also bounds the body, which the SDK would read
-//! to the end however long it is.
+//! Absent on purpose: every judgement. A name stays as AWS spells it, and where AWS gives none there is none, so that
+//! the status alone decides.
 
 use std::time::Duration;
 
-use aws_sdk_sesv2::config::interceptors::{
-    BeforeDeserializationInterceptorContextMut, BeforeDeserializationInterceptorContextRef,
-    BeforeTransmitInterceptorContextRef,
-};
-use aws_sdk_sesv2::config::{ConfigBag, Intercept, RuntimeComponents};
-use aws_sdk_sesv2::error::BoxError;
-use aws_smithy_types::body::SdkBody;
-use http_body_util::Limited;
-use recado_core::{Timestamp, retry_after};
-use tokio::sync::watch;
+use recado_core::reason::clip;
+use recado_core::{Fault, NetworkKind, Payload, Timestamp, retry_after};
+use recado_transport::http::{Body, BodyEnd, FAULT_TEXT_MAX_BYTES};
+use reqwest::Response;
+use reqwest::header::RETRY_AFTER;
+use serde_json::{Value, json};
 
 /// Bytes at most of an answer's body.
 const ANSWER_MAX_BYTES: usize = 64 * 1_024;
 
-#[derive(Clone, Debug)]
-pub(crate) enum Stage {
-    /// Credentials, endpoint and signature: nothing has gone out.
-    Preparing,
-    /// With the HTTP client, which connects first.
-    Transmitting,
-    Answered(Head),
-}
+/// From here on AWS repeats the request that it was sent, session token included.
+const REQUEST_REPEATED: &str = "The Canonical String for this request";
 
-/// The head of an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Head {
-    pub status: u16,
-    /// AWS's name for the error.
-    pub name: Option<Box<str>>,
-    retry_after: Option<Box<str>>,
-}
-
-impl Head {
-    pub fn is_yes(&self) -> bool {
-        (200..=299).contains(&self.status)
+/// Reads an answer, and its body for at most `wait`.
+pub(crate) async fn read(
+    response: Response,
+    wait: Duration,
+    now: Timestamp,
+) -> Result<Option<Payload>, Fault> {
+    let status = response.status();
+    let header = |name: &str| response.headers().get(name)?.to_str().ok();
+    let name = header("x-amzn-errortype").and_then(plain_name);
+    let retry_after = header(RETRY_AFTER.as_str()).and_then(|written| retry_after::parse(written, now));
+    let body = Body::read(response, ANSWER_MAX_BYTES, wait).await;
+    let whole = (body.end == BodyEnd::Whole).then_some(&*body.bytes);
+    if status.is_success() {
+        return whole.map_or(Ok(None), receipt);
     }
-
-    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
-        retry_after::parse(self.retry_after.as_deref()?, now)
-    }
+    let refusal = whole.map(Refusal::read).unwrap_or_default();
+    let text = refusal.text.split(REQUEST_REPEATED).next().unwrap_or_default().trim();
+    Err(Fault {
+        code: name.or(refusal.name),
+        status: Some(status.as_u16()),
+        text: clip(text, FAULT_TEXT_MAX_BYTES).into(),
+        retry_after,
+        ..Fault::default()
+    })
 }
 
-#[derive(Debug)]
-pub(crate) struct Listener(watch::Sender<Stage>);
-
-/// The notes of a [`Listener`].
-pub(crate) struct Heard(watch::Receiver<Stage>);
-
-pub(crate) fn listener() -> (Listener, Heard) {
-    let (tell, hear) = watch::channel(Stage::Preparing);
-    (Listener(tell), Heard(hear))
+/// SES's own id of the message, by which its events and its support know it.
+fn receipt(body: &[u8]) -> Result<Option<Payload>, Fault> {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let id = answer["MessageId"].as_str().ok_or_else(not_ses)?;
+    Ok(Payload::new(&json!({ "messageId": id }).to_string()).ok())
 }
 
-impl Heard {
-    pub fn stage(&self) -> Stage {
-        self.0.borrow().clone()
-    }
+/// A yes without a message id: it did not come from SES.
+fn not_ses() -> Fault {
+    let text = "the answer is a yes without a message id, so it is not from SES; check the endpoint";
+    Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, text) }
+}
 
-    /// Waits for a status, for ever if none comes.
-    pub async fn head(&self) -> Head {
-        let mut stage = self.0.clone();
-        loop {
-            if let Stage::Answered(head) = &*stage.borrow_and_update() {
-                return head.clone();
-            }
-            if stage.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+/// The body of a no: AWS's name for it and its words, or the whole text of one that is not AWS's JSON, a proxy's
+/// page as a rule.
+#[derive(Default)]
+struct Refusal {
+    name: Option<Box<str>>,
+    text: String,
+}
+
+impl Refusal {
+    fn read(body: &[u8]) -> Self {
+        let json: Value = serde_json::from_slice(body).unwrap_or_default();
+        let first = |names: &[&str]| names.iter().find_map(|name| json[name].as_str());
+        let words = first(&["message", "Message", "errorMessage"]).map(str::to_owned);
+        Refusal {
+            name: first(&["code", "__type"]).and_then(plain_name),
+            text: words.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()),
         }
-    }
-}
-
-impl Intercept for Listener {
-    fn name(&self) -> &'static str {
-        "recado"
-    }
-
-    fn read_before_transmit(
-        &self,
-        _context: &BeforeTransmitInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        self.0.send_replace(Stage::Transmitting);
-        Ok(())
-    }
-
-    fn read_after_transmit(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let (status, headers) = (context.response().status(), context.response().headers());
-        self.0.send_replace(Stage::Answered(Head {
-            status: status.as_u16(),
-            name: headers.get("x-amzn-errortype").and_then(plain_name),
-            retry_after: headers.get("retry-after").map(Into::into),
-        }));
-        Ok(())
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let body = context.response_mut().body_mut();
-        let whole = std::mem::replace(body, SdkBody::taken());
-        *body = SdkBody::from_body_1_x(Limited::new(whole, ANSWER_MAX_BYTES));
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! E-mail by AWS SES v2, with the official SDK and its credential chain.
+//! E-mail by AWS SES v2: signed requests of our own, with the credential chain of the official SDK.
 //!
 //! One client with one pool of connections serves all jobs of an account. It is made when it is first
 //! needed: construction opens no connection, and a chain that fails once is asked again.
@@ -14,31 +14,27 @@
 //! never arrives changes nothing; one that arrives whole without a message id was not written by SES,
 //! and what became of the e-mail is then uncertain. The keys that sign are masked in whatever is said.
 //!
-//! Absent on purpose: the SDK's retries and its watch over slow streams (see `client`), templates,
-//! results for single recipients, which SES does not give, and a deadline for the whole exchange, which
-//! is the caller's to enforce by dropping the future.
+//! Absent on purpose: the SDK's client of SES, whose hundred other operations took a tenth of a build and whose
+//! retries had to be turned off; templates; results for single recipients, which SES does not give; and a deadline
+//! for the whole exchange, which is the caller's to enforce by dropping the future.
 
 mod answer;
 mod client;
 mod config;
-mod failure;
+mod connector;
+mod endpoint;
 mod keys;
 mod request;
 
 use std::fmt;
 
 use async_trait::async_trait;
-use aws_sdk_sesv2::Client;
-use aws_sdk_sesv2::error::SdkError;
-use aws_sdk_sesv2::operation::send_email::{SendEmailError, SendEmailOutput};
-use recado_core::trace::TRACEPARENT;
-use recado_core::{Fault, Outcome, Payload, Timestamp};
+use recado_core::{Fault, Outcome, Payload};
 use recado_transport::{DataFault, Delivery, Transport, data};
-use serde_json::json;
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use answer::{Head, Heard, Stage};
+use client::Client;
 pub use config::{ConfigError, Content, SesConfig, SesCredentials};
 use keys::KnownKeys;
 
@@ -59,54 +55,14 @@ impl Ses {
         let started = Instant::now();
         let email = request::read(&delivery.job.data, self.config.content);
         let email = email.map_err(|faults| data::unusable(&faults))?;
-        let client = self.client.get_or_try_init(|| client::connect(&self.config, &self.keys)).await?;
-
-        let (listener, heard) = answer::listener();
-        let request = request::build(client, &self.config, &email, delivery.job)
-            .map_err(|_| Fault::invalid_payload("no request can be made of this data"))?;
-        let traceparent = delivery.traceparent().map(|parent| parent.to_string());
-        let sending = request.customize().interceptor(listener).mutate_request(move |request| {
-            if let Some(parent) = &traceparent {
-                request.headers_mut().insert(TRACEPARENT, parent.clone());
-            }
-        });
-        let sending = sending.send();
-        let head_only = async {
-            let head = heard.head().await;
-            // The status has settled it: a body that dawdles must not turn a yes into a timeout.
-            let left = delivery.timeout.saturating_sub(started.elapsed());
-            sleep(self.config.answer_wait.min(left / 2)).await;
-            head
-        };
-        tokio::select! {
-            biased;
-            answer = sending => match answer {
-                Ok(answer) => receipt(&answer),
-                Err(error) => self.judge(&heard, &error, delivery.now),
-            },
-            head = head_only => by_status(&head, None, delivery.now),
-        }
-    }
-
-    /// Judges an error of the SDK by how far the request had come.
-    fn judge(
-        &self,
-        heard: &Heard,
-        error: &SdkError<SendEmailError>,
-        now: Timestamp,
-    ) -> Result<Option<Payload>, Fault> {
-        match heard.stage() {
-            Stage::Preparing => Err(failure::unsigned(error)),
-            Stage::Transmitting => Err(failure::unanswered(error, self.is_secured())),
-            Stage::Answered(head) if head.is_yes() && error.as_service_error().is_some() => {
-                Err(failure::not_ses())
-            }
-            Stage::Answered(head) => by_status(&head, Some(error), now),
-        }
-    }
-
-    fn is_secured(&self) -> bool {
-        self.config.endpoint_url.as_ref().is_none_or(|url| url.scheme() == "https")
+        let client = self.client.get_or_try_init(|| Client::connect(&self.config)).await?;
+        let keys = client.keys.get(delivery.now, &self.keys).await?;
+        let body = request::build(&self.config, &email, delivery.job).to_string().into_bytes();
+        let mut request = client.request(body, keys, delivery.now)?;
+        request.trace(delivery.traceparent());
+        let response = client.send(request).await?;
+        let left = delivery.timeout.saturating_sub(started.elapsed());
+        answer::read(response, client.http.body_wait(left), delivery.now).await
     }
 }
 
@@ -135,19 +91,4 @@ impl fmt::Debug for Ses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Ses").field(&self.config).finish()
     }
-}
-
-/// SES's own id of the message, by which its events and its support know it.
-fn receipt(answer: &SendEmailOutput) -> Result<Option<Payload>, Fault> {
-    let id = answer.message_id().ok_or_else(failure::not_ses)?;
-    Ok(Payload::new(&json!({ "messageId": id }).to_string()).ok())
-}
-
-/// The body was lost or says no.
-fn by_status(
-    head: &Head,
-    error: Option<&SdkError<SendEmailError>>,
-    now: Timestamp,
-) -> Result<Option<Payload>, Fault> {
-    if head.is_yes() { Ok(None) } else { Err(failure::refusal(head, error, now)) }
 }

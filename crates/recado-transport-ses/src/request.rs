@@ -2,16 +2,12 @@
 
 use std::collections::HashSet;
 
-use aws_sdk_sesv2::Client;
-use aws_sdk_sesv2::error::BuildError;
-use aws_sdk_sesv2::operation::send_email::builders::SendEmailFluentBuilder;
-use aws_sdk_sesv2::primitives::Blob;
-use aws_sdk_sesv2::types::{
-    Body, Content as Text, Destination, EmailContent, Message, MessageHeader, MessageTag, RawMessage,
-};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use recado_core::{Job, Payload};
 use recado_email::{Email, Mailbox, message_id};
 use recado_transport::DataFault;
+use serde_json::{Value, json};
 
 use crate::config::{Content, SesConfig, is_plain_character};
 
@@ -44,65 +40,57 @@ fn beyond_ses(email: &Email, content: Content) -> impl Iterator<Item = DataFault
     [crowd, composed, ours].into_iter().flatten()
 }
 
-/// The request, the same on every attempt.
-pub(crate) fn build(
-    client: &Client,
-    config: &SesConfig,
-    email: &Email,
-    job: &Job,
-) -> Result<SendEmailFluentBuilder, BuildError> {
+/// The body of the request, the same on every attempt.
+pub(crate) fn build(config: &SesConfig, email: &Email, job: &Job) -> Value {
     let raw = config.content == Content::Raw || !email.is_simple();
-    let content = EmailContent::builder();
-    let content = if raw { content.raw(composed(email, job)?) } else { content.simple(parts(email, job)?) };
     let tags = config.tags.iter().map(|(name, value)| (&**name, value.clone()));
     let own = [(COMPANY_TAG, plain(job.company.as_str())), (JOB_TAG, plain(job.id.as_str()))];
-    let tags = tags.chain(own).map(|(name, value)| MessageTag::builder().name(name).value(value).build());
-    let mut request = client
-        .send_email()
-        .from_email_address(email.sender().in_header())
-        .destination(destination(email, raw))
-        .content(content.build())
-        .set_email_tags(Some(tags.collect::<Result<_, _>>()?))
-        .set_configuration_set_name(config.configuration_set(&job.company));
-    if !raw && !email.reply_to().is_empty() {
-        request =
-            request.set_reply_to_addresses(Some(email.reply_to().iter().map(Mailbox::in_header).collect()));
+    let tags = tags.chain(own).map(|(name, value)| json!({ "Name": name, "Value": value }));
+    let mut request = json!({
+        "FromEmailAddress": email.sender().in_header(),
+        "Destination": destination(email, raw),
+        "Content": if raw { composed(email, job) } else { parts(email, job) },
+        "EmailTags": tags.collect::<Value>(),
+    });
+    if let Some(set) = config.configuration_set(&job.company) {
+        request["ConfigurationSetName"] = set.into();
     }
-    Ok(request)
+    if !raw && !email.reply_to().is_empty() {
+        request["ReplyToAddresses"] = email.reply_to().iter().map(Mailbox::in_header).collect();
+    }
+    request
 }
 
 /// A message of ours. Bcc is in no header of it, so the destination has to say who gets it.
-fn composed(email: &Email, job: &Job) -> Result<RawMessage, BuildError> {
+fn composed(email: &Email, job: &Job) -> Value {
     let id = message_id(&job.id, email.sender().domain());
     let mut message = format!("{JOB_HEADER}: {}\r\n", job.id).into_bytes();
     message.extend(email.message(&id, job.enqueued_at));
-    RawMessage::builder().data(Blob::new(message)).build()
+    json!({ "Raw": { "Data": BASE64_STANDARD.encode(message) } })
 }
 
 /// The parts of a message that SES composes.
-fn parts(email: &Email, job: &Job) -> Result<Message, BuildError> {
-    let text = |text: &str| Text::builder().data(text).charset("UTF-8").build();
-    let body = Body::builder()
-        .set_text(email.text().map(text).transpose()?)
-        .set_html(email.html().map(text).transpose()?)
-        .build();
-    let header = MessageHeader::builder().name(JOB_HEADER).value(job.id.as_str()).build()?;
-    Ok(Message::builder().subject(text(email.subject())?).body(body).headers(header).build())
+fn parts(email: &Email, job: &Job) -> Value {
+    let text = |text: &str| json!({ "Data": text, "Charset": "UTF-8" });
+    let bodies = [("Text", email.text()), ("Html", email.html())];
+    let bodies = bodies.into_iter().filter_map(|(kind, body)| Some((kind.to_owned(), text(body?))));
+    json!({ "Simple": {
+        "Subject": text(email.subject()),
+        "Body": bodies.collect::<Value>(),
+        "Headers": [{ "Name": JOB_HEADER, "Value": job.id.as_str() }],
+    } })
 }
 
 /// Everybody once. SES makes headers of it if it composes the message, and an envelope only if not.
-fn destination(email: &Email, raw: bool) -> Destination {
+fn destination(email: &Email, raw: bool) -> Value {
     let mut seen = HashSet::new();
-    let mut once = |list: &[Mailbox]| {
+    let lists = [("ToAddresses", email.to()), ("CcAddresses", email.cc()), ("BccAddresses", email.bcc())];
+    let once = lists.into_iter().map(|(name, list)| {
         let new = list.iter().filter(|mailbox| seen.insert(mailbox.address().to_owned()));
         let written = new.map(|one| if raw { one.address().to_owned() } else { one.in_header() });
-        Some(written.collect::<Vec<_>>()).filter(|list| !list.is_empty())
-    };
-    Destination::builder()
-        .set_to_addresses(once(email.to()))
-        .set_cc_addresses(once(email.cc()))
-        .set_bcc_addresses(once(email.bcc()))
-        .build()
+        (name.to_owned(), written.collect::<Vec<_>>())
+    });
+    once.filter(|(_, list)| !list.is_empty()).map(|(name, list)| (name, Value::from(list))).collect()
 }
 
 /// A name in the characters that SES takes in a tag.

@@ -25,7 +25,7 @@ mod config;
 mod failure;
 mod request;
 
-pub use client::{Answer, BodyEnd, Bounds, HttpClient, lookup_timeout};
+pub use client::{Answer, Body, BodyEnd, Bounds, HttpClient, lookup_timeout};
 pub(crate) use client::{answer_lost, refusal};
 pub use config::{ConfigError, HttpConfig};
 pub use failure::Raised;

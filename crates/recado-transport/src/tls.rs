@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, Error};
 use rustls_platform_verifier::Verifier;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::{ClientConfig, Error};
 
 /// Returns the settings of all connections that the system's authorities vouch for. They are made once: reading the
 /// authorities takes milliseconds, and a configuration may have thousands of providers.

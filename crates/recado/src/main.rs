@@ -1,7 +1,7 @@
 /// Jobs are made on one thread and dropped on another, which the system's allocator is slow at: with this one
-/// about a tenth more goes through.
+/// about a tenth more goes through (docs/decisions/0027-a-release-build-takes-five-minutes.md).
 #[global_allocator]
-static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     recado_cli::main()

@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, StatusCode};
-use tokio_rustls::rustls::ClientConfig;
+use rustls::ClientConfig;
 
 use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Raised, Request, failure};
 use crate::tls;
@@ -91,8 +91,14 @@ pub enum BodyEnd {
 }
 
 impl HttpClient {
-    /// No redirects, no retries, no proxies. `connect_timeout` bounds name lookup, TCP and TLS together.
+    /// Makes a client without redirects, retries and proxies. `connect_timeout` bounds name lookup, TCP and TLS
+    /// together.
     pub fn builder(connect_timeout: Duration) -> ClientBuilder {
+        Self::proxied_builder(connect_timeout).no_proxy()
+    }
+
+    /// Makes the same client, with the proxies that the environment names.
+    pub fn proxied_builder(connect_timeout: Duration) -> ClientBuilder {
         let builder = match tls::system_config() {
             Ok(config) => {
                 let mut config = ClientConfig::clone(&config);
@@ -106,7 +112,6 @@ impl HttpClient {
             .user_agent(USER_AGENT)
             .redirect(Policy::none())
             .retry(reqwest::retry::never())
-            .no_proxy()
             .connect_timeout(connect_timeout)
             .dns_resolver(SystemResolver { timeout: lookup_timeout(connect_timeout) })
             .pool_max_idle_per_host(POOL_IDLE_MAX)
@@ -118,18 +123,28 @@ impl HttpClient {
         Ok(HttpClient { client: builder.build()?, answer_wait })
     }
 
+    /// Sends one request and returns the head of its answer, whatever the status.
+    pub async fn send(&self, request: Request) -> Result<Response, Fault> {
+        let Request { method, url, headers, body } = request;
+        let sending = self.client.request(method, url).headers(headers).body(body).send();
+        sending.await.map_err(|error| failure::fault_of(&error))
+    }
+
+    /// Returns the longest wait for a body if the exchange has `left` to go. The status has settled it: a body that
+    /// dawdles must not turn a yes into a timeout.
+    pub fn body_wait(&self, left: Duration) -> Duration {
+        self.answer_wait.min(left / 2)
+    }
+
     /// Sends one request and brings back a 2xx answer, or whatever stood in its way.
     pub async fn exchange(&self, request: Request, bounds: Bounds) -> Result<Answer, Fault> {
-        let Request { method, url, headers, body } = request;
         let started = tokio::time::Instant::now();
-        let sending = self.client.request(method, url).headers(headers).body(body).send();
-        let response = sending.await.map_err(|error| failure::fault_of(&error))?;
+        let response = self.send(request).await?;
 
         let status = response.status();
         let retry_after = retry_after(response.headers(), bounds.now);
-        // The status has settled it: a body that dawdles must not turn a yes into a timeout.
         let left = bounds.timeout.saturating_sub(started.elapsed());
-        let wait = self.answer_wait.min(left / 2);
+        let wait = self.body_wait(left);
         if status.is_success() {
             let body = match bounds.answer {
                 Wanted::Receipt => Body::read(response, ANSWER_KEPT_MAX_BYTES, wait).await,
@@ -171,13 +186,14 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 }
 
 /// The part of a body that was read within its bounds.
-struct Body {
-    bytes: Vec<u8>,
-    end: BodyEnd,
+#[derive(Debug)]
+pub struct Body {
+    pub bytes: Vec<u8>,
+    pub end: BodyEnd,
 }
 
 impl Body {
-    async fn read(mut response: Response, max_bytes: usize, wait: Duration) -> Body {
+    pub async fn read(mut response: Response, max_bytes: usize, wait: Duration) -> Body {
         let mut bytes = Vec::new();
         let reading = async {
             loop {
