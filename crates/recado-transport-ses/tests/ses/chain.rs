@@ -8,14 +8,11 @@ use std::process::{Command, Output};
 
 use recado_core::{Blame, Class, Fault, Outcome};
 use recado_testkit::far_end::FarEnd;
+use recado_testkit::http::raw;
 use recado_transport_ses::{Ses, SesConfig};
 use tempfile::TempDir;
 
-<<<<<<< HEAD
 use super::far_end::{no, yes};
-=======
-use super::far_end::{FarEnd, http, no, yes};
->>>>>>> build
 use super::given::{job, judged, plain, send};
 
 const ENDPOINT: &str = "CHAIN_ENDPOINT";
@@ -193,16 +190,16 @@ async fn a_missing_region_is_named_and_looked_for_again() {
 
 /// Delivers with the keys of a service of the chain, which answers with these bodies.
 async fn signed_by_keys_of(services: &FarEnd, variables: &[(&str, &str)]) {
-    let far_end = FarEnd::start([yes()]).await;
+    let far_end = FarEnd::scripted([yes()]);
     let mut child = Child::of(&far_end).env("AWS_REGION", "eu-west-1");
     for (name, value) in variables {
         child = child.env(name, value);
     }
-    assert_eq!(child.outcomes().await, ["accepted"], "{:?}", services.seen());
-    let seen = far_end.only();
-    let signer = seen.header("authorization").expect("a signature");
+    assert_eq!(child.outcomes().await, ["accepted"], "{:?}", services.ledger());
+    let seen = far_end.only("");
+    let signer = signer(&far_end);
     assert!(signer.contains("Credential=AKIDSERVICE/"), "{signer}");
-    assert_eq!(seen.header("x-amz-security-token"), Some("SECRET-token"));
+    assert_eq!(seen.header("x-amz-security-token"), "SECRET-token");
 }
 
 fn keys_of_a_service() -> String {
@@ -212,27 +209,26 @@ fn keys_of_a_service() -> String {
 
 #[tokio::test]
 async fn keys_of_the_container_sign() {
-    let services = FarEnd::start([http("200 OK", "", &keys_of_a_service())]).await;
+    let services = FarEnd::scripted([raw("200 OK", "", &keys_of_a_service())]);
     let address = format!("{}keys", services.url());
     signed_by_keys_of(&services, &[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*address)]).await;
-    assert_eq!(services.only().line, "GET /keys HTTP/1.1");
+    assert_eq!(services.only("").line, "GET /keys HTTP/1.1");
 }
 
 #[tokio::test]
 async fn keys_of_the_instance_sign() {
-    let services = FarEnd::start([
-        http("200 OK", "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\n", "token-of-the-session"),
-        http("200 OK", "", "role"),
-        http("200 OK", "", &keys_of_a_service()),
-    ])
-    .await;
+    let services = FarEnd::scripted([
+        raw("200 OK", "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\n", "token-of-the-session"),
+        raw("200 OK", "", "role"),
+        raw("200 OK", "", &keys_of_a_service()),
+    ]);
     let address = services.url().to_string();
     signed_by_keys_of(
         &services,
         &[("AWS_EC2_METADATA_DISABLED", "false"), ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &*address)],
     )
     .await;
-    assert_eq!(services.seen()[2].header("x-aws-ec2-metadata-token"), Some("token-of-the-session"));
+    assert_eq!(services.ledger()[2].header("x-aws-ec2-metadata-token"), "token-of-the-session");
 }
 
 #[tokio::test]
@@ -244,7 +240,7 @@ async fn keys_of_a_role_sign_that_a_web_identity_may_take() {
          <AssumeRoleWithWebIdentityResult><Credentials>{keys}</Credentials></AssumeRoleWithWebIdentityResult>\
          </AssumeRoleWithWebIdentityResponse>"
     );
-    let services = FarEnd::start([http("200 OK", "Content-Type: text/xml\r\n", &answer)]).await;
+    let services = FarEnd::scripted([raw("200 OK", "Content-Type: text/xml\r\n", &answer)]);
     let token = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(token.path(), "token-of-the-cluster").expect("a file");
     let (address, token) = (services.url().to_string(), token.path().to_str().expect("a path"));
@@ -257,5 +253,5 @@ async fn keys_of_a_role_sign_that_a_web_identity_may_take() {
         ],
     )
     .await;
-    assert_eq!(services.only().line, "POST / HTTP/1.1");
+    assert_eq!(services.only("").line, "POST / HTTP/1.1");
 }
