@@ -16,7 +16,7 @@ use crate::state::ApiState;
     responses((status = 200, body = NodeList), ReadProblems)
 )]
 pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
-    let items = api.engine().nodes().await?.into_iter().map(show).collect();
+    let items = api.engine().nodes.list().await?.into_iter().map(show).collect();
     Ok(answer::ok(&NodeList { items }))
 }
 

@@ -2,24 +2,15 @@
 //! provider repeats it.
 
 use recado_core::audit::whole_minutes;
-use recado_core::redact::{Speaker, discreet};
-use recado_core::{Job, Lease, Policy, Reason, Transition};
+use recado_core::{Lease, Transition};
 use std::time::Duration;
 
-use crate::engine::Inner;
+use crate::route::Routes;
 
-impl Inner {
-    /// A provider's words about a job, for eyes that its payload is not meant for.
-    pub fn discreet(&self, job: &Job, words: &Reason) -> String {
-        let route = self.routes.get(job.route.as_str());
-        let scripted = route.is_some_and(|route| route.transport_name() == "sandbox");
-        let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
-        discreet(words.as_str(), &job.data, speaker)
-    }
-}
-
-pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition: &Transition) {
+/// Logs the transition that ends an attempt.
+pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
     let job = &lease.job;
+    let policy = &routes.terms_of(&job.route).policy;
     let (job_id, company, route) = (job.id.as_str(), job.company.as_str(), job.route.as_str());
     match transition {
         Transition::Deliver { attempt, .. } => {
@@ -35,7 +26,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
-            let reason = attempt.error_reason.as_ref().map(|reason| engine.discreet(job, reason));
+            let reason = attempt.error_reason.as_ref().map(|reason| routes.discreet(job, reason));
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -72,7 +63,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
                 attempt = burial.attempt.as_ref().map_or(job.progress.attempts_started, |last| last.number),
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
-                errorReason = engine.discreet(job, &burial.failure.reason),
+                errorReason = routes.discreet(job, &burial.failure.reason),
                 errorClassification = burial.failure.class.as_str(),
                 rule = &*burial.failure.rule,
                 cause = burial.cause.as_str(),
