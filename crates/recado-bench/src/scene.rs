@@ -9,9 +9,7 @@ use recado_core::decide::Terms;
 use recado_core::{Payload, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::audit::TrailTerms;
-use recado_engine::{
-    Carrier, Clock, Engine, Parts, Random, Route, Routes, Settings, Submission, SystemClock,
-};
+use recado_engine::{Carrier, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock};
 use recado_store::{Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 

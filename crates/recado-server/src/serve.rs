@@ -13,7 +13,7 @@ use recado_config::{Config, Log, batch_body_max_bytes};
 use recado_core::{Random, Timestamp};
 use recado_engine::duties::nodes::{self, NodeInfo};
 use recado_engine::engine::LAST_STEP_MAX;
-use recado_engine::{Clock, Engine, Parts, Random, SteadyClock, SystemClock};
+use recado_engine::{Clock, Engine, Parts, SteadyClock, SystemClock};
 use recado_store::{Store, StoreError};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use recado_store_redis::RedisStore;

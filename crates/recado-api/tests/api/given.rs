@@ -9,7 +9,7 @@ use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{AuditEvent, Jitter, Policy, Random, RouteName, rules};
 use recado_engine::admission::provider::ProviderTerms;
-use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Random, Route, Routes, Settings, SystemClock};
+use recado_engine::{Carrier, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{AuditSpan, Retention, Store};
 use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
