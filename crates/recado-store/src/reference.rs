@@ -20,13 +20,11 @@ use recado_core::{
     NewJob, Payload, Progress, RouteName, Status, Timestamp, Transition,
 };
 
-use crate::prelude::*;
 use crate::{
-    Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DataBytes,
-    DeadLetterFilter, DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence,
-    FencedWrite, GroupBy, JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace,
-    Page, PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError,
-    StoreReport, TenantFilter, TenantView, Waker, Wakes,
+    Cancelled, Claim, Claimed, Counts, DataBytes, DeadLetterFilter, DeadLetterGroup, Discard, Discarded,
+    Durability, Enqueued, Extended, GroupBy, Inspect, JobFilter, JobStore, JobView, LeftOut, Page,
+    PageRequest, Pick, Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport,
+    TenantFilter, TenantView, Waker, Wakes,
 };
 use audit_log::AuditTrail;
 use key_value::KeyValueTable;
@@ -592,112 +590,5 @@ impl Inspect for ReferenceStore {
             refusing: None,
             unanswered: None,
         })
-    }
-}
-
-#[async_trait]
-impl KeyValue for ReferenceStore {
-    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
-        let mut state = self.state.lock();
-        let write = |mut write: KvWrite| {
-            let audit = std::mem::take(&mut write.audit);
-            let written = state.namespaces.write(write, now);
-            if matches!(written, KvWritten::Done { .. }) {
-                audit.into_iter().for_each(|event| state.record(event));
-            }
-            written
-        };
-        Ok(writes.into_iter().map(write).collect())
-    }
-
-    async fn kv_get(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
-        Ok(self.state.lock().namespaces.get(namespace, key, now).cloned())
-    }
-
-    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
-        Ok(self.state.lock().namespaces.list(namespace, now))
-    }
-
-    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        let state = self.state.lock();
-        Ok(namespaces.iter().map(|namespace| Some(state.namespaces.version(*namespace))).collect())
-    }
-}
-
-#[async_trait]
-impl AuditLog for ReferenceStore {
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        events.into_iter().for_each(|event| state.record(event));
-        Ok(())
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        let State { records, trail, .. } = &mut *self.state.lock();
-        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
-        Ok(trail.trim(trim, known))
-    }
-
-    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        Ok(self.state.lock().trail.read(span, limit))
-    }
-}
-
-#[async_trait]
-impl Transfer for ReferenceStore {
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        let State { records, trail, .. } = &mut *self.state.lock();
-        let before = records.len();
-        records.retain(|record| {
-            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
-            if goes {
-                trail.forget(record.seq);
-            }
-            !goes
-        });
-        Ok((before - records.len()) as u64)
-    }
-
-    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
-        let mut state = self.state.lock();
-        let adopt = |transfer: JobSnapshot| {
-            let route = transfer.job.route.clone();
-            let adopted = state.adopt(transfer);
-            if adopted == Adopted::Done {
-                self.wakes.wake(&route);
-            }
-            adopted
-        };
-        Ok(transfers.into_iter().map(adopt).collect())
-    }
-
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        let mut fences = self.fences.lock().await;
-        let raised = fences.entry(fence.name).or_default();
-        *raised = fence.number.max(*raised);
-        if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        let fences = self.fences.lock().await;
-        if fences.get(fence.name) != Some(&fence.number) {
-            return Err(StoreError::Fenced);
-        }
-        write.execute(self).await
-    }
-
-    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
-        Ok(self.state.lock().list_snapshots(after, limit))
-    }
-
-    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
-        let state = self.state.lock();
-        let record = state.records.iter().find(|record| record.job.id == *id);
-        Ok(record.map(|record| state.snapshot(record)))
     }
 }

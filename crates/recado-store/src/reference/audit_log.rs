@@ -1,8 +1,10 @@
 //! The audit trail of the reference: a list, scanned.
 
+use async_trait::async_trait;
 use recado_core::AuditEvent;
 
-use crate::{AuditRecord, AuditSpan, AuditTrim};
+use super::{ReferenceStore, State};
+use crate::{AuditLog, AuditRecord, AuditSpan, AuditTrim, StoreError};
 
 #[derive(Debug, Default)]
 pub struct AuditTrail {
@@ -69,5 +71,24 @@ impl AuditTrail {
             trim.part != 0 || kept.number > trim.up_to || !over
         });
         (before - self.kept.len()) as u64
+    }
+}
+
+#[async_trait]
+impl AuditLog for ReferenceStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        events.into_iter().for_each(|event| state.record(event));
+        Ok(())
+    }
+
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let known = |seq: Option<u64>| seq.is_some_and(|seq| records.iter().any(|record| record.seq == seq));
+        Ok(trail.trim(trim, known))
+    }
+
+    async fn audit_records(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        Ok(self.state.lock().trail.read(span, limit))
     }
 }

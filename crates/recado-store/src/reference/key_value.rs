@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use recado_core::Timestamp;
 
-use crate::{KvEntry, KvWrite, KvWritten, Namespace};
+use super::ReferenceStore;
+use crate::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError};
 
 #[derive(Debug, Default)]
 pub struct KeyValueTable {
@@ -58,5 +60,39 @@ impl KeyValueTable {
             .iter()
             .filter(move |(within, entry)| *within == namespace && entry.is_there(now))
             .map(|(_, entry)| entry)
+    }
+}
+
+#[async_trait]
+impl KeyValue for ReferenceStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        let mut state = self.state.lock();
+        let write = |mut write: KvWrite| {
+            let audit = std::mem::take(&mut write.audit);
+            let written = state.namespaces.write(write, now);
+            if matches!(written, KvWritten::Done { .. }) {
+                audit.into_iter().for_each(|event| state.record(event));
+            }
+            written
+        };
+        Ok(writes.into_iter().map(write).collect())
+    }
+
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        Ok(self.state.lock().namespaces.get(namespace, key, now).cloned())
+    }
+
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        Ok(self.state.lock().namespaces.list(namespace, now))
+    }
+
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        let state = self.state.lock();
+        Ok(namespaces.iter().map(|namespace| Some(state.namespaces.version(*namespace))).collect())
     }
 }

@@ -1,9 +1,10 @@
 //! Snapshots of the reference's jobs, made and taken in.
 
-use recado_core::{DeadLetter, Job, Status};
+use async_trait::async_trait;
+use recado_core::{DeadLetter, Job, JobId, Lease, Status};
 
-use super::{Phase, State, StoredJob};
-use crate::{Adopted, JobSnapshot, Page, SnapshotState};
+use super::{Phase, ReferenceStore, State, StoredJob};
+use crate::{Adopted, Fence, FencedWrite, JobSnapshot, Page, SnapshotState, StoreError, Transfer};
 
 impl State {
     pub fn adopt(&mut self, snapshot: JobSnapshot) -> Adopted {
@@ -66,5 +67,59 @@ impl State {
             audit: self.trail.events_of(record.seq),
             archived: 0,
         }
+    }
+}
+
+#[async_trait]
+impl Transfer for ReferenceStore {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        let State { records, trail, .. } = &mut *self.state.lock();
+        let before = records.len();
+        records.retain(|record| {
+            let goes = matches!(record.phase, Phase::Ended { .. }) && ids.contains(&record.job.id);
+            if goes {
+                trail.forget(record.seq);
+            }
+            !goes
+        });
+        Ok((before - records.len()) as u64)
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        let mut state = self.state.lock();
+        let adopt = |transfer: JobSnapshot| {
+            let route = transfer.job.route.clone();
+            let adopted = state.adopt(transfer);
+            if adopted == Adopted::Done {
+                self.wakes.wake(&route);
+            }
+            adopted
+        };
+        Ok(transfers.into_iter().map(adopt).collect())
+    }
+
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let mut fences = self.fences.lock().await;
+        let raised = fences.entry(fence.name).or_default();
+        *raised = fence.number.max(*raised);
+        if *raised == fence.number { Ok(()) } else { Err(StoreError::Fenced) }
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        let fences = self.fences.lock().await;
+        if fences.get(fence.name) != Some(&fence.number) {
+            return Err(StoreError::Fenced);
+        }
+        write.execute(self).await
+    }
+
+    async fn snapshots(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        Ok(self.state.lock().list_snapshots(after, limit))
+    }
+
+    async fn snapshot(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        let state = self.state.lock();
+        let record = state.records.iter().find(|record| record.job.id == *id);
+        Ok(record.map(|record| state.snapshot(record)))
     }
 }
