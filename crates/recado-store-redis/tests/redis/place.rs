@@ -10,7 +10,7 @@ use recado_store::conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::given::random;
-use crate::server::{Cluster, Server};
+use crate::server::{Cluster, PATIENCE, Server};
 
 /// Never, as far as a test is concerned: no waiter is rung without a reason.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -65,6 +65,8 @@ impl<S> Place<S> {
             prefix,
             wake_every: NEVER,
             orphan_grace: Duration::ZERO,
+            // A machine that is busy with other tests fails none.
+            timeout: PATIENCE,
             ..RedisOptions::new(url)
         };
         Place { server, options }
@@ -115,6 +117,8 @@ impl Home for Disk {
         let options = RedisOptions {
             wake_every: NEVER,
             orphan_grace: Duration::ZERO,
+            // A machine that is busy with other tests fails none.
+            timeout: PATIENCE,
             ..RedisOptions::new(self.server.url())
         };
         Arc::new(RedisStore::open(&options, random()).await.unwrap())
