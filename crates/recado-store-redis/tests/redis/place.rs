@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use recado_store::Store;
 use recado_store_conformance::Home;
 use recado_store_redis::{RedisOptions, RedisStore};
+use recado_testkit::PATIENCE;
 use recado_testkit::redis::{RedisCluster, RedisServer};
 
 use crate::given::random;
@@ -65,6 +66,8 @@ impl<S> Place<S> {
             prefix,
             wake_every: NEVER,
             orphan_grace: Duration::ZERO,
+            // A machine that is busy with other tests fails none.
+            timeout: PATIENCE,
             ..RedisOptions::new(url)
         };
         Place { server, options }
@@ -115,6 +118,8 @@ impl Home for Disk {
         let options = RedisOptions {
             wake_every: NEVER,
             orphan_grace: Duration::ZERO,
+            // A machine that is busy with other tests fails none.
+            timeout: PATIENCE,
             ..RedisOptions::new(self.server.url())
         };
         Arc::new(RedisStore::open(&options, random()).await.unwrap())
