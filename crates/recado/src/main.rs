@@ -1,5 +1,5 @@
-/// Jobs are made on one thread and dropped on another, which the system's allocator is slow at: with this one
-/// about a tenth more goes through (docs/decisions/0027-a-release-build-takes-five-minutes.md).
+/// Jobs are made on one thread and dropped on another, which the system's allocator is slow at
+/// (docs/decisions/0027-a-release-build-takes-five-minutes.md).
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
