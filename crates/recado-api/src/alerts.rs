@@ -9,7 +9,7 @@ use recado_observe::{Firing, Rule, Severity};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
 use crate::answer;
-use crate::extract::Asked;
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -19,7 +19,7 @@ use crate::state::ApiState;
     get, path = "/v1/alerts", tag = "alerts", operation_id = "listAlerts",
     responses((status = 200, body = AlertList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Response {
+pub(crate) async fn list(State(api): State<ApiState>, CheckedQuery(()): CheckedQuery<()>) -> Response {
     let engine = api.engine();
     answer::ok(&AlertList {
         items: engine.firing().into_iter().map(alert).collect(),

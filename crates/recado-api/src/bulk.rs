@@ -4,7 +4,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::DeadLetter;
-use recado_core::reason::clip;
 use recado_engine::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
@@ -13,18 +12,15 @@ use recado_wire::bulk::{
 use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::Room;
+use crate::answer::{self, ApiError, shown_name};
+use crate::answer_memory::AnswerPermit;
 use crate::body;
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Entries that a dry run shows.
 const SAMPLE_ENTRIES: usize = 10;
-
-/// Bytes at most that a message repeats of an id.
-const ID_SHOWN_MAX_BYTES: usize = 64;
 
 /// Replay every dead letter that a filter chooses: paced, with a canary first if asked. A dry run only counts.
 #[utoipa::path(
@@ -42,7 +38,7 @@ pub(crate) async fn replay(
     State(api): State<ApiState>,
     actor: Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     begin(api, bulk::BulkAct::Replay, actor, request).await
 }
 
@@ -62,7 +58,7 @@ pub(crate) async fn discard(
     State(api): State<ApiState>,
     actor: Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     begin(api, bulk::BulkAct::Discard, actor, request).await
 }
 
@@ -71,7 +67,7 @@ async fn begin(
     act: bulk::BulkAct,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: BulkRequest = body::json(&api, request).await?.read()?;
     let words = asked.words().map(Into::into);
     let filter = chosen(asked.filter);
@@ -82,10 +78,10 @@ async fn begin(
     }
     if act == bulk::BulkAct::Discard {
         if words.is_none() {
-            return Err(Refused::invalid_at("/reason", "is missing; say in words why they are given up"));
+            return Err(ApiError::invalid_at("/reason", "is missing; say in words why they are given up"));
         }
         if asked.canary.is_some() {
-            return Err(Refused::invalid_at("/canary", "is for replays; leave it out"));
+            return Err(ApiError::invalid_at("/canary", "is for replays; leave it out"));
         }
     }
     let order = BulkOrder {
@@ -103,7 +99,7 @@ async fn begin(
                 "{RUNNING_MAX} bulk acts are running, which is the most there may be; let one end, or stop one with \
                  DELETE /v1/replays/{{id}}"
             );
-            Err(Refused::new(Code::Conflict, detail))
+            Err(ApiError::new(Code::Conflict, detail))
         }
     }
 }
@@ -114,11 +110,11 @@ async fn begin(
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(()): Asked<()>,
-    room: Room,
-) -> Result<Response, Refused> {
+    CheckedQuery(()): CheckedQuery<()>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
     let items = api.engine().bulks().await?.into_iter().map(shown).collect();
-    Ok(room.ok(&BulkList { items }))
+    Ok(permit.ok(&BulkList { items }))
 }
 
 /// Progress of a bulk act.
@@ -132,9 +128,9 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(id): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
+    PathSegment(id): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&shown(bulk)))
 }
@@ -151,16 +147,16 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn stop(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let bulk = api.engine().stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&shown(bulk)))
 }
 
-fn no_such_bulk(id: &str) -> Refused {
-    let id = clip(id, ID_SHOWN_MAX_BYTES);
-    Refused::new(
+fn no_such_bulk(id: &str) -> ApiError {
+    let id = shown_name(id);
+    ApiError::new(
         Code::NotFound,
         format!(
             "there is no bulk act `{id}`; `recado dlq bulk` or /v1/replays lists those that are remembered"

@@ -3,7 +3,6 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_core::reason::clip;
 use recado_engine::endpoints::manage::{self, Draft, Tested, is_yes};
 use recado_engine::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
@@ -12,17 +11,14 @@ use recado_wire::endpoints::{
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError, shown_name};
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
-/// Bytes at most that a message repeats of an id.
-const ID_SHOWN_MAX_BYTES: usize = 128;
-
-/// An endpoint as everybody may see it: without its secrets.
+/// Shows an endpoint without its secrets.
 fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint {
         id: endpoint.id.clone(),
@@ -46,27 +42,29 @@ fn view_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint 
     Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..view(api, endpoint) }
 }
 
-fn no_such_endpoint(id: &str) -> Refused {
-    Refused::new(Code::NotFound, format!("there is no endpoint `{}`", clip(id, ID_SHOWN_MAX_BYTES)))
+fn no_such_endpoint(id: &str) -> ApiError {
+    ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn refused(refusal: manage::Refused, id: &str) -> Refused {
+fn refused(refusal: manage::Refused, id: &str) -> ApiError {
     match refusal {
         manage::Refused::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
-            Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
         manage::Refused::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
         manage::Refused::Endpoint(EndpointError::Store(error)) => error.into(),
         manage::Refused::Endpoint(error @ EndpointError::TooMany) => {
-            Refused::new(Code::Conflict, error.to_string())
+            ApiError::new(Code::Conflict, error.to_string())
         }
-        manage::Refused::Endpoint(error @ EndpointError::Contended) => Refused::again_soon(error.to_string()),
+        manage::Refused::Endpoint(error @ EndpointError::Contended) => {
+            ApiError::again_soon(error.to_string())
+        }
         manage::Refused::NoCarrier => {
-            Refused::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
+            ApiError::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
         }
         manage::Refused::NoRandomness => {
-            Refused::new(Code::Internal, manage::Refused::NoRandomness.to_string())
+            ApiError::new(Code::Internal, manage::Refused::NoRandomness.to_string())
         }
     }
 }
@@ -85,7 +83,7 @@ pub(crate) async fn add(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
     let draft = Draft {
         company_id: asked.company_id,
@@ -106,8 +104,8 @@ pub(crate) async fn add(
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(query): Asked<EndpointQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<EndpointQuery>,
+) -> Result<Response, ApiError> {
     let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
@@ -129,9 +127,9 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(id): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
+    PathSegment(id): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     match api.engine().endpoints().get(&id) {
         Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),
@@ -151,10 +149,10 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn change(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
     let rotates = asked.secret.is_some();
     let draft = Draft {
@@ -183,9 +181,9 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn remove(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::done())
 }
@@ -202,9 +200,9 @@ pub(crate) async fn remove(
 )]
 pub(crate) async fn enable(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let draft = Draft { enabled: Some(true), ..Draft::default() };
     let changed = api.engine().change_endpoint(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
@@ -223,9 +221,9 @@ pub(crate) async fn enable(
 )]
 pub(crate) async fn test(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let tested = api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }

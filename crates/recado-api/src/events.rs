@@ -23,8 +23,8 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::answer::Refused;
-use crate::extract::Asked;
+use crate::answer::ApiError;
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -51,11 +51,11 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 pub(crate) async fn listen(
     State(api): State<ApiState>,
     headers: HeaderMap,
-    Asked(wanted): Asked<EventQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(wanted): CheckedQuery<EventQuery>,
+) -> Result<Response, ApiError> {
     let Some(place) = api.place_to_listen() else {
         let max = api.limits().listeners_max;
-        return Err(Refused::busy(format!(
+        return Err(ApiError::busy(format!(
             "{max} listeners are here already; close some, or come back later"
         )));
     };

@@ -12,8 +12,8 @@ use recado_wire::kpis::{
 };
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::extract::Asked;
+use crate::answer::{self, ApiError};
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::providers::millis;
 use crate::state::ApiState;
@@ -30,8 +30,8 @@ use crate::state::ApiState;
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Asked(query): Asked<KpiQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<KpiQuery>,
+) -> Result<Response, ApiError> {
     let engine = api.engine();
     let window_ms = query.window_ms.unwrap_or(WINDOW_DEFAULT_MS);
     let window = Duration::from_millis(window_ms);
@@ -39,15 +39,15 @@ pub(crate) async fn show(
     let Some(kpis) = engine.kpis(route, window) else {
         let known = engine.routes().names().join(", ");
         let route = route.unwrap_or_default();
-        return Err(Refused::new(
+        return Err(ApiError::new(
             Code::NotFound,
             format!("there is no route `{route}`; known routes: {known}"),
         ));
     };
     let rates = kpis.by_attempt.into_iter();
     let since = engine.started_at().max(before(engine.now(), window_ms));
-    let course_part_ms = millis(kpis.course.part);
-    let is_counted = |part: &recado_observe::kpis::CoursePart| part.at.plus(kpis.course.part) > since;
+    let course_part_ms = millis(kpis.series.step);
+    let is_counted = |part: &recado_observe::kpis::TimeSeriesPoint| part.at.plus(kpis.series.step) > since;
     Ok(answer::ok(&Kpis {
         route: route.map(str::to_owned),
         window_ms,
@@ -65,12 +65,12 @@ pub(crate) async fn show(
             .collect(),
         dead_letters: flow(engine.dead_letter_flow(window)),
         course_part_ms,
-        course: kpis.course.parts.iter().filter(|part| is_counted(part)).map(course_part).collect(),
+        course: kpis.series.points.iter().filter(|part| is_counted(part)).map(course_part).collect(),
         by_route: kpis.by_route.into_iter().map(route_flow).collect(),
     }))
 }
 
-fn course_part(part: &recado_observe::kpis::CoursePart) -> CoursePart {
+fn course_part(part: &recado_observe::kpis::TimeSeriesPoint) -> CoursePart {
     CoursePart { at: part.at, sent: part.sent, retried: part.retried, dead: part.buried }
 }
 

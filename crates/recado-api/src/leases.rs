@@ -14,11 +14,11 @@ use recado_wire::leases::{
 use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError};
 use crate::answer_memory::Reader;
 use crate::batch::split;
 use crate::body::{self, Format};
-use crate::extract::Token;
+use crate::extract::LeaseTokenPath;
 use crate::openapi::WriteProblems;
 use crate::state::ApiState;
 
@@ -31,7 +31,7 @@ pub(crate) async fn lease(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::json(&api, request).await?;
     let asked = read::body::<LeaseRequest>(received.text()?)?;
     drop(received);
@@ -79,9 +79,9 @@ fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::
 )]
 pub(crate) async fn succeed(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let said: SucceedRequest = body::optional_json(&api, request).await?.read_or_default()?;
     report(&api, token, succeeded(said)).await
 }
@@ -99,9 +99,9 @@ pub(crate) async fn succeed(
 )]
 pub(crate) async fn fail(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let said: FailRequest = body::json(&api, request).await?.read()?;
     report(&api, token, failed(said)).await
 }
@@ -119,12 +119,12 @@ fn failed(said: FailRequest) -> Report {
     }
 }
 
-async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, Refused> {
+async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, ApiError> {
     match api.engine().report(vec![(token, report)]).await?.pop() {
         Some(Reported::Done) => {
             Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true }))
         }
-        Some(Reported::Stale) | None => Err(Refused::stale()),
+        Some(Reported::Stale) | None => Err(ApiError::stale()),
     }
 }
 
@@ -141,13 +141,13 @@ async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Res
 )]
 pub(crate) async fn extend(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: ExtendRequest = body::json(&api, request).await?.read()?;
     match api.engine().extend(token, Duration::from_millis(asked.lease_ms)).await? {
         Some(expires_at) => Ok(answer::ok(&LeaseExtended { lease_token: token.to_string(), expires_at })),
-        None => Err(Refused::stale()),
+        None => Err(ApiError::stale()),
     }
 }
 
@@ -163,10 +163,10 @@ pub(crate) async fn settle(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::list(&api, request).await?;
     let mut reports = Vec::new();
-    let mut places: Vec<Result<LeaseToken, Refused>> = Vec::new();
+    let mut places: Vec<Result<LeaseToken, ApiError>> = Vec::new();
     for item in split(Format::Json, &received.bytes, SETTLE_REPORTS_MAX)? {
         places.push(read_report(&api, item).map(|(token, report)| {
             reports.push((token, report));
@@ -179,7 +179,7 @@ pub(crate) async fn settle(
         let lease_token = place.as_ref().ok().map(LeaseToken::to_string);
         let error = match place {
             Ok(_) if reported.next() == Some(Reported::Done) => None,
-            Ok(_) => Some(Refused::stale().into_problem()),
+            Ok(_) => Some(ApiError::stale().into_problem()),
             Err(refused) => Some(refused.into_problem()),
         };
         let settled = error.is_none();
@@ -193,10 +193,10 @@ pub(crate) async fn settle(
     Ok(reader.ok(&api, &answer))
 }
 
-fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Refused> {
+fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), ApiError> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             Code::PayloadTooLarge,
             format!("the report has more than {max_bytes} bytes"),
         ));

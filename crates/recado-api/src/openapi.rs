@@ -33,10 +33,10 @@ use utoipa::{IntoParams, IntoResponses, Modify, OpenApi as _};
         (name = "accounts", description = "Companies whose credential a provider no longer takes."),
         (name = "providers", description = "Breakers, limits, pauses and holds, and the breaker for callers' own code."),
         (name = "routes", description = "Named ways to deliver, and pausing one."),
-        (name = "tenants", description = "How each company fares, and how it is treated."),
+        (name = "tenants", description = "Counts and turns of each company, and its terms."),
         (name = "nodes", description = "The processes that share the store."),
         (name = "audit", description = "What is on record, and one person's data removed from it."),
-        (name = "alerts", description = "What rings, and the figures behind it."),
+        (name = "alerts", description = "Alerts, and the figures behind them."),
         (name = "probes", description = "Alive, ready, and documents."),
     )
 )]

@@ -1,24 +1,25 @@
-//! Tenants: how each fares, and what an operator says about it.
+//! Tenants: their counts and turns, and the terms that an operator sets.
 
 use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::fairness::round_robin_priority;
-use recado_core::reason::clip;
 use recado_core::{CompanyId, RouteName};
 use recado_engine::tenants::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
 use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
-use recado_wire::tenants::{Fares, Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, WEIGHT_MAX};
+use recado_wire::tenants::{
+    Tenant, TenantChange, TenantList, TenantQuery, TenantRoute, TenantStats, WEIGHT_MAX,
+};
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::ItemRoom;
+use crate::answer::{self, ApiError, shown_name};
+use crate::answer_memory::ItemPermit;
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::jobs::why_due_and_waiting;
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
@@ -26,16 +27,13 @@ use crate::state::ApiState;
 
 const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
 
-/// Bytes at most that a message repeats of a name.
-const NAME_SHOWN_MAX_BYTES: usize = 128;
-
-fn no_such_tenant(company: &str) -> Refused {
-    let company = clip(company, NAME_SHOWN_MAX_BYTES);
-    Refused::new(Code::NotFound, format!("nothing is known of company `{company}`"))
+fn no_such_tenant(company: &str) -> ApiError {
+    let company = shown_name(company);
+    ApiError::new(Code::NotFound, format!("nothing is known of company `{company}`"))
 }
 
-fn untouched() -> Fares {
-    Fares {
+fn untouched() -> TenantStats {
+    TenantStats {
         queued: 0,
         delayed: 0,
         delivering: 0,
@@ -55,7 +53,7 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
         let route = api.engine().routes().get(view.route.as_str())?;
         api.engine().receivers_hold(&route.provider, Some(&view.company))
     };
-    let fares = Fares {
+    let stats = TenantStats {
         queued: view.queued,
         delayed: view.delayed,
         delivering: view.leased,
@@ -70,22 +68,22 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
             _ => Some(waiting()),
         },
     };
-    TenantRoute { route: view.route, fares }
+    TenantRoute { route: view.route, stats }
 }
 
 /// Counts are added up; values kept for turns are those of the route where it waits longest.
-fn over_all(routes: &[TenantRoute]) -> Fares {
-    routes.iter().fold(untouched(), |sum, TenantRoute { fares, .. }| Fares {
-        queued: sum.queued + fares.queued,
-        delayed: sum.delayed + fares.delayed,
-        delivering: sum.delivering + fares.delivering,
-        last_processed_at: sum.last_processed_at.max(fares.last_processed_at),
-        rounds_without_processing: sum.rounds_without_processing.max(fares.rounds_without_processing),
-        current_priority: sum.current_priority.min(fares.current_priority),
-        total_processed: sum.total_processed + fares.total_processed,
-        consecutive_batch_count: sum.consecutive_batch_count.max(fares.consecutive_batch_count),
+fn over_all(routes: &[TenantRoute]) -> TenantStats {
+    routes.iter().fold(untouched(), |sum, TenantRoute { stats, .. }| TenantStats {
+        queued: sum.queued + stats.queued,
+        delayed: sum.delayed + stats.delayed,
+        delivering: sum.delivering + stats.delivering,
+        last_processed_at: sum.last_processed_at.max(stats.last_processed_at),
+        rounds_without_processing: sum.rounds_without_processing.max(stats.rounds_without_processing),
+        current_priority: sum.current_priority.min(stats.current_priority),
+        total_processed: sum.total_processed + stats.total_processed,
+        consecutive_batch_count: sum.consecutive_batch_count.max(stats.consecutive_batch_count),
         // Whatever holds one of its routes back says more than that another waits for its turn.
-        waiting_for: match (sum.waiting_for, &fares.waiting_for) {
+        waiting_for: match (sum.waiting_for, &stats.waiting_for) {
             (None | Some(WaitingFor::Turn), Some(why)) => Some(why.clone()),
             (known, _) => known,
         },
@@ -112,7 +110,7 @@ fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
         paused_reason,
         paused_by,
         dead: known.dead,
-        fares: over_all(&routes),
+        stats: over_all(&routes),
         routes,
     }
 }
@@ -122,7 +120,7 @@ async fn find(
     api: &ApiState,
     company: Option<CompanyId>,
     route: Option<RouteName>,
-) -> Result<BTreeMap<CompanyId, Known>, Refused> {
+) -> Result<BTreeMap<CompanyId, Known>, ApiError> {
     let engine = api.engine();
     let mut found: BTreeMap<CompanyId, Known> = BTreeMap::new();
     let filter = TenantFilter { company: company.clone(), route: route.clone() };
@@ -143,21 +141,21 @@ async fn find(
     Ok(found)
 }
 
-async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, Refused> {
+async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, ApiError> {
     let found = find(api, Some(company), None).await?.pop_first();
     Ok(found.map(|(company, known)| view(api, company, known)))
 }
 
-/// Every tenant: how it fares, what it may, why it waits.
+/// Every tenant: its counts, its terms, and why it waits.
 #[utoipa::path(
     get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants", params(TenantQuery),
     responses((status = 200, body = TenantList), ReadProblems)
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(query): Asked<TenantQuery>,
-    ItemRoom(room): ItemRoom,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<TenantQuery>,
+    ItemPermit(permit): ItemPermit,
+) -> Result<Response, ApiError> {
     let after = cursor::read_name(List::Tenants, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let found = find(&api, query.company_id, query.route).await?;
@@ -167,7 +165,7 @@ pub(crate) async fn list(
     let items: Vec<_> = page.collect();
     let last = items.last().filter(|_| later.next().is_some());
     let next_cursor = last.map(|last| cursor::write_name(List::Tenants, last.company_id.as_str()));
-    Ok(room.ok(&TenantList { items, next_cursor }))
+    Ok(permit.ok(&TenantList { items, next_cursor }))
 }
 
 /// One tenant.
@@ -181,9 +179,9 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(name): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
+    PathSegment(name): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let company = CompanyId::new(name.as_str()).map_err(|_| no_such_tenant(&name))?;
     match find_one(&api, company).await? {
         Some(tenant) => Ok(answer::ok(&tenant)),
@@ -201,13 +199,13 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn set(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let TenantChange { weight, max_per_minute, paused, reason } = body::json(&api, request).await?.read()?;
     let company =
-        CompanyId::new(name).map_err(|error| Refused::invalid_at("/companyId", error.to_string()))?;
+        CompanyId::new(name).map_err(|error| ApiError::invalid_at("/companyId", error.to_string()))?;
     let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
     api.engine().set_tenant(&company, change, Some(&actor)).await?;

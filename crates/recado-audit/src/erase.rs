@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::erasure::{Erasure, Mark, Subject};
 use crate::error::{Error, io};
-use crate::files;
+use crate::files::{self, Durability};
 use crate::key::Purpose;
 use crate::line::Line;
 use crate::month::Month;
@@ -77,7 +77,13 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             // From here until all is done, only opening the trail again may go on.
             self.broken = true;
-            statement::write(&self.folder.erasure(), Purpose::Erasure, &self.key, &intent, true)?;
+            statement::write(
+                &self.folder.erasure(),
+                Purpose::Erasure,
+                &self.key,
+                &intent,
+                Durability::OnDisk,
+            )?;
             self.carry_out(&intent)?;
             erased.records += records;
             erased.recorded_as.push(sequence);
@@ -138,7 +144,7 @@ impl Trail {
         let path = self.folder.segment(month);
         // It would point at the wrong places, and it still knows the person's keys.
         files::remove(&self.folder.index(month))?;
-        files::replace(&path, true, |file| {
+        files::replace(&path, Durability::OnDisk, |file| {
             let mut file = BufWriter::with_capacity(256 << 10, file);
             let mut lines = segment.lines(0, segment.bytes);
             while let Some(raw) = lines.next().map_err(std::io::Error::other)? {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Hash, encode};
 use crate::month::Month;
 
-/// Whose records: one person's, by the number that callers know them by.
+/// The person whose records are meant, by an id that callers know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub identity: Identity,

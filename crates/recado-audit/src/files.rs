@@ -174,10 +174,19 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// Puts a whole new file in the place of an old one; `durable` means that it is on disk when this returns.
+/// The state of a replaced file when its writer goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Durability {
+    /// Its bytes and its name are on disk.
+    OnDisk,
+    /// The system writes it in its own time.
+    InTime,
+}
+
+/// Puts a whole new file in the place of an old one.
 pub(crate) fn replace(
     path: &Path,
-    durable: bool,
+    durability: Durability,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
@@ -186,12 +195,12 @@ pub(crate) fn replace(
     let new = PathBuf::from(name);
     let mut file = private().create(true).truncate(true).open(&new).map_err(io(&new))?;
     write(&mut file).map_err(io(&new))?;
-    if durable {
+    if durability == Durability::OnDisk {
         file.sync_all().map_err(io(&new))?;
     }
     std::fs::rename(&new, path).map_err(io(path))?;
     match path.parent() {
-        Some(dir) if durable => Folder(dir.to_owned()).force(),
+        Some(dir) if durability == Durability::OnDisk => Folder(dir.to_owned()).force(),
         _ => Ok(()),
     }
 }

@@ -193,17 +193,27 @@ pub(crate) fn runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
+/// The state of a segment: only the newest one still grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Growth {
+    Growing,
+    Closed,
+}
+
 /// Brings an index up to its segment, except for a last stretch that is still growing. Records that the
 /// writer still has in memory are not read again. Returns the position it has reached.
 pub(crate) fn catch_up(
     path: &Path,
     segment: &Segment,
-    closed: bool,
+    growth: Growth,
     in_mind: Option<Stretch>,
 ) -> Result<u64, Error> {
     let last = runs(segment).pop();
     let (mut from, mut at) = last.map_or((0, 0), |run| (run.end, run.body_end()));
-    let least = if closed { 1 } else { RUN_BYTES };
+    let least = match growth {
+        Growth::Growing => RUN_BYTES,
+        Growth::Closed => 1,
+    };
     let mut in_mind = in_mind.filter(|stretch| stretch.end == segment.bytes);
     while segment.bytes - from >= least {
         let to_mind = in_mind.as_ref().map(|stretch| stretch.start).filter(|start| *start >= from);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::{encode, read_hex};
 use crate::error::{Error, io};
-use crate::files;
+use crate::files::{self, Durability};
 
 /// Prefix of the 32 bytes of an ed25519 key in a SubjectPublicKeyInfo (RFC 8410).
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
@@ -44,13 +44,17 @@ impl Purpose {
 pub(crate) struct SigningKey(Ed25519KeyPair);
 
 impl SigningKey {
-    /// Reads the key, or makes it where there may be none yet.
-    pub(crate) fn load(path: &Path, may_make: bool) -> Result<Self, Error> {
+    /// Reads the key, or makes it where there is none.
+    pub(crate) fn load_or_make(path: &Path) -> Result<Self, Error> {
+        match Self::load(path) {
+            Err(Error::KeyMissing { .. }) => Self::make(path),
+            loaded => loaded,
+        }
+    }
+
+    pub(crate) fn load(path: &Path) -> Result<Self, Error> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && may_make => {
-                return Self::make(path);
-            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::KeyMissing { path: path.to_owned() });
             }
@@ -66,7 +70,7 @@ impl SigningKey {
         let key = Ed25519KeyPair::generate().map_err(failed)?;
         let der = key.to_pkcs8v1().map_err(failed)?;
         let pem = pem("PRIVATE KEY", der.as_ref());
-        files::replace(path, true, |file| file.write_all(pem.as_bytes()))?;
+        files::replace(path, Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
         Ok(SigningKey(key))
     }
 

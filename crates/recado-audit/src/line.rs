@@ -114,8 +114,18 @@ impl<'a> Writer<'a> {
         Writer { bytes: Vec::new(), link, key, archived_at }
     }
 
-    /// A checkpoint if `signed`.
-    pub(crate) fn event(&mut self, entry: &Entry, salt: &[u8; 16], signed: bool) -> Option<Checkpoint> {
+    pub(crate) fn write_event(&mut self, entry: &Entry, salt: &[u8; 16]) {
+        let hash = self.begin_event(entry, salt);
+        self.end(hash, None);
+    }
+
+    pub(crate) fn write_signed_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Checkpoint {
+        let hash = self.begin_event(entry, salt);
+        self.end_signed(hash)
+    }
+
+    /// Writes a line up to its seal, and returns the hash of its body.
+    fn begin_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Hash {
         let salt = encode(salt);
         let (facts, personal) = split(entry, &salt);
         let personal = json(&personal);
@@ -129,7 +139,7 @@ impl<'a> Writer<'a> {
         self.put(&[COMMITMENT, Hash::of(personal.as_bytes()).hex().as_bytes(), b"\""]);
         let hash = Hash::of(&self.bytes[start..]);
         self.put(&[br#","personal":"#, personal.as_bytes()]);
-        self.end(hash, signed)
+        hash
     }
 
     pub(crate) fn erasure(&mut self, erasure: &Erasure) -> Checkpoint {
@@ -137,7 +147,7 @@ impl<'a> Writer<'a> {
         self.put(&[br#","erasure":"#]);
         self.put_json(erasure);
         let hash = Hash::of(&self.bytes[start..]);
-        self.end(hash, true).expect("a line that is to be signed is")
+        self.end_signed(hash)
     }
 
     fn begin(&mut self) -> usize {
@@ -150,15 +160,18 @@ impl<'a> Writer<'a> {
         start
     }
 
-    fn end(&mut self, hash: Hash, signed: bool) -> Option<Checkpoint> {
-        let sequence = self.link.sequence + 1;
-        let checkpoint = signed.then(|| Checkpoint::sign(sequence, hash, self.key));
-        let seal = seal(hash, checkpoint.map(|checkpoint| checkpoint.signature));
+    fn end_signed(&mut self, hash: Hash) -> Checkpoint {
+        let checkpoint = Checkpoint::sign(self.link.sequence + 1, hash, self.key);
+        self.end(hash, Some(checkpoint.signature));
+        checkpoint
+    }
+
+    fn end(&mut self, hash: Hash, signature: Option<Signature>) {
+        let seal = seal(hash, signature);
         self.bytes.push(b',');
         self.bytes.extend_from_slice(&seal);
         self.bytes.push(b'\n');
-        self.link = Link { sequence, seal: Hash::of(&seal) };
-        checkpoint
+        self.link = Link { sequence: self.link.sequence + 1, seal: Hash::of(&seal) };
     }
 
     fn put(&mut self, parts: &[&[u8]]) {

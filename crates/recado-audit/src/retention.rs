@@ -1,7 +1,7 @@
 //! Letting go of old months: a segment is dropped whole, and a signed summary stays in its place.
 //!
 //! The summary says where the segment began and ended in the chain, so that `verify` can go on from it and
-//! accepts nothing else in its place, and what failed how often in that month, without anybody's data: error
+//! accepts nothing else in its place, and what failed how often in that month, without personal data: error
 //! analysis is kept for good.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, Durability};
 use crate::key::Purpose;
 use crate::line::Checkpoint;
 use crate::month::Month;
@@ -21,7 +21,7 @@ use crate::statement;
 use crate::trail::Trail;
 use crate::verify::{Watch, check_segment};
 
-/// Months that records are kept, unless told: five years.
+/// Months that records are kept by default: five years.
 pub const MONTHS_KEPT: u32 = 60;
 
 /// The remains of a segment that was dropped.
@@ -65,7 +65,13 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             let summary = self.summarise(month, now)?;
             if let Some(summary) = summary {
-                statement::write(&self.folder.summary(month), Purpose::Summary, &self.key, &summary, true)?;
+                statement::write(
+                    &self.folder.summary(month),
+                    Purpose::Summary,
+                    &self.key,
+                    &summary,
+                    Durability::OnDisk,
+                )?;
                 dropped.push(summary);
             }
             self.forget(month)?;

@@ -13,7 +13,7 @@ use crate::month::Month;
 use crate::record::{Content, Kind, Record};
 use crate::snapshot::{LINE_BYTES_MAX, Segment, Snapshot};
 
-/// Records of a page, unless told.
+/// Records of a page by default.
 const PAGE_RECORDS: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
     wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
 }
 
-/// Shows every record that fits, in order, until told to stop.
+/// Visits every matching record in order until the visitor stops it.
 pub(crate) fn visit(
     snapshot: &Snapshot,
     query: &Query,

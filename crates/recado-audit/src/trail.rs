@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use recado_core::Timestamp;
 
 use crate::error::{Error, io};
-use crate::files::{self, Folder};
-use crate::index::{self, RUN_BYTES, Stretch};
+use crate::files::{self, Durability, Folder};
+use crate::index::{self, Growth, RUN_BYTES, Stretch};
 use crate::key::{PublicKey, Purpose, SigningKey};
 use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
@@ -99,11 +99,15 @@ impl Trail {
         // Made here, so that readers find it before the first rewriting.
         drop(folder.lock_readers_out()?);
         let key_path = options.key.clone().unwrap_or_else(|| folder.signing_key());
-        let key = SigningKey::load(&key_path, folder.segments()?.is_empty())?;
+        let key = if folder.segments()?.is_empty() {
+            SigningKey::load_or_make(&key_path)?
+        } else {
+            SigningKey::load(&key_path)?
+        };
         let public = key.public();
         let pem = public.to_string();
         if files::read(&folder.public_key())?.as_deref() != Some(pem.as_bytes()) {
-            files::replace(&folder.public_key(), true, |file| file.write_all(pem.as_bytes()))?;
+            files::replace(&folder.public_key(), Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
         }
         let tail = tail::recover(&folder, &public)?;
         let head = tail.end.as_ref().map(|end| Head {
@@ -167,8 +171,12 @@ impl Trail {
         let mut checkpoint = None;
         for (place, (entry, salt)) in fresh.iter().zip(&salts).enumerate() {
             let start = writer.bytes.len();
-            let signed = place == last || (place + 1) % self.sign_every == 0;
-            checkpoint = writer.event(entry, salt, signed);
+            checkpoint = if place == last || (place + 1) % self.sign_every == 0 {
+                Some(writer.write_signed_event(entry, salt))
+            } else {
+                writer.write_event(entry, salt);
+                None
+            };
             let bytes = writer.bytes.len() - start;
             if bytes > LINE_BYTES_MAX {
                 let (source_name, sequence) = (entry.source.clone(), entry.sequence);
@@ -288,7 +296,7 @@ impl Trail {
 
     fn write_head(&self) -> Result<(), Error> {
         let Some(head) = &self.head else { return Ok(()) };
-        statement::write(&self.folder.head(), Purpose::Head, &self.key, head, false)
+        statement::write(&self.folder.head(), Purpose::Head, &self.key, head, Durability::InTime)
     }
 
     pub(crate) fn catch_up_indexes(&self) -> Result<(), Error> {
@@ -301,9 +309,10 @@ impl Trail {
 
     /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
     fn index(&self, month: Month, in_mind: Option<Stretch>) -> Result<u64, Error> {
-        let closed = self.head.as_ref().is_some_and(|head| head.segment > month);
+        let is_closed = self.head.as_ref().is_some_and(|head| head.segment > month);
+        let growth = if is_closed { Growth::Closed } else { Growth::Growing };
         let segment = Segment::open(&self.folder, month)?;
-        index::catch_up(&self.folder.index(month), &segment, closed, in_mind)
+        index::catch_up(&self.folder.index(month), &segment, growth, in_mind)
     }
 }
 

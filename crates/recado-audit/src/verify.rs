@@ -60,7 +60,7 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
     unfinished(&snapshot, &mut findings)?;
     let pieces = pieces(&snapshot, &checked, &key, &mut findings);
     let end = join(&pieces, &mut findings);
-    erasures(&checked, snapshot.erasure.is_some(), &mut findings);
+    check_erasures(&checked, &snapshot, &mut findings);
     let reached = Reached::new(&checked, &pieces, end);
     if let Some(head) = &head {
         reached.hold_against(&head.checkpoint, &mut findings);
@@ -215,7 +215,7 @@ fn join(pieces: &[Piece], findings: &mut Findings) -> Link {
 }
 
 /// Every blank record is named by an erasure, and every record that an erasure names is blank.
-fn erasures(checked: &[(Month, Checked)], unfinished: bool, findings: &mut Findings) {
+fn check_erasures(checked: &[(Month, Checked)], snapshot: &Snapshot, findings: &mut Findings) {
     let mut named = BTreeMap::<(Month, u64), u64>::new();
     let newest = checked.iter().flat_map(|(_, checked)| &checked.erasures).map(|(by, _)| *by).max();
     for (by, erasure) in checked.iter().flat_map(|(_, checked)| &checked.erasures) {
@@ -235,7 +235,7 @@ fn erasures(checked: &[(Month, Checked)], unfinished: bool, findings: &mut Findi
             }
         }
         let here = named.range((*month, 0)..=(*month, u64::MAX));
-        for ((_, sequence), by) in here.filter(|(_, by)| !unfinished || Some(**by) != newest) {
+        for ((_, sequence), by) in here.filter(|(_, by)| snapshot.erasure.is_none() || Some(**by) != newest) {
             findings.add(Some(*month), None, Some(*sequence), Fault::NotErased { by: *by });
         }
     }

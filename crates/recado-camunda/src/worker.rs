@@ -7,7 +7,7 @@
 //! - after report: the engine has it. If only its answer was lost, the report is repeated, and the engine
 //!   says that the task is gone.
 //!
-//! When Recado cannot decide, the task goes back with all its retries instead of being held until the lock
+//! If Recado cannot decide, the task goes back with all its retries instead of being held until the lock
 //! runs out: the engine shows why, another worker may have better luck, and the wait is short. Until Recado
 //! decides again, one task at a time is taken as a probe.
 

@@ -339,7 +339,7 @@ impl Client {
         self.answer(self.get(&["v1", "kpis"]).query(&self.http, query)?).await
     }
 
-    /// Tenants by company: how each fares, what it may, why it waits.
+    /// Lists tenants by company: counts, terms, and why each waits.
     pub async fn tenants(&self, query: &TenantQuery) -> Result<TenantList, ClientError> {
         self.answer(self.get(&["v1", "tenants"]).query(&self.http, query)?).await
     }

@@ -1,7 +1,7 @@
 //! The stream of events, which outlives its connections.
 //!
-//! When a connection is lost the stream opens another, as often as it takes, and goes on after the last
-//! event it heard. Events that cannot be made up for are told as a gap. A first connection that fails is an error,
+//! The stream opens another connection when one is lost, as often as it takes, and goes on after the last
+//! event it heard. Events that cannot be made up for are reported as a gap. A first connection that fails is an error,
 //! for then the address is probably wrong; so is a server that says no and will not change its mind.
 
 use std::time::Duration;

@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl GroupedEnqueuer {
-    /// Starts the task that sends. It ends when the last clone is gone and everybody has their answer.
+    /// Starts the task that sends. It ends when the last clone is gone and every caller has its answer.
     pub fn start(client: Client, limits: GroupLimits) -> Self {
         let (queue, waiting) = mpsc::channel(limits.queue_jobs_max.max(1));
         tokio::spawn(run(client, limits, waiting));

@@ -17,7 +17,7 @@ use crate::payload::Payload;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Damage {
-    /// Its ids, its company or its route: no correction can mend that.
+    /// Its ids, its company or its route: no correction can repair that.
     Identity,
     /// The data that would be sent.
     Data,

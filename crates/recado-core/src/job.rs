@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checksum::Checksum;
 use crate::classify::{Blame, Class};
+use crate::engine_code::EngineCode;
 use crate::name::{CompanyId, JobId, RouteName};
 use crate::payload::{BodyHash, Payload};
 use crate::reason::Reason;
@@ -139,7 +140,7 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it. Absent of attempts that older versions made.
+    /// The provider that served it; absent from attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
     /// The job had waited for a breaker, a limit or a pause although it was due.
@@ -220,6 +221,16 @@ impl Attempt {
         }
     }
 
+    /// Returns its error code where Recado itself gave it.
+    pub fn engine_code(&self) -> Option<EngineCode> {
+        EngineCode::parse(self.error_code.as_deref()?)
+    }
+
+    /// Returns its error code where it is a number: an HTTP status or an SMTP reply code.
+    pub fn answer_code(&self) -> Option<u16> {
+        self.error_code.as_deref()?.parse().ok()
+    }
+
     /// Results of recipients that it knows of, its own first.
     fn recipient_results(&self) -> impl Iterator<Item = &RecipientResult> {
         let earlier = self.earlier.iter().flat_map(|earlier| &earlier.recipients);
@@ -246,7 +257,7 @@ impl Attempt {
                 None => recipients.push(one.clone()),
             }
         }
-        // A replay gives everybody a fresh chance, but for those who have it.
+        // A replay tries every recipient again, except those that have it.
         recipients.retain(|one| is_of_same_replay || one.result == AttemptResult::Sent);
         let earlier = Earlier { recipients, pin };
         self.earlier = (earlier != Earlier::default()).then(|| Box::new(earlier));

@@ -13,7 +13,7 @@ pub enum Outcome {
         answer: Option<Payload>,
     },
     /// A message to several recipients: each had an answer of its own.
-    Partly(Partly),
+    Partial(PartialDelivery),
     Failed(Fault),
 }
 
@@ -29,15 +29,15 @@ impl Outcome {
 
 /// The recipients who took a message, and those who did not.
 #[derive(Clone, Debug, Default)]
-pub struct Partly {
+pub struct PartialDelivery {
     pub accepted: Vec<Box<str>>,
-    /// Never empty: when everybody took it, that is [`Outcome::Accepted`].
-    pub refused: Vec<Refused>,
+    /// Never empty: where all recipients took it, the outcome is [`Outcome::Accepted`].
+    pub refused: Vec<RefusedRecipient>,
 }
 
 /// One recipient that did not get it.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusedRecipient {
     pub recipient: Box<str>,
     pub fault: Fault,
 }
@@ -64,11 +64,11 @@ pub enum FaultKind {
     #[default]
     Answer,
     Network(NetworkKind),
-    /// Our own code fell over on this job.
+    /// Our own code panicked on this job.
     Panic,
     /// The payload cannot be turned into a request.
     InvalidPayload,
-    /// This process lacked something that it needs before it can ask: descriptors, memory, ports, names, its store.
+    /// This process lacked a resource before it could ask: descriptors, memory, ports, names, its store.
     /// Nothing was handed over.
     Shortage,
 }

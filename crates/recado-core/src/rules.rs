@@ -26,27 +26,62 @@ use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
 
-/// Names of the built-in rule sets, as `classifier = "…"` in the configuration takes them.
+/// A built-in rule set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RuleSet {
+    Smtp,
+    Ses,
+    Evolution,
+    Tiss,
+    Social,
+    OpenAi,
+    Http,
+    General,
+}
+
+impl RuleSet {
+    pub const ALL: [RuleSet; 8] = [
+        RuleSet::Smtp,
+        RuleSet::Ses,
+        RuleSet::Evolution,
+        RuleSet::Tiss,
+        RuleSet::Social,
+        RuleSet::OpenAi,
+        RuleSet::Http,
+        RuleSet::General,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        NAMES[self as usize]
+    }
+
+    fn compile(self) -> Vec<Rule> {
+        match self {
+            RuleSet::Smtp => smtp::rules(),
+            RuleSet::Ses => ses::rules(),
+            RuleSet::Evolution => evolution::rules(),
+            RuleSet::Tiss => tiss::rules(),
+            RuleSet::Social => social::rules(),
+            RuleSet::OpenAi => openai::rules(),
+            RuleSet::Http => http::rules(),
+            RuleSet::General => general::rules(),
+        }
+    }
+}
+
+/// Names of the built-in rule sets in the order of [`RuleSet::ALL`], as `classifier = "…"` in the configuration
+/// takes them.
 pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
 
-/// Each rule set by its place in [`NAMES`], compiled when it is first asked for: a thousand routes share one.
+/// Each rule set by its place in [`NAMES`], compiled at its first use: a thousand routes share one.
 static SETS: [OnceLock<Arc<Vec<Rule>>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
-/// The rule set of that name.
+/// Returns the classifier with the built-in rule set of that name.
 pub fn named(name: &str) -> Option<Classifier> {
     let at = NAMES.iter().position(|known| *known == name)?;
-    let compile = || match NAMES[at] {
-        "smtp" => smtp::rules(),
-        "ses" => ses::rules(),
-        "evolution" => evolution::rules(),
-        "tiss" => tiss::rules(),
-        "social" => social::rules(),
-        "openai" => openai::rules(),
-        "http" => http::rules(),
-        _ => general::rules(),
-    };
-    let rules = SETS[at].get_or_init(|| Arc::new(compile())).clone();
-    Some(Classifier { name: NAMES[at].into(), rules, ..Classifier::default() })
+    let set = RuleSet::ALL[at];
+    let rules = SETS[at].get_or_init(|| Arc::new(set.compile())).clone();
+    Some(Classifier { set: Some(set), rules, ..Classifier::default() })
 }
 
 /// One rule as the tables write it: its name within the set, its condition, its class, its blame.

@@ -300,7 +300,7 @@ impl Inner {
             if got > used {
                 self.owe_limit(&limit, Spend::GiveBack(rate, got - used, now), then);
             }
-            if used > 0 && Limit::is_late(rate, now, then) {
+            if used > 0 && Limit::needs_postdating(rate, now, then) {
                 self.owe_limit(&limit, Spend::Postdate(rate, used, now), then);
             }
         }
@@ -352,7 +352,7 @@ impl Inner {
             Told::Failed(job, failure) => match (failure.blame, failure.class) {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => News::Succeeded(Duration::ZERO),
-                (Blame::Provider, _) => News::Failed(self.discreet(job, &failure.reason).into()),
+                (Blame::Provider, _) => News::Failed(self.redact(job, &failure.reason).into()),
                 _ => News::Inconclusive,
             },
             Told::Nothing => News::Inconclusive,
@@ -410,7 +410,7 @@ impl Inner {
                 why += &format!(" cut to {} by hold_max", recado_core::time::show_duration(given));
             }
         }
-        let words = self.discreet(job, &failure.reason);
+        let words = self.redact(job, &failure.reason);
         Spend::Quiet { until, why: format!("{why}: {words}").into(), max }
     }
 
@@ -438,12 +438,12 @@ impl Inner {
     /// them.
     fn mind_the_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
         if let Some(terms) = provider.terms.breaker
-            && provider.valve.read(|valve| valve.breaker.is_ahead(&terms, now))
+            && provider.valve.read(|valve| valve.breaker.has_future_times(&terms, now))
         {
             self.owe_valve(provider, Change::SetBack(terms), now);
         }
         if let Some(rate) = provider.terms.rate
-            && provider.limit.read(|limit| limit.is_ahead(rate, now))
+            && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
             self.owe_limit(&provider.limit, Spend::SetBack(rate), now);
         }

@@ -10,9 +10,11 @@ use std::borrow::Cow;
 
 use recado_core::event;
 use recado_core::{
-    AttemptResult, Blame, Burial, Cause, Class, Event, Failure, Job, NewJob, RouteName, Timestamp, Transition,
+    AttemptResult, Blame, Burial, Cause, Class, EngineCode, Event, Failure, Job, NewJob, RouteName,
+    Timestamp, Transition,
 };
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
+use recado_transport::TransportKind;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -61,7 +63,7 @@ impl Aftermath {
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
             let mut told = last.clone();
-            told.data.last_error = Some(engine.discreet(job, &burial.failure.reason).into());
+            told.data.last_error = Some(engine.redact(job, &burial.failure.reason).into());
             after.follow_ups.extend(notice(engine, channel, &told, now));
         }
         if let Some(event) = after.foresee(engine, route.map(|route| &**route), job, transition, now) {
@@ -95,7 +97,7 @@ impl Aftermath {
             &route.provider,
             job,
             failure,
-            &engine.discreet(job, &failure.reason),
+            &engine.redact(job, &failure.reason),
             now,
         )?;
         self.mark = Some(account);
@@ -120,7 +122,7 @@ impl Aftermath {
     pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
         engine.transited(job, transition, self.wait_by, now);
         if let Some(moved_at) = self.leaves_queue {
-            engine.left_queue(Left::Replayed, moved_at);
+            engine.left_queue(DeadLetterExit::Replayed, moved_at);
         }
         if let Some(account) = self.mark.take()
             && let Err(error) = engine.accounts.mark(&*engine.store, account, now).await
@@ -152,7 +154,7 @@ impl Aftermath {
 }
 
 fn is_webhook(route: &Route) -> bool {
-    route.transport_name() == "webhook"
+    route.has_transport(TransportKind::Webhook)
 }
 
 /// Returns true if a burial marks the account: its credential was refused in an attempt that was made, or the
@@ -203,7 +205,7 @@ pub(crate) async fn of_call(
     let done = match failure {
         None => engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await,
         Some(failure) if failure.blame == Blame::Credential && failure.class == Class::Permanent => {
-            let words = engine.discreet(job, &failure.reason);
+            let words = engine.redact(job, &failure.reason);
             match engine.accounts.foresee(&route.provider, job, failure, &words, now) {
                 Some((account, event)) => {
                     tell_all(engine, event, now).await;
@@ -278,17 +280,21 @@ struct WebhookData<'a> {
 }
 
 /// Failures that are not the endpoint's: it was never asked.
-const NOT_ASKED: [&str; 3] = ["ENDPOINT_UNKNOWN", "ENDPOINT_DISABLED", "INVALID_PAYLOAD"];
+const NOT_ASKED: [EngineCode; 3] =
+    [EngineCode::EndpointUnknown, EngineCode::EndpointDisabled, EngineCode::InvalidPayload];
+
+/// The HTTP status of an endpoint that is gone for good.
+const HTTP_GONE: u16 = 410;
 
 /// The result of a delivery for its endpoint, if it counts.
 fn went(transition: &Transition) -> Option<Went> {
     let attempt = transition.attempt()?;
-    match (transition, attempt.error_code.as_deref()) {
-        (Transition::Deliver { .. }, _) => Some(Went::Well),
+    match transition {
+        Transition::Deliver { .. } => Some(Went::Well),
         // We went away, not the endpoint.
         _ if attempt.result == AttemptResult::Lost => None,
-        (_, Some("410")) => Some(Went::Gone),
-        (_, Some(code)) if NOT_ASKED.contains(&code) => None,
+        _ if attempt.answer_code() == Some(HTTP_GONE) => Some(Went::Gone),
+        _ if attempt.engine_code().is_some_and(|code| NOT_ASKED.contains(&code)) => None,
         _ => Some(Went::Badly),
     }
 }
@@ -326,7 +332,7 @@ mod tests {
         assert_eq!(went(&retried(AttemptResult::Failed, "410")), Some(Went::Gone));
         assert_eq!(went(&retried(AttemptResult::Lost, "LEASE_LOST")), None, "our own crash");
         for code in NOT_ASKED {
-            assert_eq!(went(&retried(AttemptResult::Failed, code)), None, "{code}");
+            assert_eq!(went(&retried(AttemptResult::Failed, code.as_str())), None, "{code:?}");
         }
         assert_eq!(went(&Transition::Postpone { until: Timestamp::from_millis(0) }), None);
     }

@@ -115,7 +115,7 @@ async fn round(engine: &Inner, held: &mut Option<Held>, watch: &mut LeaseWatch) 
     }
     let gauges = engine.gauges(engine.ringing.terms.every / 2).await;
     let now = engine.clock.now();
-    let changes = engine.ringing.alerts.lock().step(&engine.ledger, &gauges, now);
+    let changes = engine.ringing.alerts.lock().evaluate(&engine.ledger, &gauges, now);
     for change in &changes {
         tell(engine, change, now).await;
     }

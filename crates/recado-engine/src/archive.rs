@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, JobId, Timestamp};
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, StoreError, Transfer};
 
 use crate::aftermath;
@@ -109,7 +109,7 @@ async fn bite(
         let replays = Some(job.progress.replays);
         let discard = Discard { id: job.id, replays, audit, follow_ups: Vec::new() };
         if store.discard(discard).await? == Discarded::Done {
-            engine.inner.left_queue(Left::Archived, moved_at);
+            engine.inner.left_queue(DeadLetterExit::Archived, moved_at);
             moved += 1;
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp, TraceParent,
-    Verdict, decide,
+    Class, CompanyId, EngineCode, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp,
+    TraceParent, Verdict, decide,
 };
 use recado_store::{NoteWrite, Shelf};
 use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
@@ -125,7 +125,7 @@ impl Engine {
         let mut called = self.ask(&route, &job, call, timeout).await?;
         if let Called::Unavailable { failure, .. } = &mut called {
             // The caller hears of it by a problem, and problems end up in logs.
-            failure.reason = Reason::or(&inner.discreet(&job, &failure.reason), format_args!("***"));
+            failure.reason = Reason::or(&inner.redact(&job, &failure.reason), format_args!("***"));
         }
         inner.close(span, !matches!(called, Called::Answered { .. }), ("result", called.as_str().into()));
         Ok(Ok(called))
@@ -163,7 +163,7 @@ impl Engine {
                 aftermath::of_call(inner, route, job, None, now).await;
                 return Ok(Called::Answered { answer, took });
             }
-            Verdict::Partly { mut refused, .. } => match refused.pop() {
+            Verdict::Partial { mut refused, .. } => match refused.pop() {
                 Some((_, failure)) => failure,
                 None => return Ok(Called::Answered { answer: None, took }),
             },
@@ -174,7 +174,7 @@ impl Engine {
             companyId = %call.company_id,
             tookMs = took.as_millis() as u64,
             errorCode = failure.code.as_deref(),
-            errorReason = inner.discreet(job, &failure.reason),
+            errorReason = inner.redact(job, &failure.reason),
             errorClassification = failure.class.as_str(),
             rule = &*failure.rule,
             "Call failed"
@@ -315,17 +315,17 @@ impl Engine {
 /// The reason why a call did not go out, in the shape of a failure.
 fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -> Failure {
     let (code, words) = match why {
-        Held::Breaker { .. } => ("CIRCUIT_OPEN", "its circuit breaker is open"),
-        Held::Rate => ("RATE_LIMITED", "the rate is used up"),
-        Held::Quiet(_) => ("RATE_LIMITED", "it asked for quiet"),
-        Held::Paused(_) => ("PAUSED", "the provider, the route or the company is paused"),
-        Held::Busy => ("BUSY", "all its slots are taken"),
-        Held::CompanyBusy => ("BUSY", "all slots of the company are taken"),
-        Held::Store => ("STORE_UNAVAILABLE", "the store does not say whether it may be"),
+        Held::Breaker { .. } => (EngineCode::CircuitOpen, "its circuit breaker is open"),
+        Held::Rate => (EngineCode::RateLimited, "the rate is used up"),
+        Held::Quiet(_) => (EngineCode::RateLimited, "it asked for quiet"),
+        Held::Paused(_) => (EngineCode::Paused, "the provider, the route or the company is paused"),
+        Held::Busy => (EngineCode::Busy, "all its slots are taken"),
+        Held::CompanyBusy => (EngineCode::Busy, "all slots of the company are taken"),
+        Held::Store => (EngineCode::StoreUnavailable, "the store does not say whether it may be"),
     };
     Failure {
         class: Class::Transient,
-        code: Some(code.into()),
+        code: Some(code.as_str().into()),
         reason: recado_core::Reason::or("", format_args!("provider {provider} was not asked: {words}")),
         rule: "recado/held-back".into(),
         blame: recado_core::Blame::Provider,

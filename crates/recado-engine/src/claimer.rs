@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
-use recado_observe::Hold;
+use recado_observe::HoldKind;
 use recado_store::{Claim, Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -49,7 +49,7 @@ pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
             Ok(admitted) => admitted,
             Err((why, free_at)) => {
                 held.held(&engine, &route.name, why);
-                let is_held = why.is_some_and(|why| why != Hold::Concurrency);
+                let is_held = why.is_some_and(|why| why != HoldKind::Concurrency);
                 engine.held_up.lane(&route.name, is_held, engine.clock.now());
                 tokio::select! {
                     () = engine.stopping.cancelled() => return,
@@ -119,9 +119,9 @@ async fn admitted<'a>(
     engine: &Arc<Inner>,
     route: &Route,
     legs: &'a [Leg],
-) -> Result<(&'a Leg, Places), (Option<Hold>, Option<Timestamp>)> {
+) -> Result<(&'a Leg, Places), (Option<HoldKind>, Option<Timestamp>)> {
     if engine.pause_of(&route.name).is_some() {
-        return Err((Some(Hold::Pause), None));
+        return Err((Some(HoldKind::Pause), None));
     }
     let mut why = None;
     let mut free_at: Option<Timestamp> = None;

@@ -1,6 +1,6 @@
 //! The stateless rule for process engines, put on record.
 
-use recado_core::redact::{Speaker, discreet};
+use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, ClaimDecision, ClaimError, SubmissionFailure};
 use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
@@ -29,7 +29,7 @@ impl Engine {
             decided: decided(failure, &decision, &route.terms.policy, now),
         });
         self.tell_of_claim(failure, &decision, route, now).await;
-        let error = discreet(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
+        let error = redact(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
                 event = "submission_retry_scheduled",
@@ -107,7 +107,7 @@ fn decided(
 ) -> Decided {
     match (decision.next_retry_time, decision.error_code) {
         (Some(at), _) if decision.should_retry => {
-            Decided::Retry(Backoff::of(policy, failure.retry_count, at.since(now), false))
+            Decided::Retry(Backoff::by_policy(policy, failure.retry_count, at.since(now)))
         }
         (_, Some(ClaimError::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
         _ => Decided::PermanentError,

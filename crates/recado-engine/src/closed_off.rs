@@ -83,9 +83,9 @@ async fn act(engine: &Arc<Inner>, route: &Route) -> Result<Option<Timestamp>, St
 async fn act_on(engine: &Inner, route: &Route, lease: HeldLease, why: &str) {
     let now = engine.clock.now();
     let (transition, audit) = match route.fallback.act {
-        _ if lease.job.expires_at <= now => decide::expired(&lease.job, Some(why), &route.terms, now),
-        Act::Reschedule(after) => decide::put_off(&lease.job, after, why, &route.terms, now),
-        _ => decide::given_up(&lease.job, why, &route.terms, now),
+        _ if lease.job.expires_at <= now => decide::bury_expired(&lease.job, Some(why), &route.terms, now),
+        Act::Reschedule(after) => decide::postpone_by_fallback(&lease.job, after, why, &route.terms, now),
+        _ => decide::bury_by_fallback(&lease.job, why, &route.terms, now),
     };
     log::attempt(engine, &lease, &route.terms.policy, &transition);
     settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;

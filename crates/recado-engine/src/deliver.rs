@@ -63,7 +63,7 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
         return release(engine, &lease).await;
     };
     if lease.job.expires_at <= started_at {
-        let (transition, audit) = decide::expired(&lease.job, None, &route.terms, started_at);
+        let (transition, audit) = decide::bury_expired(&lease.job, None, &route.terms, started_at);
         return settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
     }
 
@@ -113,8 +113,11 @@ pub(crate) async fn deliver(engine: &Arc<Inner>, leg: &Leg, way: Way, lease: Hel
     let verdict = calls::as_receipt(verdict);
     let wait_by = WaitBy::of(&verdict);
     let (mut transition, audit) =
-        decide::after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
-    transition.served_by(&leg.provider.name, held_up);
+        decide::decide_after_attempt(&lease, verdict, &route.terms, started_at, now, engine.chance.draw());
+    transition.set_provider(&leg.provider.name);
+    if held_up {
+        transition.mark_held_up();
+    }
     if let Some(hold) = hold {
         leave_wait_to_hold(engine, &hold, route.hold_max(), &mut transition, now).await;
     }
@@ -154,7 +157,7 @@ async fn put_off(engine: &Inner, lease: &Lease, terms: &Terms, fault: &Fault) {
     let now = engine.clock.now();
     engine.shortages.note(&lease.job, fault, now);
     let (transition, audit) =
-        decide::after_shortage(&lease.job, &fault.text, terms, now, engine.chance.draw());
+        decide::decide_after_shortage(&lease.job, &fault.text, terms, now, engine.chance.draw());
     settle_with(engine, lease, transition, audit, WaitBy::Policy).await;
 }
 
@@ -213,7 +216,7 @@ pub(crate) fn bury_damaged(engine: &Arc<Inner>, leases: &mut Vec<Lease>) {
         let lease = engine.beats.hold(lease);
         tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
         let (now, terms) = (engine.clock.now(), engine.terms_of(&lease.job.route));
-        let (transition, audit) = decide::damaged(&lease.job, damage, &terms, now);
+        let (transition, audit) = decide::bury_damaged(&lease.job, damage, &terms, now);
         log::attempt(engine, &lease, &terms.policy, &transition);
         let aftermath = match damage {
             Damage::Identity => Aftermath::default(),

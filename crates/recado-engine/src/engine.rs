@@ -10,7 +10,7 @@ use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_observe::Ledger;
 use recado_store::{Note, Retention, Shelf, Store, StoreError};
-use recado_transport::Transport;
+use recado_transport::{Transport, TransportKind};
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -312,7 +312,7 @@ impl Engine {
         let providers = providers_of(&routes, &providers);
         let doors = routes.iter().map(|route| &route.name);
         let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();
-        let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
+        let webhooks = routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
         let inner = Arc::new(Inner {
             providers,
             tenants,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Job, NewJob, Policy, RouteName, Timestamp, Transition, Verdict};
-use recado_observe::{DeadLetterFlow, Fact, Kpis, Ledger, Left, StoreWork, of_transition};
+use recado_observe::{
+    DeadLetterExit, DeadLetterFlow, DelaySource, Fact, Kpis, Ledger, StoreWork, facts_of_transition,
+};
 use recado_store::{Claim, Claimed, Enqueued, Settled, Settlement, StoreError, Watcher};
 use tokio::time::Instant;
 
@@ -33,7 +35,7 @@ impl WaitBy {
     pub fn of(verdict: &Verdict) -> Self {
         let asked = match verdict {
             Verdict::Delivered { .. } => false,
-            Verdict::Partly { refused, .. } => {
+            Verdict::Partial { refused, .. } => {
                 refused.iter().any(|(_, failure)| failure.retry_after.is_some())
             }
             Verdict::Failed(failure) => failure.retry_after.is_some(),
@@ -44,7 +46,7 @@ impl WaitBy {
 
 impl Inner {
     pub fn note(&self, fact: &Fact<'_>) {
-        self.ledger.note(fact, self.clock.now());
+        self.ledger.record(fact, self.clock.now());
     }
 
     pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
@@ -106,8 +108,12 @@ impl Inner {
                 &other
             }
         };
-        for fact in of_transition(job, transition, policy, wait_by == WaitBy::Provider, now) {
-            self.ledger.note(&fact, now);
+        let delay_source = match wait_by {
+            WaitBy::Provider => DelaySource::Imposed,
+            WaitBy::Policy => DelaySource::Policy,
+        };
+        for fact in facts_of_transition(job, transition, policy, delay_source, now) {
+            self.ledger.record(&fact, now);
         }
     }
 
@@ -119,7 +125,7 @@ impl Inner {
         self.store.dead_letter(&job.id).await.ok().flatten().map(|entry| entry.moved_at)
     }
 
-    pub fn left_queue(&self, how: Left, moved_at: Timestamp) {
+    pub fn left_queue(&self, how: DeadLetterExit, moved_at: Timestamp) {
         self.note(&Fact::DeadLetterLeft { how, moved_at });
     }
 }
@@ -130,23 +136,23 @@ fn is_new(answer: &Enqueued) -> bool {
 
 /// The reason why a lane waits, in the ledger's words. A store that does not answer holds all lanes alike,
 /// and is no lane's figure.
-pub(crate) fn hold_of(held: &Held) -> Option<recado_observe::Hold> {
-    use recado_observe::Hold;
+pub(crate) fn hold_of(held: &Held) -> Option<recado_observe::HoldKind> {
+    use recado_observe::HoldKind;
     match held {
-        Held::Breaker { .. } => Some(Hold::Breaker),
-        Held::Rate | Held::Quiet(_) => Some(Hold::Rate),
-        Held::Busy | Held::CompanyBusy => Some(Hold::Concurrency),
-        Held::Paused(_) => Some(Hold::Pause),
+        Held::Breaker { .. } => Some(HoldKind::Breaker),
+        Held::Rate | Held::Quiet(_) => Some(HoldKind::Rate),
+        Held::Busy | Held::CompanyBusy => Some(HoldKind::Concurrency),
+        Held::Paused(_) => Some(HoldKind::Pause),
         Held::Store => None,
     }
 }
 
 /// For how long a lane has been held back, and by what. Told when that changes.
 #[derive(Debug, Default)]
-pub(crate) struct HeldSince(Option<(recado_observe::Hold, Instant)>);
+pub(crate) struct HeldSince(Option<(recado_observe::HoldKind, Instant)>);
 
 impl HeldSince {
-    pub fn held(&mut self, engine: &Inner, route: &RouteName, why: Option<recado_observe::Hold>) {
+    pub fn held(&mut self, engine: &Inner, route: &RouteName, why: Option<recado_observe::HoldKind>) {
         if self.0.map(|(why, _)| why) == why {
             return;
         }
@@ -168,12 +174,12 @@ pub(crate) struct StoreWatcher {
 impl Watcher for StoreWatcher {
     fn committed(&self, requests: u64, took: Duration) {
         let now = self.clock.now();
-        self.ledger.note(&Fact::Committed { requests }, now);
-        self.ledger.note(&Fact::StoreWorked { work: StoreWork::Commit, took }, now);
+        self.ledger.record(&Fact::Committed { requests }, now);
+        self.ledger.record(&Fact::StoreWorked { work: StoreWork::Commit, took }, now);
     }
 
     fn forced(&self, took: Duration) {
-        self.ledger.note(&Fact::StoreWorked { work: StoreWork::Fsync, took }, self.clock.now());
+        self.ledger.record(&Fact::StoreWorked { work: StoreWork::Fsync, took }, self.clock.now());
     }
 }
 

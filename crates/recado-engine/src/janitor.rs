@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Timestamp;
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 
 use crate::engine::Inner;
 
@@ -28,7 +28,8 @@ pub(crate) async fn run(engine: Arc<Inner>) {
                     let ttl_ms =
                         i64::try_from(engine.settings.dead_letter_ttl.as_millis()).unwrap_or(i64::MAX);
                     let moved_at = Timestamp::from_millis(now.saturating_sub(ttl_ms));
-                    (0..pruned.dead_letters).for_each(|_| engine.left_queue(Left::Expired, moved_at));
+                    (0..pruned.dead_letters)
+                        .for_each(|_| engine.left_queue(DeadLetterExit::Expired, moved_at));
                     tracing::warn!(
                         count = pruned.dead_letters,
                         "Dead letters reached the end of their time and were removed; the audit trail names them"

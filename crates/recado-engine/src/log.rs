@@ -1,20 +1,21 @@
-//! The log lines of an attempt, under their required names. Never a payload, not even where a
-//! provider repeats it.
+//! Log lines of an attempt. Routes for insurance claims use the terms of claims (`claimId`, `submission_*`), all
+//! others those of deliveries. No line holds a payload, not even where a provider repeats it.
 
 use recado_core::audit::whole_minutes;
-use recado_core::redact::{Speaker, discreet};
+use recado_core::redact::{Speaker, redact};
 use recado_core::{Job, Lease, Policy, Reason, Transition};
+use recado_transport::TransportKind;
 use std::time::Duration;
 
 use crate::engine::Inner;
 
 impl Inner {
     /// A provider's words about a job, for eyes that its payload is not meant for.
-    pub fn discreet(&self, job: &Job, words: &Reason) -> String {
+    pub fn redact(&self, job: &Job, words: &Reason) -> String {
         let route = self.routes.get(job.route.as_str());
-        let scripted = route.is_some_and(|route| route.transport_name() == "sandbox");
+        let scripted = route.is_some_and(|route| route.has_transport(TransportKind::Sandbox));
         let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
-        discreet(words.as_str(), &job.data, speaker)
+        redact(words.as_str(), &job.data, speaker)
     }
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
-            let reason = attempt.error_reason.as_ref().map(|reason| engine.discreet(job, reason));
+            let reason = attempt.error_reason.as_ref().map(|reason| engine.redact(job, reason));
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -51,16 +52,33 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
                 isRetryable = true,
                 "Job failed, scheduling retry"
             );
-            tracing::info!(
-                event = "submission_retry_scheduled",
-                claimId = job_id,
-                submissionError = reason,
-                retryCount = job.progress.attempts_spent + 1,
-                errorClassification = attempt.error_classification.map(|class| class.as_str()),
-                backoffMinutes = whole_minutes(Duration::from_millis(delay_ms)),
-                nextRetryTime = %at,
-                "Retry scheduled"
-            );
+            let retry_count = job.progress.attempts_spent + 1;
+            let class = attempt.error_classification.map(|class| class.as_str());
+            let backoff_minutes = whole_minutes(Duration::from_millis(delay_ms));
+            let route = engine.routes.get(route);
+            if route.is_some_and(|route| route.classifier.judges_claims()) {
+                tracing::info!(
+                    event = "submission_retry_scheduled",
+                    claimId = job_id,
+                    submissionError = reason,
+                    retryCount = retry_count,
+                    errorClassification = class,
+                    backoffMinutes = backoff_minutes,
+                    nextRetryTime = %at,
+                    "Retry scheduled"
+                );
+            } else {
+                tracing::info!(
+                    event = "delivery_retry_scheduled",
+                    jobId = job_id,
+                    errorReason = reason,
+                    retryCount = retry_count,
+                    errorClassification = class,
+                    backoffMinutes = backoff_minutes,
+                    nextRetryTime = %at,
+                    "Retry scheduled"
+                );
+            }
         }
         Transition::Bury(burial) => {
             tracing::error!(
@@ -72,7 +90,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
                 attempt = burial.attempt.as_ref().map_or(job.progress.attempts_started, |last| last.number),
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
-                errorReason = engine.discreet(job, &burial.failure.reason),
+                errorReason = engine.redact(job, &burial.failure.reason),
                 errorClassification = burial.failure.class.as_str(),
                 rule = &*burial.failure.rule,
                 cause = burial.cause.as_str(),

@@ -4,7 +4,7 @@ use recado_core::{
     AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload,
     RouteName,
 };
-use recado_observe::{Ending, Fact, Left};
+use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
@@ -204,7 +204,7 @@ impl Engine {
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
             self.inner.accepted(following.iter());
-            self.inner.left_queue(Left::Discarded, entry.moved_at);
+            self.inner.left_queue(DeadLetterExit::Discarded, entry.moved_at);
             aftermath.tell(&self.inner);
         }
         Ok(discarded)

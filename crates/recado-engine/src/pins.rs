@@ -67,7 +67,7 @@ pub(crate) async fn admit(
 /// Moves a job whose pinned provider left its route to the dead letter queue.
 pub(crate) async fn bury(engine: &Inner, lease: &Lease, provider: &str) {
     let (terms, now) = (engine.terms_of(&lease.job.route), engine.clock.now());
-    let (transition, audit) = decide::pinned_provider_gone(&lease.job, provider, &terms, now);
+    let (transition, audit) = decide::bury_without_pinned_provider(&lease.job, provider, &terms, now);
     log::attempt(engine, lease, &terms.policy, &transition);
     settle_with(engine, lease, transition, Some(audit), WaitBy::Policy).await;
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::breaker::{BreakerState, Swing};
+use recado_core::breaker::{BreakerChange, BreakerState};
 use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, RouteName, Timestamp};
 
 use recado_observe::Fact;
@@ -53,24 +53,24 @@ impl By<'_> {
 
 impl Inner {
     /// A breaker's change of state, by this node's doing, is in the store: it is logged and told.
-    pub fn swung(self: &Arc<Self>, provider: &Arc<Provider>, swing: Option<Swing>, now: Timestamp) {
+    pub fn swung(self: &Arc<Self>, provider: &Arc<Provider>, swing: Option<BreakerChange>, now: Timestamp) {
         let Some(swing) = swing else { return };
-        self.ledger.note(&Fact::BreakerSwung { provider: &provider.name, swing }, now);
+        self.ledger.record(&Fact::BreakerChanged { provider: &provider.name, change: swing }, now);
         let kind = match swing {
-            Swing::Opened => EventKind::CircuitBreakerOpened,
-            Swing::HalfOpened => EventKind::CircuitBreakerHalfOpen,
-            Swing::Closed => EventKind::CircuitBreakerClosed,
+            BreakerChange::Opened => EventKind::CircuitBreakerOpened,
+            BreakerChange::HalfOpened => EventKind::CircuitBreakerHalfOpen,
+            BreakerChange::Closed => EventKind::CircuitBreakerClosed,
         };
         let view = provider.view(now);
         let reason = view.breaker.reason.as_deref();
         match swing {
-            Swing::Opened => {
+            BreakerChange::Opened => {
                 tracing::error!(event = kind.as_str(), provider = %provider.name, reason, nextProbeAt = view.breaker.next_probe_at.map(|at| at.to_string()), "Circuit breaker opened; its jobs wait and spend no attempt");
             }
-            Swing::HalfOpened => {
+            BreakerChange::HalfOpened => {
                 tracing::info!(event = kind.as_str(), provider = %provider.name, "Circuit breaker half open: one probe goes out");
             }
-            Swing::Closed => {
+            BreakerChange::Closed => {
                 tracing::info!(event = kind.as_str(), provider = %provider.name, "Circuit breaker closed: the provider is back");
             }
         }

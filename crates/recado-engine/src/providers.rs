@@ -164,7 +164,7 @@ struct Company {
 impl Company {
     /// Nothing would be lost by forgetting it: the next to ask about it finds the same.
     fn is_at_rest(&self, now: Timestamp) -> bool {
-        self.running == 0 && !self.limit.owes() && self.limit.read(|limit| limit.over_at() <= now)
+        self.running == 0 && !self.limit.owes() && self.limit.read(|limit| limit.expires_at() <= now)
     }
 }
 
@@ -197,7 +197,7 @@ impl Provider {
         let admission = self.valve.read(|valve| match (&valve.paused, &self.terms.breaker) {
             (Some(pause), _) => Err((Held::Paused(pause.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
-            (None, Some(terms)) => match valve.breaker.look(terms, now) {
+            (None, Some(terms)) => match valve.breaker.peek_admission(terms, now) {
                 Admission::Refused { until } => Err((closed_off(&valve.breaker), until)),
                 admission => Ok(admission),
             },
@@ -213,10 +213,10 @@ impl Provider {
         }
         if let Some(rate) = self.terms.rate {
             let most = u32::try_from(wanted).unwrap_or(u32::MAX).saturating_add(here.reserved);
-            let free = self.limit.read(|limit| limit.free(rate, most, now));
+            let free = self.limit.read(|limit| limit.available(rate, most, now));
             wanted = free.saturating_sub(here.reserved) as usize;
             if wanted == 0 {
-                return refused(Held::Rate, self.limit.read(|limit| limit.free_at(rate, now)));
+                return refused(Held::Rate, self.limit.read(|limit| limit.available_at(rate, now)));
             }
         }
         let Some(strength) = strength else { return Answer::ProbeDue };
@@ -294,7 +294,7 @@ impl Provider {
             .terms
             .breaker
             .as_ref()
-            .map_or(1.0, |terms| self.valve.read(|valve| valve.breaker.strength(terms, now)));
+            .map_or(1.0, |terms| self.valve.read(|valve| valve.breaker.ramp_share(terms, now)));
         self.bound(here, strength).saturating_sub(here.started)
     }
 
@@ -419,9 +419,11 @@ impl Quotas {
         let (quota, free_at, is_ahead) = agreed.read(|limit| match (quiet(limit, hold_max, now), rate) {
             (Some((_, until)), _) => (0, Some(until), false),
             (None, None) => (u32::MAX, None, false),
-            (None, Some(rate)) => {
-                (limit.free(rate, u32::MAX, now), limit.free_at(rate, now), limit.is_ahead(rate, now))
-            }
+            (None, Some(rate)) => (
+                limit.available(rate, u32::MAX, now),
+                limit.available_at(rate, now),
+                limit.has_future_times(rate, now),
+            ),
         });
         self.bound(company, quota, free_at);
         self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), Spend::SetBack(rate))));
@@ -451,7 +453,7 @@ impl<'a> Told<'a> {
         match verdict {
             Verdict::Delivered { .. } => Told::Well,
             // The one to blame the provider for, if there is one.
-            Verdict::Partly { refused, .. } => {
+            Verdict::Partial { refused, .. } => {
                 let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
                 blamed.map_or(Told::Well, |(_, failure)| Told::Failed(job, failure))
             }
@@ -485,7 +487,7 @@ impl Provider {
     pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
         let Valve { breaker, paused } = self.valve.read(Valve::clone);
         let terms = self.terms.breaker.as_ref();
-        let strength = terms.map_or(1.0, |terms| breaker.strength(terms, now));
+        let strength = terms.map_or(1.0, |terms| breaker.ramp_share(terms, now));
         let here = self.here.lock();
         ProviderView {
             name: self.name.clone(),
@@ -544,7 +546,7 @@ impl Provider {
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
         self.valve.read(|valve| {
-            let refused = matches!(valve.breaker.look(terms, now), Admission::Refused { .. });
+            let refused = matches!(valve.breaker.peek_admission(terms, now), Admission::Refused { .. });
             refused && valve.breaker.state == BreakerState::Open
         })
     }
@@ -559,6 +561,6 @@ fn limited(
     if let Some((why, until)) = quiet(limit, hold_max, now) {
         return Some((why, Some(until)));
     }
-    let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;
-    Some((Held::Rate, limit.free_at(rate, now)))
+    let rate = rate.filter(|rate| limit.available(*rate, 1, now) == 0)?;
+    Some((Held::Rate, limit.available_at(rate, now)))
 }

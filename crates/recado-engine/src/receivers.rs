@@ -98,7 +98,7 @@ struct State {
 
 impl State {
     fn is_at_rest(&self, now: Timestamp) -> bool {
-        self.running.is_empty() && !self.hold.owes() && self.hold.read(|hold| hold.over_at() <= now)
+        self.running.is_empty() && !self.hold.owes() && self.hold.read(|hold| hold.expires_at() <= now)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Classifier, Job, Payload, RouteName};
-use recado_transport::{DataFault, Transport};
+use recado_transport::{DataFault, Transport, TransportKind};
 
 use crate::fallback::Fallback;
 use crate::providers::Provider;
@@ -61,9 +61,14 @@ impl Route {
         self.classifier.hold_max
     }
 
+    /// Returns true if a transport of this kind, in this process, delivers its jobs.
+    pub fn has_transport(&self, kind: TransportKind) -> bool {
+        matches!(&self.carrier, Carrier::Transport(transport) if transport.kind() == kind)
+    }
+
     pub fn transport_name(&self) -> &str {
         match &self.carrier {
-            Carrier::Transport(transport) => transport.name(),
+            Carrier::Transport(transport) => transport.kind().as_str(),
             Carrier::Workers => "worker",
             Carrier::Missing(_) => "none",
         }

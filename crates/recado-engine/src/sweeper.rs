@@ -146,7 +146,7 @@ async fn take_over(engine: &Inner, lease: HeldLease) {
     let (transition, audit) = match &lease.lost {
         Some(lost) => {
             tracing::warn!(jobId = %lease.job.id, companyId = %lease.job.company, attempt = lost.attempt, worker = %lost.worker, "A lease ran out; its job is taken over");
-            decide::after_crash(&lease.job, lost, &terms, now, engine.chance.draw())
+            decide::decide_after_crash(&lease.job, lost, &terms, now, engine.chance.draw())
         }
         None => {
             let held = engine
@@ -154,7 +154,7 @@ async fn take_over(engine: &Inner, lease: HeldLease) {
                 .or_else(|| engine.hold(lease.job.route.as_str(), lease.job.company.as_str()))
                 .or_else(|| engine.receiver_hold(&lease.job));
             let held = held.filter(Hold::is_deferral).map(|hold| hold.why);
-            decide::expired(&lease.job, held.as_deref(), &terms, now)
+            decide::bury_expired(&lease.job, held.as_deref(), &terms, now)
         }
     };
     log::attempt(engine, &lease, &terms.policy, &transition);

@@ -97,7 +97,7 @@ impl<'a> From<&'a Verdict> for Went<'a> {
     fn from(verdict: &'a Verdict) -> Self {
         let (result, failure) = match verdict {
             Verdict::Delivered { .. } => (AttemptResult::Sent, None),
-            Verdict::Partly { refused, .. } => (AttemptResult::Partial, refused.last().map(|(_, why)| why)),
+            Verdict::Partial { refused, .. } => (AttemptResult::Partial, refused.last().map(|(_, why)| why)),
             Verdict::Failed(failure) if failure.uncertain => (AttemptResult::Uncertain, Some(failure)),
             Verdict::Failed(failure) => (AttemptResult::Failed, Some(failure)),
         };
@@ -125,7 +125,8 @@ impl Inner {
             Some(parent) => parent.with_span(self.chance.bits()),
             None => {
                 let trace_id = u128::from(self.chance.bits()) << 64 | u128::from(self.chance.bits());
-                let begun = TraceParent::new(trace_id, self.chance.bits(), tracer.samples(trace_id))?;
+                let begun = TraceParent::new(trace_id, self.chance.bits())?;
+                let begun = if tracer.samples(trace_id) { begun.sampled() } else { begun };
                 *traceparent.insert(begun)
             }
         };

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use recado_core::Timestamp;
-use recado_core::breaker::{Admission, Breaker, BreakerTerms, Swing};
+use recado_core::breaker::{Admission, Breaker, BreakerChange, BreakerTerms};
 use recado_core::limit::{Limit, Rate};
 use recado_store::Shelf;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ pub(crate) enum News {
 /// The effect of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effect {
-    pub swing: Option<Swing>,
+    pub swing: Option<BreakerChange>,
     /// The caller that asked for the probe has it.
     pub probe: bool,
 }
@@ -102,17 +102,17 @@ impl Stepped for Valve {
                 probe = admission == Admission::Probe;
                 swing
             }
-            Change::Heard { sent_at, .. } if !breaker.hears(*sent_at) => None,
+            Change::Heard { sent_at, .. } if !breaker.counts_result_sent_at(*sent_at) => None,
             Change::Heard { terms, news, .. } => match news {
-                News::Succeeded(took) => breaker.succeeded(terms, *took, *at),
-                News::Failed(why) => breaker.failed(terms, why, *at),
+                News::Succeeded(took) => breaker.record_success(terms, *took, *at),
+                News::Failed(why) => breaker.record_failure(terms, why, *at),
                 News::Inconclusive => {
-                    breaker.inconclusive(*at);
+                    breaker.record_inconclusive_probe(*at);
                     None
                 }
             },
             Change::SetBack(terms) => {
-                breaker.set_back(terms, *at);
+                breaker.clamp_future_times(terms, *at);
                 None
             }
             Change::Turn { open: true, why } => breaker.hold_open(why, *at),
@@ -161,18 +161,18 @@ impl Stepped for Limit {
     fn step(&mut self, LimitStep { at, what }: &LimitStep) -> u32 {
         match what {
             Spend::Take(rate, count) => return self.take(*rate, *count, *at),
-            Spend::GiveBack(rate, count, taken_at) => self.give_back(*rate, *count, *taken_at),
+            Spend::GiveBack(rate, count, taken_at) => self.return_unused(*rate, *count, *taken_at),
             Spend::Postdate(rate, count, taken_at) => self.postdate(*rate, *count, *taken_at, *at),
             Spend::Quiet { until, why, max } => self.quiet_until(*until, why, *max, *at),
             Spend::Lift => self.lift_quiet(),
             Spend::BoundQuiet(max) => self.bound_quiet(*max, *at),
-            Spend::SetBack(rate) => self.set_back(*rate, *at),
+            Spend::SetBack(rate) => self.clamp_future_times(*rate, *at),
         }
         0
     }
 
     fn over_at(&self) -> Option<Timestamp> {
-        Some(Limit::over_at(self))
+        Some(Limit::expires_at(self))
     }
 }
 

@@ -262,7 +262,7 @@ impl Engine {
     /// it: the other leases of the request are still the worker's.
     async fn give_up_expired(&self, lease: Lease, now: Timestamp) {
         let terms = self.inner.terms_of(&lease.job.route);
-        let (transition, audit) = decide::expired(&lease.job, None, &terms, now);
+        let (transition, audit) = decide::bury_expired(&lease.job, None, &terms, now);
         log::attempt(&self.inner, &lease, &terms.policy, &transition);
         let mut aftermath = Aftermath::of(&self.inner, &lease.job, &transition, WaitBy::Policy, now);
         let follow_ups = std::mem::take(&mut aftermath.follow_ups);
@@ -313,12 +313,21 @@ impl Engine {
                 );
             }
             let wait_by = WaitBy::of(&verdict);
-            let (mut transition, audit) =
-                decide::after_attempt(&lease, verdict, &terms, lease.claimed_at, now, inner.chance.draw());
+            let (mut transition, audit) = decide::decide_after_attempt(
+                &lease,
+                verdict,
+                &terms,
+                lease.claimed_at,
+                now,
+                inner.chance.draw(),
+            );
             let provider = self.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
             if !provider.is_empty() {
                 let held_up = inner.held_up.had_held(&lease.job, lease.claimed_at);
-                transition.served_by(provider, held_up);
+                transition.set_provider(provider);
+                if held_up {
+                    transition.mark_held_up();
+                }
             }
             log::attempt(inner, &lease, &terms.policy, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));

@@ -3,18 +3,16 @@
 //! Absent on purpose: the request, and every judgement. A name stays as AWS spells it, and where AWS gives
 //! none there is none, so that the status alone decides.
 
-use std::error::Error;
-use std::io;
-use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
-use std::iter::successors;
-
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_sesv2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sesv2::operation::send_email::SendEmailError;
 use hyper_util::client::legacy;
 use recado_core::reason::clip;
-use recado_core::words::plain_tls;
+use recado_core::words::describe_tls_error;
 use recado_core::{Fault, NetworkKind, Timestamp};
+use recado_transport::causes::{
+    causes, failed_in_handshake, find_cause, kind_after_hand_over, was_never_sent,
+};
 use recado_transport::http::FAULT_TEXT_MAX_BYTES;
 use recado_transport::shortage;
 
@@ -53,7 +51,7 @@ pub(crate) fn unsigned(error: &SdkError<SendEmailError>) -> Fault {
     if let Some(shortage) = causes(error).find_map(|cause| shortage::of_io(cause.downcast_ref()?)) {
         return shortage;
     }
-    let (code, advice) = match find(error) {
+    let (code, advice) = match find_cause(error) {
         Some(CredentialsError::CredentialsNotLoaded(_) | CredentialsError::InvalidConfiguration(_)) => (
             "CredentialsNotFound",
             "no AWS credentials were found; write them, or give the process a profile or a role",
@@ -67,23 +65,25 @@ pub(crate) fn unsigned(error: &SdkError<SendEmailError>) -> Fault {
     Fault::answer(code, &with_cause(advice, error))
 }
 
-/// No answer came.
-pub(crate) fn unanswered(error: &SdkError<SendEmailError>, secured: bool) -> Fault {
+/// The scheme of the endpoint that was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scheme {
+    Https,
+    Http,
+}
+
+/// Describes a request that got no answer.
+pub(crate) fn unanswered(error: &SdkError<SendEmailError>, scheme: Scheme) -> Fault {
     if let Some(shortage) = causes(error).find_map(|cause| shortage::of_io(cause.downcast_ref()?)) {
         return shortage;
     }
-    let connecting = find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect);
+    let connecting = find_cause::<legacy::Error>(error).is_some_and(legacy::Error::is_connect);
     let handed_over = !connecting && !was_never_sent(error);
-    let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error, secured) };
+    let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error, scheme) };
     Fault { uncertain: handed_over, ..Fault::network(kind, &with_cause(in_words(kind), error)) }
 }
 
-/// hyper gives a request back untouched when the connection went away before the first byte of it.
-fn was_never_sent(error: &SdkError<SendEmailError>) -> bool {
-    find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
-}
-
-fn before_hand_over(error: &SdkError<SendEmailError>, secured: bool) -> NetworkKind {
+fn before_hand_over(error: &SdkError<SendEmailError>, scheme: Scheme) -> NetworkKind {
     if timed_out(error) {
         return NetworkKind::Timeout;
     }
@@ -91,10 +91,10 @@ fn before_hand_over(error: &SdkError<SendEmailError>, secured: bool) -> NetworkK
     if causes(error).any(|cause| cause.to_string() == "dns error") {
         return NetworkKind::Dns;
     }
-    match find::<io::Error>(error).map(innermost_kind) {
-        // The connection stood, and the handshake on it failed.
-        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if secured => NetworkKind::Tls,
-        _ => NetworkKind::Connect,
+    if scheme == Scheme::Https && failed_in_handshake(error) {
+        NetworkKind::Tls
+    } else {
+        NetworkKind::Connect
     }
 }
 
@@ -102,10 +102,7 @@ fn after_hand_over(error: &SdkError<SendEmailError>) -> NetworkKind {
     if timed_out(error) {
         return NetworkKind::Timeout;
     }
-    match find::<hyper::Error>(error) {
-        Some(error) if error.is_parse() => NetworkKind::Protocol,
-        _ => NetworkKind::Dropped,
-    }
+    kind_after_hand_over(error)
 }
 
 fn timed_out(error: &SdkError<SendEmailError>) -> bool {
@@ -135,25 +132,10 @@ fn body(error: &SdkError<SendEmailError>) -> Option<String> {
 
 fn with_cause(words: &str, error: &SdkError<SendEmailError>) -> String {
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    clip(&format!("{words}: {}", plain_tls(before(&cause, PROCESS_OUTPUT))), FAULT_TEXT_MAX_BYTES).to_owned()
+    clip(&format!("{words}: {}", describe_tls_error(before(&cause, PROCESS_OUTPUT))), FAULT_TEXT_MAX_BYTES)
+        .to_owned()
 }
 
 fn before<'a>(text: &'a str, mark: &str) -> &'a str {
     text.split(mark).next().unwrap_or_default().trim()
-}
-
-fn causes<'a>(error: &'a SdkError<SendEmailError>) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(error.source(), |&cause| cause.source())
-}
-
-fn find<E: Error + 'static>(error: &SdkError<SendEmailError>) -> Option<&E> {
-    causes(error).find_map(|cause| cause.downcast_ref())
-}
-
-/// The TLS layer wraps one I/O error in another of no particular kind, out of reach of `source`.
-fn innermost_kind(error: &io::Error) -> ErrorKind {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<io::Error>()) {
-        Some(inner) => innermost_kind(inner),
-        None => error.kind(),
-    }
 }

@@ -33,7 +33,7 @@ use aws_sdk_sesv2::error::SdkError;
 use aws_sdk_sesv2::operation::send_email::{SendEmailError, SendEmailOutput};
 use recado_core::trace::TRACEPARENT;
 use recado_core::{Fault, Outcome, Payload, Timestamp};
-use recado_transport::{DataFault, Delivery, Transport, data};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind, data};
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
@@ -97,7 +97,7 @@ impl Ses {
     ) -> Result<Option<Payload>, Fault> {
         match heard.stage() {
             Stage::Preparing => Err(failure::unsigned(error)),
-            Stage::Transmitting => Err(failure::unanswered(error, self.is_secured())),
+            Stage::Transmitting => Err(failure::unanswered(error, self.scheme())),
             Stage::Answered(head) if head.is_yes() && error.as_service_error().is_some() => {
                 Err(failure::not_ses())
             }
@@ -105,15 +105,20 @@ impl Ses {
         }
     }
 
-    fn is_secured(&self) -> bool {
-        self.config.endpoint_url.as_ref().is_none_or(|url| url.scheme() == "https")
+    fn scheme(&self) -> failure::Scheme {
+        let url = self.config.endpoint_url.as_ref();
+        if url.is_none_or(|url| url.scheme() == "https") {
+            failure::Scheme::Https
+        } else {
+            failure::Scheme::Http
+        }
     }
 }
 
 #[async_trait]
 impl Transport for Ses {
-    fn name(&self) -> &'static str {
-        "ses"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Ses
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

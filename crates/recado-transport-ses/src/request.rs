@@ -57,10 +57,15 @@ pub(crate) fn build(
     let tags = config.tags.iter().map(|(name, value)| (&**name, value.clone()));
     let own = [(COMPANY_TAG, plain(job.company.as_str())), (JOB_TAG, plain(job.id.as_str()))];
     let tags = tags.chain(own).map(|(name, value)| MessageTag::builder().name(name).value(value).build());
+    // SES makes headers of the destination if it composes the message, and an envelope only if not.
+    let destination = match raw {
+        true => destination(email, |mailbox| mailbox.address().to_owned()),
+        false => destination(email, Mailbox::in_header),
+    };
     let mut request = client
         .send_email()
         .from_email_address(email.sender().in_header())
-        .destination(destination(email, raw))
+        .destination(destination)
         .content(content.build())
         .set_email_tags(Some(tags.collect::<Result<_, _>>()?))
         .set_configuration_set_name(config.configuration_set(&job.company));
@@ -90,12 +95,12 @@ fn parts(email: &Email, job: &Job) -> Result<Message, BuildError> {
     Ok(Message::builder().subject(text(email.subject())?).body(body).headers(header).build())
 }
 
-/// Everybody once. SES makes headers of it if it composes the message, and an envelope only if not.
-fn destination(email: &Email, raw: bool) -> Destination {
+/// Names every recipient once.
+fn destination(email: &Email, write: fn(&Mailbox) -> String) -> Destination {
     let mut seen = HashSet::new();
     let mut once = |list: &[Mailbox]| {
         let new = list.iter().filter(|mailbox| seen.insert(mailbox.address().to_owned()));
-        let written = new.map(|one| if raw { one.address().to_owned() } else { one.in_header() });
+        let written = new.map(write);
         Some(written.collect::<Vec<_>>()).filter(|list| !list.is_empty())
     };
     Destination::builder()

@@ -15,7 +15,7 @@ use recado_transport::http::Raised;
 use recado_transport::shortage;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::guard::Guard;
+use crate::guard::{Guard, Scheme};
 
 /// Resolves a name to addresses.
 #[async_trait]
@@ -41,7 +41,7 @@ pub(crate) struct GuardedLookup {
     pub guard: Arc<Guard>,
     pub lookup: Arc<dyn Lookup>,
     /// True if the connection will be TLS.
-    pub secure: bool,
+    pub scheme: Scheme,
     /// Time that it may take.
     pub timeout: Duration,
 }
@@ -52,7 +52,7 @@ impl GuardedLookup {
         let mut found = looking.await.map_err(|_| Raised(shortage::no_answer_to_lookup()))??;
         let mut refusal = None;
         found.retain(|address| {
-            let judged = self.guard.check_address(address.ip(), Some(name), self.secure);
+            let judged = self.guard.check_address(address.ip(), Some(name), self.scheme);
             refusal = refusal.or(judged.err());
             judged.is_ok()
         });

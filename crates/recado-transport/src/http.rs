@@ -18,7 +18,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderValue};
 
 use crate::data;
-use crate::{DataFault, Delivery, Secrets, Transport};
+use crate::{DataFault, Delivery, Secrets, Transport, TransportKind};
 
 mod client;
 mod config;
@@ -79,8 +79,8 @@ impl Http {
 
 #[async_trait]
 impl Transport for Http {
-    fn name(&self) -> &'static str {
-        "http"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Http
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

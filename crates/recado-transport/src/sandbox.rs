@@ -14,7 +14,7 @@ use recado_core::{Fault, NetworkKind, Outcome, Payload, Timestamp, retry_after};
 use serde::Deserialize;
 
 use crate::data::{self, Object, Text};
-use crate::{DataFault, Delivery, Transport};
+use crate::{DataFault, Delivery, Transport, TransportKind};
 
 /// Milliseconds at most that one attempt is held up.
 pub const LATENCY_MAX_MS: u64 = 10 * 60 * 1_000;
@@ -41,8 +41,8 @@ impl Data<'_> {
 
 #[async_trait]
 impl Transport for Sandbox {
-    fn name(&self) -> &'static str {
-        "sandbox"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Sandbox
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

@@ -104,7 +104,7 @@ pub struct Decision {
     pub backoff_minutes: Option<u64>,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
     pub error_classification: Class,
-    /// Why there is no retry.
+    /// Reason why there is no retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<DecisionErrorCode>,
 }

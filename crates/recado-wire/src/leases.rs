@@ -114,7 +114,7 @@ pub struct Lease {
     pub lease_token: String,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
-    /// Which try this is, over the job's whole life.
+    /// Number of the attempt, over the job's whole life.
     pub attempt: u32,
     pub job: LeasedJob,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use recado_audit::{Identity, Subject};
 use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
 use super::archiver::{Round, round, trim};
@@ -199,7 +199,7 @@ impl Engine {
         let discard = Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() };
         let done = self.store().discard(discard).await? == Discarded::Done;
         if done {
-            self.inner.left_queue(Left::Discarded, entry.moved_at);
+            self.inner.left_queue(DeadLetterExit::Discarded, entry.moved_at);
         }
         Ok(done)
     }

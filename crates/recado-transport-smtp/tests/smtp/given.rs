@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use recado_core::{
-    BodyHash, Class, CompanyId, Failure, Fault, FaultKind, Job, JobId, NetworkKind, NewJob, Outcome, Partly,
-    Payload, RouteName, Timestamp, Verdict, rules,
+    BodyHash, Class, CompanyId, Failure, Fault, FaultKind, Job, JobId, NetworkKind, NewJob, Outcome,
+    PartialDelivery, Payload, RouteName, Timestamp, Verdict, rules,
 };
 use recado_transport::{Delivery, Transport, Wanted};
 use recado_transport_smtp::{Security, Smtp, SmtpConfig};
@@ -101,15 +101,15 @@ pub fn failed(outcome: Outcome) -> Fault {
     }
 }
 
-pub fn partly(outcome: Outcome) -> Partly {
+pub fn partly(outcome: Outcome) -> PartialDelivery {
     match outcome {
-        Outcome::Partly(partly) => partly,
+        Outcome::Partial(partly) => partly,
         other => panic!("{other:?}, where recipients were to differ"),
     }
 }
 
 /// The refused recipients, each with its code.
-pub fn refusals(partly: &Partly) -> Vec<(&str, &str)> {
+pub fn refusals(partly: &PartialDelivery) -> Vec<(&str, &str)> {
     partly.refused.iter().map(|one| (&*one.recipient, one.fault.code.as_deref().unwrap_or("none"))).collect()
 }
 
