@@ -1,4 +1,4 @@
-//! Accounts whose credential a provider no longer takes.
+//! Accounts whose credential a provider no longer accepts.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,7 +11,7 @@ use crate::extract::{Actor, CheckedQuery, TwoPathSegments};
 use crate::openapi::{ActorHeader, ReadProblems};
 use crate::state::ApiState;
 
-fn view(account: &accounts::Account) -> Account {
+fn show_account(account: &accounts::Account) -> Account {
     Account {
         provider: account.provider.clone(),
         company_id: account.company_id.clone(),
@@ -34,11 +34,11 @@ pub(crate) async fn list(
     CheckedQuery(query): CheckedQuery<AccountQuery>,
 ) -> Result<Response, ApiError> {
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items = api.engine().accounts().list(company).iter().map(|account| view(account)).collect();
+    let items = api.engine().accounts().list(company).iter().map(|account| show_account(account)).collect();
     Ok(answer::ok(&AccountList { items }))
 }
 
-/// Take the mark off an account, for its user has signed in again.
+/// Clear the mark of an account after its user has signed in again.
 #[utoipa::path(
     delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts", operation_id = "clearAccount",
     params(

@@ -50,7 +50,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
     write(value).map_or_else(ApiError::into_response, |json| written(status, json))
 }
 
-/// Done, and there is nothing to say about it.
+/// Answers 204 No Content.
 pub(crate) fn done() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -102,12 +102,12 @@ impl ApiError {
         ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::Overloaded, detail) }
     }
 
-    /// The store could not do it this time; the same again may work.
+    /// Refuses because the store failed this time; a repetition may succeed.
     pub fn again_soon(detail: impl Into<String>) -> Self {
         ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::StoreUnavailable, detail) }
     }
 
-    /// With a time to come back: whole seconds, never early and never at once.
+    /// Refuses with a time to come back, in whole seconds and at least one.
     pub fn after(problem: Problem, wait: Duration) -> Self {
         let whole_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         ApiError { retry_after_s: Some(whole_s.max(1)), ..problem.into() }

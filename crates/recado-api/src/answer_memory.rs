@@ -199,7 +199,7 @@ impl AnswerMemory {
         size: Size,
     ) -> Option<AnswerPermit> {
         let deadline = Instant::now() + ROOM_WAIT;
-        let waiting = self.stand_in_line(address, size);
+        let waiting = self.join_queue(address, size);
         loop {
             let freed = self.freed.notified();
             if let Some(permit) = self.try_reserve(&waiting, cut) {
@@ -213,7 +213,7 @@ impl AnswerMemory {
         }
     }
 
-    fn stand_in_line(&self, address: IpAddr, size: Size) -> QueuePlace<'_> {
+    fn join_queue(&self, address: IpAddr, size: Size) -> QueuePlace<'_> {
         let mut held = self.held.lock();
         let number = held.next_number();
         held.addresses.entry(address).or_default().line(size).insert(number);
@@ -442,7 +442,7 @@ mod tests {
             held.push(stalled(&all, "10.0.0.1").await);
         }
         let began = Instant::now();
-        let _waits = all.stand_in_line(ip("10.0.0.1"), Size::Page);
+        let _waits = all.join_queue(ip("10.0.0.1"), Size::Page);
         assert!(all.reserve(ip("10.0.0.1"), None, Size::Item).await.is_some());
         assert_eq!(began.elapsed(), Duration::ZERO);
     }

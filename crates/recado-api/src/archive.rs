@@ -26,7 +26,7 @@ use crate::answer_memory::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;
-use crate::dlq::wanted;
+use crate::dlq::store_filter;
 use crate::extract::{Actor, CheckedQuery};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
@@ -51,7 +51,7 @@ pub(crate) async fn export(
     reader: Reader,
 ) -> Result<Response, ApiError> {
     let format = query.format.unwrap_or_default();
-    let filter = wanted(query.filter);
+    let filter = store_filter(query.filter);
     let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
     api.engine().record_letters_export(&filter, name, &actor).await?;
     let mut export = Export { api, reader, filter, format, before: None, over: false };

@@ -116,7 +116,7 @@ pub(crate) async fn erase(
     request: Request,
 ) -> Result<Response, ApiError> {
     let received = body::json(&api, request).await?;
-    let request = read::body::<ErasureRequest>(received.text()?)?.sound()?;
+    let request = read::body::<ErasureRequest>(received.text()?)?.into_result()?;
     let order = ErasureOrder {
         subject: subject(request.subject),
         reason: request.reason.into(),

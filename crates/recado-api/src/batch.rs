@@ -91,7 +91,7 @@ async fn take_in(
             Ok(Accepted { duplicate: true, .. }) => answer.duplicates += 1,
             Err(_) => answer.refused += 1,
         }
-        answer.items.push(show(index, outcome));
+        answer.items.push(show_item(index, outcome));
     }
     Ok(reader.ok(&api, &answer))
 }
@@ -104,7 +104,7 @@ fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<
     read_submission(api, body::text(item)?, heard)
 }
 
-fn show(index: u64, outcome: Result<Accepted, ApiError>) -> BatchItem {
+fn show_item(index: u64, outcome: Result<Accepted, ApiError>) -> BatchItem {
     match outcome {
         Ok(Accepted { job_id, status, duplicate }) => BatchItem {
             index,

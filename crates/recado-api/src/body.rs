@@ -43,7 +43,7 @@ impl Received {
 
     /// Reads it as a request that may have faults, and refuses it with all of them if it has.
     pub fn read<T: Readable>(&self) -> Result<T, ApiError> {
-        Ok(read::body::<T>(self.text()?)?.sound()?)
+        Ok(read::body::<T>(self.text()?)?.into_result()?)
     }
 
     /// The same for requests that may be left out.

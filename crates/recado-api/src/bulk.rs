@@ -70,11 +70,11 @@ async fn begin(
 ) -> Result<Response, ApiError> {
     let asked: BulkRequest = body::json(&api, request).await?.read()?;
     let words = asked.words().map(Into::into);
-    let filter = chosen(asked.filter);
+    let filter = read_filter(asked.filter);
     if asked.dry_run == Some(true) {
         let (total, sample) = api.engine().choose(&filter, SAMPLE_ENTRIES).await?;
-        let sample = sample.into_iter().map(shown_sample).collect();
-        return Ok(answer::ok(&BulkCount { act: shown_act(act), dry_run: true, total, sample }));
+        let sample = sample.into_iter().map(show_sample).collect();
+        return Ok(answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample }));
     }
     if act == bulk::BulkAct::Discard {
         if words.is_none() {
@@ -93,7 +93,7 @@ async fn begin(
         actor: Some(actor.into()),
     };
     match api.engine().start_bulk(order).await? {
-        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &shown(bulk))),
+        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &show_bulk(bulk))),
         Err(TooMany) => {
             let detail = format!(
                 "{RUNNING_MAX} bulk acts are running, which is the most there may be; let one end, or stop one with \
@@ -113,7 +113,7 @@ pub(crate) async fn list(
     CheckedQuery(()): CheckedQuery<()>,
     permit: AnswerPermit,
 ) -> Result<Response, ApiError> {
-    let items = api.engine().bulks().await?.into_iter().map(shown).collect();
+    let items = api.engine().bulks().await?.into_iter().map(show_bulk).collect();
     Ok(permit.ok(&BulkList { items }))
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn show(
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
     let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&shown(bulk)))
+    Ok(answer::ok(&show_bulk(bulk)))
 }
 
 /// Stop a bulk act. What it has done stays done; one that has ended is left as it is.
@@ -151,7 +151,7 @@ pub(crate) async fn stop(
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
     let bulk = api.engine().stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&shown(bulk)))
+    Ok(answer::ok(&show_bulk(bulk)))
 }
 
 fn no_such_bulk(id: &str) -> ApiError {
@@ -164,7 +164,7 @@ fn no_such_bulk(id: &str) -> ApiError {
     )
 }
 
-fn chosen(filter: BulkFilter) -> Chosen {
+fn read_filter(filter: BulkFilter) -> Chosen {
     let BulkFilter { entries, job_ids } = filter;
     Chosen {
         company_id: entries.company_id,
@@ -179,7 +179,7 @@ fn chosen(filter: BulkFilter) -> Chosen {
     .without_repetitions()
 }
 
-fn shown_filter(chosen: Chosen) -> BulkFilter {
+fn show_filter(chosen: Chosen) -> BulkFilter {
     let entries = DeadLetterFilter {
         company_id: chosen.company_id,
         route: chosen.route,
@@ -192,14 +192,14 @@ fn shown_filter(chosen: Chosen) -> BulkFilter {
     BulkFilter { entries, job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids) }
 }
 
-fn shown_act(act: bulk::BulkAct) -> BulkAct {
+fn show_act(act: bulk::BulkAct) -> BulkAct {
     match act {
         bulk::BulkAct::Replay => BulkAct::Replay,
         bulk::BulkAct::Discard => BulkAct::Discard,
     }
 }
 
-fn shown_sample(entry: DeadLetter) -> BulkSample {
+fn show_sample(entry: DeadLetter) -> BulkSample {
     BulkSample {
         job_id: entry.job_id,
         company_id: entry.company,
@@ -210,7 +210,7 @@ fn shown_sample(entry: DeadLetter) -> BulkSample {
     }
 }
 
-fn shown(bulk: bulk::Bulk) -> Bulk {
+fn show_bulk(bulk: bulk::Bulk) -> Bulk {
     let canary = |canary: bulk::Canary| Canary {
         wanted: canary.wanted,
         job_ids: canary.job_ids,
@@ -225,14 +225,14 @@ fn shown(bulk: bulk::Bulk) -> Bulk {
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
     Bulk {
         left: bulk.left(),
-        act: shown_act(bulk.act),
+        act: show_act(bulk.act),
         state: match bulk.state {
             bulk::BulkState::Running => BulkState::Running,
             bulk::BulkState::Done => BulkState::Done,
             bulk::BulkState::Stopped => BulkState::Stopped,
             bulk::BulkState::Failed => BulkState::Failed,
         },
-        filter: shown_filter(bulk.filter),
+        filter: show_filter(bulk.filter),
         total: bulk.total,
         done: bulk.done,
         skipped: bulk.skipped,

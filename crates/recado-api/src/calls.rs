@@ -39,7 +39,7 @@ pub(crate) async fn call(
     drop(received);
     match api.engine().call(call).await? {
         // The provider was asked: a refusal would only have it asked again.
-        Ok(called) => show(called, |answer| reader.ok(&api, answer)),
+        Ok(called) => show_call(called, |answer| reader.ok(&api, answer)),
         Err(CallRefused::Route(why)) => Err(ApiError::invalid_at("/route", why)),
         Err(CallRefused::Data(faults)) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
@@ -65,14 +65,14 @@ fn read_call(api: &ApiState, json: &str) -> Result<Call, ApiError> {
             traceparent: request.traceparent,
         }),
         _ => {
-            note_the_rest(api, request, &mut faults);
+            note_job_faults(api, request, &mut faults);
             Err(faults.into_vec().into())
         }
     }
 }
 
 /// The faults of a job that asks for the same.
-fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
+fn note_job_faults(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     let job = Submission {
         job_id: None,
         route: request.route,
@@ -91,7 +91,7 @@ fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     }
 }
 
-fn show(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, ApiError> {
+fn show_call(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, ApiError> {
     let nothing = CallAnswer {
         answer: None,
         took_ms: None,

@@ -1,7 +1,7 @@
-//! Acts are finished, whether or not their caller waits for the answer.
+//! Finishes acts even if their caller does not wait for the answer.
 //!
 //! A server drops a handler's future when its client hangs up. An act that was cut off there could have changed the
-//! store and told no one, or have done half of what it was asked for. So each act runs on a task of its own.
+//! store without its events, or have done half of its work. So each act runs on a task of its own.
 
 use axum::extract::Request;
 use axum::http::Method;

@@ -45,7 +45,7 @@ pub(crate) fn show_archived(archived: recado_engine::archive::Archived) -> Archi
 }
 
 /// The store's filter.
-pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
+pub(crate) fn store_filter(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
     recado_store::DeadLetterFilter {
         company: filter.company_id,
         route: filter.route,
@@ -72,7 +72,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
-    let filter = wanted(query.filter);
+    let filter = store_filter(query.filter);
     let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
     if !page.items.is_empty() {
         let shown = PageRequest { before, limit: page.items.len() };

@@ -19,7 +19,7 @@ use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Shows an endpoint without its secrets.
-fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint {
         id: endpoint.id.clone(),
         company_id: endpoint.company_id.clone(),
@@ -38,15 +38,15 @@ fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
 }
 
 /// The same with its newest secret, for the caller that has just made or changed it.
-fn view_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
-    Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..view(api, endpoint) }
+fn show_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+    Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..show_endpoint(api, endpoint) }
 }
 
 fn no_such_endpoint(id: &str) -> ApiError {
     ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn refused(refusal: manage::Refused, id: &str) -> ApiError {
+fn show_refusal(refusal: manage::Refused, id: &str) -> ApiError {
     match refusal {
         manage::Refused::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
@@ -93,8 +93,9 @@ pub(crate) async fn add(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: None,
     };
-    let endpoint = api.engine().add_endpoint(draft, &actor).await.map_err(|refusal| refused(refusal, ""))?;
-    Ok(answer::json(StatusCode::CREATED, &view_with_secret(&api, &endpoint)))
+    let endpoint =
+        api.engine().add_endpoint(draft, &actor).await.map_err(|refusal| show_refusal(refusal, ""))?;
+    Ok(answer::json(StatusCode::CREATED, &show_with_secret(&api, &endpoint)))
 }
 
 /// Endpoints, oldest first.
@@ -110,7 +111,7 @@ pub(crate) async fn list(
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
     let found = api.engine().endpoints().list(company, after.as_deref(), limit + 1);
-    let items: Vec<_> = found.iter().take(limit).map(|endpoint| view(&api, endpoint)).collect();
+    let items: Vec<_> = found.iter().take(limit).map(|endpoint| show_endpoint(&api, endpoint)).collect();
     let last = items.last().filter(|_| found.len() > limit);
     let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
     Ok(answer::ok(&EndpointList { items, next_cursor }))
@@ -131,7 +132,7 @@ pub(crate) async fn show(
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
     match api.engine().endpoints().get(&id) {
-        Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
+        Some(endpoint) => Ok(answer::ok(&show_endpoint(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),
     }
 }
@@ -164,8 +165,8 @@ pub(crate) async fn change(
         enabled: asked.enabled,
     };
     let changed = api.engine().change_endpoint(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
-    let shown = if rotates { view_with_secret(&api, &endpoint) } else { view(&api, &endpoint) };
+    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
+    let shown = if rotates { show_with_secret(&api, &endpoint) } else { show_endpoint(&api, &endpoint) };
     Ok(answer::ok(&shown))
 }
 
@@ -184,7 +185,7 @@ pub(crate) async fn remove(
     PathSegment(id): PathSegment,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+    api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::done())
 }
 
@@ -205,8 +206,8 @@ pub(crate) async fn enable(
 ) -> Result<Response, ApiError> {
     let draft = Draft { enabled: Some(true), ..Draft::default() };
     let changed = api.engine().change_endpoint(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
-    Ok(answer::ok(&view(&api, &endpoint)))
+    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
+    Ok(answer::ok(&show_endpoint(&api, &endpoint)))
 }
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
@@ -224,7 +225,8 @@ pub(crate) async fn test(
     PathSegment(id): PathSegment,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    let tested = api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+    let tested =
+        api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }
 
@@ -268,7 +270,7 @@ mod tests {
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();
-            let response = refused(refusal, "ep_1").into_response();
+            let response = show_refusal(refusal, "ep_1").into_response();
             assert_eq!(response.status(), status, "{words}");
             assert_eq!(response.headers().contains_key(RETRY_AFTER), again, "{words}");
         }

@@ -11,7 +11,7 @@ use crate::answer::{self, ApiError, shown_name};
 use crate::cursor::{self, List};
 use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::providers::why;
+use crate::providers::read_reason;
 use crate::state::ApiState;
 
 fn show(hold: OutsideHold) -> Hold {
@@ -65,7 +65,7 @@ pub(crate) async fn lift(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let reason = why(&api, request).await?;
+    let reason = read_reason(&api, request).await?;
     match api.engine().lift_hold(&id, reason.as_deref(), Some(&actor)).await? {
         Some(hold) => Ok(answer::ok(&show(hold))),
         None => {

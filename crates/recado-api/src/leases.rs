@@ -1,4 +1,4 @@
-//! Leases: workers outside Recado take jobs and say how they went.
+//! Leases: workers outside Recado take jobs and report the results.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) async fn lease(
     let asked = read::body::<LeaseRequest>(received.text()?)?;
     drop(received);
     let mut faults = asked.faults;
-    let wanted = wanted(&api, asked.value, &mut faults);
+    let wanted = read_lease_request(&api, asked.value, &mut faults);
     if !faults.is_empty() {
         return Err(faults.into_vec().into());
     }
@@ -49,7 +49,7 @@ pub(crate) async fn lease(
     Ok(reader.ok(&api, &Leases { leases: leases.into_iter().map(Into::into).collect() }))
 }
 
-fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
+fn read_lease_request(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
     // A name that cannot be one is unknown like any other.
     let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
     for (index, message) in api.engine().check_worker_routes(&routes) {

@@ -88,7 +88,7 @@ pub(crate) fn show_pause(Pause { since, reason, actor }: Pause) -> Paused {
 }
 
 /// Reads the reason of a pause or a resume, if the body has one.
-pub(crate) async fn why(api: &ApiState, request: Request) -> Result<Option<String>, ApiError> {
+pub(crate) async fn read_reason(api: &ApiState, request: Request) -> Result<Option<String>, ApiError> {
     let asked: PauseRequest = body::optional_json(api, request).await?.read_or_default()?;
     let reason = asked.reason.map(|reason| reason.trim().to_owned());
     Ok(reason.filter(|reason| !reason.is_empty()))
@@ -224,7 +224,7 @@ pub(crate) async fn pause(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let reason = why(&api, request).await?;
+    let reason = read_reason(&api, request).await?;
     let view = api.engine().pause_provider(&name, true, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
@@ -246,7 +246,7 @@ pub(crate) async fn resume(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let reason = why(&api, request).await?;
+    let reason = read_reason(&api, request).await?;
     let view = api.engine().pause_provider(&name, false, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }

@@ -11,7 +11,7 @@ use recado_wire::{Code, Problem};
 use crate::answer::{self, ApiError, shown_name};
 use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::providers::{millis, show_pause, waiting_for, why};
+use crate::providers::{millis, read_reason, show_pause, waiting_for};
 use crate::state::ApiState;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
@@ -67,7 +67,7 @@ pub(crate) async fn pause(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let reason = why(&api, request).await?;
+    let reason = read_reason(&api, request).await?;
     api.engine().pause_route(&name, true, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
@@ -89,7 +89,7 @@ pub(crate) async fn resume(
     Actor(actor): Actor,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let reason = why(&api, request).await?;
+    let reason = read_reason(&api, request).await?;
     api.engine().pause_route(&name, false, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }

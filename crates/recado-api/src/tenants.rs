@@ -32,7 +32,7 @@ fn no_such_tenant(company: &str) -> ApiError {
     ApiError::new(Code::NotFound, format!("nothing is known of company `{company}`"))
 }
 
-fn untouched() -> TenantStats {
+fn empty_stats() -> TenantStats {
     TenantStats {
         queued: 0,
         delayed: 0,
@@ -46,7 +46,7 @@ fn untouched() -> TenantStats {
     }
 }
 
-fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
+fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {
     let waiting = || why_due_and_waiting(api, view.route.as_str(), view.company.as_str());
     // Jobs of a held receiver are not due before they are looked at again.
     let held_by_receivers = || {
@@ -72,8 +72,8 @@ fn on_one_route(api: &ApiState, view: TenantView) -> TenantRoute {
 }
 
 /// Counts are added up; values kept for turns are those of the route where it waits longest.
-fn over_all(routes: &[TenantRoute]) -> TenantStats {
-    routes.iter().fold(untouched(), |sum, TenantRoute { stats, .. }| TenantStats {
+fn sum_routes(routes: &[TenantRoute]) -> TenantStats {
+    routes.iter().fold(empty_stats(), |sum, TenantRoute { stats, .. }| TenantStats {
         queued: sum.queued + stats.queued,
         delayed: sum.delayed + stats.delayed,
         delivering: sum.delivering + stats.delivering,
@@ -97,10 +97,10 @@ struct Known {
     dead: u64,
 }
 
-fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
+fn show_tenant(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
     let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
         api.engine().tenant_terms(company_id.as_str());
-    let routes: Vec<_> = known.lanes.into_iter().map(|lane| on_one_route(api, lane)).collect();
+    let routes: Vec<_> = known.lanes.into_iter().map(|lane| show_route_stats(api, lane)).collect();
     Tenant {
         company_id,
         weight,
@@ -110,7 +110,7 @@ fn view(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
         paused_reason,
         paused_by,
         dead: known.dead,
-        stats: over_all(&routes),
+        stats: sum_routes(&routes),
         routes,
     }
 }
@@ -143,7 +143,7 @@ async fn find(
 
 async fn find_one(api: &ApiState, company: CompanyId) -> Result<Option<Tenant>, ApiError> {
     let found = find(api, Some(company), None).await?.pop_first();
-    Ok(found.map(|(company, known)| view(api, company, known)))
+    Ok(found.map(|(company, known)| show_tenant(api, company, known)))
 }
 
 /// Every tenant: its counts, its terms, and why it waits.
@@ -161,7 +161,7 @@ pub(crate) async fn list(
     let found = find(&api, query.company_id, query.route).await?;
     let is_later = |company: &CompanyId| after.as_deref().is_none_or(|after| company.as_str() > after);
     let mut later = found.into_iter().filter(|(company, _)| is_later(company));
-    let page = later.by_ref().take(limit).map(|(company, known)| view(&api, company, known));
+    let page = later.by_ref().take(limit).map(|(company, known)| show_tenant(&api, company, known));
     let items: Vec<_> = page.collect();
     let last = items.last().filter(|_| later.next().is_some());
     let next_cursor = last.map(|last| cursor::write_name(List::Tenants, last.company_id.as_str()));
@@ -210,5 +210,5 @@ pub(crate) async fn set(
     let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
     api.engine().set_tenant(&company, change, Some(&actor)).await?;
     let found = find_one(&api, company.clone()).await?;
-    Ok(answer::ok(&found.unwrap_or_else(|| view(&api, company, Known::default()))))
+    Ok(answer::ok(&found.unwrap_or_else(|| show_tenant(&api, company, Known::default()))))
 }

@@ -61,7 +61,7 @@ impl SigningKey {
             Err(error) => return Err(io(path)(error)),
         };
         let refused = || Error::NotAKey { path: path.to_owned() };
-        let der = unpem("PRIVATE KEY", &text).ok_or_else(refused)?;
+        let der = decode_pem("PRIVATE KEY", &text).ok_or_else(refused)?;
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(SigningKey).map_err(|_| refused())
     }
 
@@ -69,7 +69,7 @@ impl SigningKey {
         let failed = |_| io(path)(std::io::Error::other("no key could be drawn"));
         let key = Ed25519KeyPair::generate().map_err(failed)?;
         let der = key.to_pkcs8v1().map_err(failed)?;
-        let pem = pem("PRIVATE KEY", der.as_ref());
+        let pem = encode_pem("PRIVATE KEY", der.as_ref());
         files::replace(path, Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
         Ok(SigningKey(key))
     }
@@ -102,14 +102,14 @@ pub struct PublicKey([u8; 32]);
 pub struct NotAPublicKey;
 
 impl PublicKey {
-    pub(crate) fn vouches(&self, purpose: Purpose, content: &[u8], signature: &Signature) -> bool {
+    pub(crate) fn verifies(&self, purpose: Purpose, content: &[u8], signature: &Signature) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0).verify(&purpose.message(content), &signature.0).is_ok()
     }
 }
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&pem("PUBLIC KEY", &[&PUBLIC_PREFIX[..], &self.0].concat()))
+        f.write_str(&encode_pem("PUBLIC KEY", &[&PUBLIC_PREFIX[..], &self.0].concat()))
     }
 }
 
@@ -123,7 +123,7 @@ impl FromStr for PublicKey {
     type Err = NotAPublicKey;
 
     fn from_str(text: &str) -> Result<Self, NotAPublicKey> {
-        let der = unpem("PUBLIC KEY", text).ok_or(NotAPublicKey)?;
+        let der = decode_pem("PUBLIC KEY", text).ok_or(NotAPublicKey)?;
         let key = der.strip_prefix(&PUBLIC_PREFIX).ok_or(NotAPublicKey)?;
         key.try_into().map(PublicKey).map_err(|_| NotAPublicKey)
     }
@@ -157,11 +157,11 @@ impl<'de> Deserialize<'de> for Signature {
 }
 
 /// Short enough for one line: no key here needs to be folded.
-fn pem(label: &str, der: &[u8]) -> String {
+fn encode_pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", BASE64_STANDARD.encode(der))
 }
 
-fn unpem(label: &str, text: &str) -> Option<Vec<u8>> {
+fn decode_pem(label: &str, text: &str) -> Option<Vec<u8>> {
     let inner = text.trim().strip_prefix(&format!("-----BEGIN {label}-----"))?;
     let inner = inner.strip_suffix(&format!("-----END {label}-----"))?;
     let encoded: String = inner.split_whitespace().collect();

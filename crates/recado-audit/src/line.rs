@@ -75,7 +75,7 @@ impl Checkpoint {
     }
 
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        key.vouches(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
+        key.verifies(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -215,7 +215,7 @@ pub(crate) enum SealedPersonal<'a> {
 impl<'a> Line<'a> {
     pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(START)?;
-        let (sequence, rest) = number(rest)?;
+        let (sequence, rest) = parse_number(rest)?;
         let (previous, rest) = rest.strip_prefix(PREVIOUS)?.split_at_checked(HEX_HASH_LEN)?;
         let (at, rest) = rest.strip_prefix(ARCHIVED_AT)?.split_at_checked(TIME_LEN)?;
         let (front, hash, signature) = split_seal(line)?;
@@ -300,7 +300,7 @@ fn split_personal(front: &[u8]) -> Option<(&[u8], SealedContent<'_>)> {
     let (rest, commitment) = body.strip_suffix(b"\"")?.split_at_checked(at.checked_sub(1 + HEX_HASH_LEN)?)?;
     rest.strip_suffix(COMMITMENT)?;
     let personal = match personal.strip_prefix(ERASED_BY) {
-        Some(rest) => match number(rest)? {
+        Some(rest) => match parse_number(rest)? {
             (by, b"}") => SealedPersonal::Erased(by),
             _ => return None,
         },
@@ -310,7 +310,7 @@ fn split_personal(front: &[u8]) -> Option<(&[u8], SealedContent<'_>)> {
 }
 
 /// A number as we write it: no sign, no leading zero.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+fn parse_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, rest) = text.split_at(digits);
     if number.first() == Some(&b'0') {

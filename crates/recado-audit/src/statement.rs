@@ -40,7 +40,7 @@ pub(crate) fn write<T: Serialize>(
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], purpose: Purpose, key: &PublicKey) -> Option<T> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).ok()?;
     let statement = envelope.statement.get();
-    if !key.vouches(purpose, statement.as_bytes(), &envelope.signature) {
+    if !key.verifies(purpose, statement.as_bytes(), &envelope.signature) {
         return None;
     }
     serde_json::from_str(statement).ok()

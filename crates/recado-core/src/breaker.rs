@@ -91,18 +91,18 @@ pub struct Breaker {
     pub reason: Option<Box<str>>,
 }
 
-/// The answer to a delivery that asks to go out.
+/// The breaker's answer to a delivery that asks to go out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admission {
-    /// As many as the ramp allows, which is a share of full strength above 0 and up to 1.
+    /// Deliveries up to this share of full strength, above 0 and at most 1.
     Open(f64),
-    /// One, and its outcome decides.
+    /// One delivery, whose outcome decides.
     Probe,
-    /// None; ask again then, if that is known.
+    /// No delivery before `until`, if that is known.
     Refused { until: Option<Timestamp> },
 }
 
-/// The state changed: worth an event.
+/// A change of the breaker's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BreakerChange {
     Opened,
@@ -118,7 +118,7 @@ const RAMP_START: f64 = 0.05;
 pub const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1);
 
 impl Breaker {
-    /// Asks to send. A probe is granted to one caller, which must report its result.
+    /// Asks for leave to send. A probe is granted to one caller, which must report its result.
     pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<BreakerChange>) {
         let admission = self.peek_admission(terms, now);
         let mut change = None;
@@ -158,7 +158,7 @@ impl Breaker {
         (RAMP_START + (1.0 - RAMP_START) * done).min(1.0)
     }
 
-    /// A delivery went well, as far as the provider is concerned.
+    /// Records a delivery that succeeded, or that failed through no fault of the provider.
     pub fn record_success(
         &mut self,
         terms: &BreakerTerms,
@@ -180,7 +180,7 @@ impl Breaker {
         }
     }
 
-    /// A delivery failed, and the provider is to blame.
+    /// Records a failure that the provider is to blame for.
     pub fn record_failure(
         &mut self,
         terms: &BreakerTerms,
@@ -198,8 +198,8 @@ impl Breaker {
         }
     }
 
-    /// The probe told nothing about the provider (the message or the credential was to blame): another may
-    /// go at once.
+    /// Records a probe that says nothing about the provider, because the message or the credential was to blame:
+    /// another may go at once.
     pub fn record_inconclusive_probe(&mut self, now: Timestamp) {
         if self.state == BreakerState::HalfOpen {
             self.next_probe_at = Some(now);
@@ -251,7 +251,7 @@ impl Breaker {
         self.since = Some(now);
     }
 
-    /// A person opens it, until a person closes it.
+    /// Opens the breaker by hand; it stays open until it is closed by hand.
     pub fn hold_open(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
         let was = self.state;
         if was != BreakerState::Open {
@@ -263,7 +263,7 @@ impl Breaker {
         (was != BreakerState::Open).then_some(BreakerChange::Opened)
     }
 
-    /// A person closes it.
+    /// Closes the breaker by hand.
     pub fn close(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
         let was = self.state;
         if was != BreakerState::Closed {

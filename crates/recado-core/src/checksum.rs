@@ -89,7 +89,7 @@ impl Checksum {
         Checksum { accepted: sum_of(&[Some(accepted.as_str())]), ..self }
     }
 
-    /// A checksum that does not match where this one does, for what cannot even be read.
+    /// Returns a checksum that does not match where this one does, for content that cannot be read.
     pub fn inverted(self, damage: Damage) -> Self {
         let Checksum { identity, accepted, data } = self;
         match damage {

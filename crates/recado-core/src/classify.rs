@@ -1,4 +1,4 @@
-//! From a raw fact to a judgement, by ordered rules that are data.
+//! Classifies faults by ordered rules, which are data.
 //!
 //! The first rule that matches wins and its name stays on the attempt. When none does, the failure is
 //! [`Class::Unknown`], and that is retried: a wrongly retried message costs a try, a wrongly buried one

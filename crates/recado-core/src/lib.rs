@@ -4,10 +4,9 @@
 //! `now` and a [`Draw`] arrive as arguments. So the same code runs in production, in property tests
 //! and in virtual time, and every answer can be reproduced.
 //!
-//! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
-//! → [`dead_letter`], [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines;
-//! [`breaker`], [`limit`] and [`fairness`] are what lanes are held back by; [`redact`] is what others may read of a
-//! provider's words.
+//! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`] → [`dead_letter`],
+//! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
+//! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
 pub mod audit;
 pub mod breaker;

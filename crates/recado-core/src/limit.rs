@@ -99,7 +99,7 @@ impl Limit {
         u32::try_from(free).unwrap_or(u32::MAX).min(wanted)
     }
 
-    /// Takes up to `wanted`; how many it got.
+    /// Takes up to `wanted`, and returns the number taken.
     pub fn take(&mut self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
         let count = self.available(rate, wanted, now);
         self.spend(rate, count, now);
@@ -210,13 +210,13 @@ impl Limit {
         Some(Quiet { since, until, reason: reason.into(), by_rule: self.quiet_by_rule })
     }
 
-    /// Until when quiet was asked for, if that is not over, and why.
+    /// Returns the end of the quiet and its reason, if it is not over.
     pub fn quiet_at(&self, now: Timestamp) -> Option<(Timestamp, &str)> {
         let why = self.quiet_reason.as_deref().unwrap_or_default();
         (self.quiet_until_us > us(now)).then(|| (Timestamp::from_millis(self.quiet_until_us / 1_000), why))
     }
 
-    /// Returns the time from which on this limit is as good as new.
+    /// Returns the time from which on the value holds nothing that matters.
     pub fn expires_at(&self) -> Timestamp {
         rounded_up(self.spent_until_us.max(self.quiet_until_us).max(self.kept_until_us))
     }

@@ -1,4 +1,4 @@
-//! The raw fact that a transport brings back. It judges nothing: [`crate::classify`] does.
+//! Outcomes of a transport, unjudged: [`crate::classify`] judges them.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The provider answered, and the answer was no.
+    /// The provider answered with a refusal.
     #[default]
     Answer,
     Network(NetworkKind),
@@ -109,7 +109,7 @@ impl NetworkKind {
 }
 
 impl Fault {
-    /// The provider said no, with a code and some words.
+    /// Describes a provider's refusal, by its code and its text.
     pub fn answer(code: &str, text: &str) -> Self {
         Fault { code: Some(code.into()), text: text.into(), ..Fault::default() }
     }

@@ -56,7 +56,7 @@ impl Payload {
         false
     }
 
-    /// For text that a parser or a store has already vouched for.
+    /// Wraps text that a parser or a store has already checked.
     pub fn trusted(json: impl Into<Arc<str>>) -> Self {
         Payload(json.into())
     }

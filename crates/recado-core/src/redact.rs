@@ -47,7 +47,7 @@ static PERSONAL: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Masks the parts of the words that come from the payload or are personal.
 pub fn redact(words: &str, data: &Payload, speaker: Speaker) -> String {
-    let known = Known::of(data, speaker);
+    let known = PayloadWords::of(data, speaker);
     let mut shown = String::with_capacity(words.len());
     let mut rest = 0;
     for found in PERSONAL.captures_iter(words) {
@@ -74,14 +74,14 @@ pub fn redact(words: &str, data: &Payload, speaker: Speaker) -> String {
 
 /// The words of a payload that are masked.
 #[derive(Default)]
-struct Known {
+struct PayloadWords {
     texts: Vec<String>,
     words: HashSet<String>,
 }
 
-impl Known {
+impl PayloadWords {
     fn of(data: &Payload, speaker: Speaker) -> Self {
-        let mut known = Known::default();
+        let mut known = PayloadWords::default();
         match data.parse::<Value>() {
             Ok(Value::Object(members)) => {
                 for (name, value) in &members {

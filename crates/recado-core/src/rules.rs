@@ -85,11 +85,11 @@ pub fn named(name: &str) -> Option<Classifier> {
 }
 
 /// One rule as the tables write it: its name within the set, its condition, its class, its blame.
-type Row = (&'static str, When, Class, Blame);
+type Row = (&'static str, RowCondition, Class, Blame);
 
 /// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
 #[derive(Clone, Copy)]
-struct When {
+struct RowCondition {
     code: Option<&'static str>,
     enhanced: Option<&'static str>,
     status: Option<(u16, u16)>,
@@ -98,44 +98,44 @@ struct When {
     any_network: bool,
 }
 
-const ALWAYS: When =
-    When { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
+const ALWAYS: RowCondition =
+    RowCondition { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
 
 /// No answer came. Every set begins with this.
 const UNANSWERED: &[Row] =
-    &[("network", When { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
+    &[("network", RowCondition { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
 
-const fn code(code: &'static str) -> When {
-    When { code: Some(code), ..ALWAYS }
+const fn code(code: &'static str) -> RowCondition {
+    RowCondition { code: Some(code), ..ALWAYS }
 }
 
-const fn enhanced(code: &'static str) -> When {
-    When { enhanced: Some(code), ..ALWAYS }
+const fn enhanced(code: &'static str) -> RowCondition {
+    RowCondition { enhanced: Some(code), ..ALWAYS }
 }
 
-const fn status(low: u16, high: u16) -> When {
-    When { status: Some((low, high)), ..ALWAYS }
+const fn status(low: u16, high: u16) -> RowCondition {
+    RowCondition { status: Some((low, high)), ..ALWAYS }
 }
 
-const fn text(words: &'static str) -> When {
-    When { text: Some(words), ..ALWAYS }
+const fn text(words: &'static str) -> RowCondition {
+    RowCondition { text: Some(words), ..ALWAYS }
 }
 
-const fn regex(pattern: &'static str) -> When {
-    When { regex: Some(pattern), ..ALWAYS }
+const fn regex(pattern: &'static str) -> RowCondition {
+    RowCondition { regex: Some(pattern), ..ALWAYS }
 }
 
-impl When {
-    const fn and_enhanced(self, code: &'static str) -> When {
-        When { enhanced: Some(code), ..self }
+impl RowCondition {
+    const fn and_enhanced(self, code: &'static str) -> RowCondition {
+        RowCondition { enhanced: Some(code), ..self }
     }
 
-    const fn and_text(self, words: &'static str) -> When {
-        When { text: Some(words), ..self }
+    const fn and_text(self, words: &'static str) -> RowCondition {
+        RowCondition { text: Some(words), ..self }
     }
 
-    const fn and_regex(self, pattern: &'static str) -> When {
-        When { regex: Some(pattern), ..self }
+    const fn and_regex(self, pattern: &'static str) -> RowCondition {
+        RowCondition { regex: Some(pattern), ..self }
     }
 
     fn condition(self) -> Condition {

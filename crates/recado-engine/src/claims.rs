@@ -1,7 +1,7 @@
 //! The stateless rule for process engines, put on record.
 
 use recado_core::redact::{Speaker, redact};
-use recado_core::tiss_decision::{self, ClaimDecision, ClaimError, SubmissionFailure};
+use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
 use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 
@@ -16,7 +16,7 @@ impl Engine {
     pub async fn decide_claim(
         &self,
         failure: &SubmissionFailure<'_>,
-    ) -> Result<Option<ClaimDecision>, EngineError> {
+    ) -> Result<Option<TissDecision>, EngineError> {
         let Some(route) = self.routes().get(failure.route) else { return Ok(None) };
         let now = self.now();
         let draw = self.inner.chance.draw();
@@ -59,14 +59,14 @@ impl Engine {
     async fn tell_of_claim(
         &self,
         failure: &SubmissionFailure<'_>,
-        decision: &ClaimDecision,
+        decision: &TissDecision,
         route: &Route,
         now: Timestamp,
     ) {
         let inner = &self.inner;
         let kind = match (decision.should_retry, decision.error_code) {
             (true, _) => EventKind::JobRetryScheduled,
-            (false, Some(ClaimError::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
+            (false, Some(TissErrorCode::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
             (false, _) => EventKind::JobFailed,
         };
         let data = EventData {
@@ -101,7 +101,7 @@ impl Engine {
 /// The decision as the ledger counts it.
 fn decided(
     failure: &SubmissionFailure<'_>,
-    decision: &ClaimDecision,
+    decision: &TissDecision,
     policy: &Policy,
     now: Timestamp,
 ) -> Decided {
@@ -109,7 +109,7 @@ fn decided(
         (Some(at), _) if decision.should_retry => {
             Decided::Retry(Backoff::by_policy(policy, failure.retry_count, at.since(now)))
         }
-        (_, Some(ClaimError::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
+        (_, Some(TissErrorCode::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
         _ => Decided::PermanentError,
     }
 }

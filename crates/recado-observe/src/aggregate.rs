@@ -6,8 +6,8 @@ use recado_core::Timestamp;
 
 use crate::OTHER;
 use crate::counters::{
-    AttemptCounters, CodeCounters, CompanyCounters, IncidentCounters, RouteCounters, RouteTotals,
-    StoreCounters, Sum,
+    AddCounts, AttemptCounters, CodeCounters, CompanyCounters, IncidentCounters, RouteCounters, RouteTotals,
+    StoreCounters,
 };
 use crate::history::History;
 use crate::shard_counters::{PathCounters, RouteShard, ShardCounters, entry_of};
@@ -70,7 +70,7 @@ impl Aggregate {
     }
 }
 
-fn add_counts<C: Sum + PartialEq>(history: &mut History<C>, counts: &mut C, at: Timestamp) {
+fn add_counts<C: AddCounts + PartialEq>(history: &mut History<C>, counts: &mut C, at: Timestamp) {
     let counts = std::mem::take(counts);
     if counts != C::default() {
         history.add(at, &counts);

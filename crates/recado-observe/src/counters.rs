@@ -6,17 +6,17 @@ use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
 use crate::histogram::{Ages, Batches, Delays, Histogram, Processing, Recoveries, RoundTrips, StoreTimes};
 
 /// Counters that can be added up.
-pub trait Sum: Default + Clone {
+pub trait AddCounts: Default + Clone {
     fn add(&mut self, other: &Self);
 }
 
-impl Sum for u64 {
+impl AddCounts for u64 {
     fn add(&mut self, other: &Self) {
         *self = self.saturating_add(*other);
     }
 }
 
-impl<T: Sum, const N: usize> Sum for [T; N]
+impl<T: AddCounts, const N: usize> AddCounts for [T; N]
 where
     [T; N]: Default,
 {
@@ -25,7 +25,7 @@ where
     }
 }
 
-impl<S: Clone> Sum for Histogram<S> {
+impl<S: Clone> AddCounts for Histogram<S> {
     fn add(&mut self, other: &Self) {
         self.bins.add(&other.bins);
         self.sum.add(&other.sum);
@@ -41,7 +41,7 @@ macro_rules! counters {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
 
-            impl Sum for $name {
+            impl AddCounts for $name {
                 fn add(&mut self, other: &Self) {
                     $(self.$field.add(&other.$field);)*
                 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 
-use crate::counters::Sum;
+use crate::counters::AddCounts;
 
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,7 +33,7 @@ pub struct History<C> {
     tiers: [VecDeque<(i64, C)>; TIERS.len()],
 }
 
-impl<C: Sum> History<C> {
+impl<C: AddCounts> History<C> {
     pub fn add(&mut self, at: Timestamp, counts: &C) {
         self.total.add(counts);
         for (slots, (width_ms, kept)) in self.tiers.iter_mut().zip(TIERS) {
@@ -119,7 +119,7 @@ fn tier_of(window_ms: i64) -> (usize, i64, usize) {
     (tier, width_ms, kept)
 }
 
-fn add_to_slot<C: Sum>(slots: &mut VecDeque<(i64, C)>, slot: i64, counts: &C, kept: usize) {
+fn add_to_slot<C: AddCounts>(slots: &mut VecDeque<(i64, C)>, slot: i64, counts: &C, kept: usize) {
     // Nearly always the newest slot; clocks that differ by a little land next to it.
     let at = slots.iter().rposition(|(known, _)| *known <= slot);
     match at.map(|at| (at, &mut slots[at])) {

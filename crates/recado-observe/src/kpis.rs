@@ -9,7 +9,7 @@ use recado_core::Timestamp;
 use serde::Serialize;
 
 use crate::aggregate::Aggregate;
-use crate::counters::{RouteCounters, RouteTotals, Sum};
+use crate::counters::{AddCounts, RouteCounters, RouteTotals};
 use crate::history::{HOUR, History, Parts};
 use crate::ledger::Routes;
 

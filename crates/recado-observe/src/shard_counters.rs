@@ -7,8 +7,8 @@ use recado_core::reason::clip;
 use recado_core::{AttemptResult, Cause, Timestamp};
 
 use crate::counters::{
-    AttemptCounters, CLASSES, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS, RESULTS,
-    RouteCounters, RouteTotals, StoreCounters, Sum, index_in,
+    AddCounts, AttemptCounters, CLASSES, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS,
+    RESULTS, RouteCounters, RouteTotals, StoreCounters, index_in,
 };
 use crate::fact::{AttemptEnded, Backoff, DeadLetterExit, Decided, Ending, Fact, HoldKind, StoreWork};
 use crate::histogram::{Histogram, RoundTrips};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 
-use crate::counters::Sum;
+use crate::counters::AddCounts;
 use crate::history::{HOUR, History};
 use crate::{NAMED_MAX, OTHER};
 
@@ -32,7 +32,7 @@ struct TopEntry<C> {
     recent: u64,
 }
 
-impl<C: Sum> TopK<C> {
+impl<C: AddCounts> TopK<C> {
     pub fn add(&mut self, name: &str, at: Timestamp, counts: &C, volume: u64) {
         self.halve_old_volumes(at);
         if let Some(entry) = self.named.get_mut(name) {

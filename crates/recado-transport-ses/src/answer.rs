@@ -52,14 +52,14 @@ impl Head {
 pub(crate) struct Listener(watch::Sender<Stage>);
 
 /// The notes of a [`Listener`].
-pub(crate) struct Heard(watch::Receiver<Stage>);
+pub(crate) struct RequestProgress(watch::Receiver<Stage>);
 
-pub(crate) fn listener() -> (Listener, Heard) {
+pub(crate) fn listener() -> (Listener, RequestProgress) {
     let (tell, hear) = watch::channel(Stage::Preparing);
-    (Listener(tell), Heard(hear))
+    (Listener(tell), RequestProgress(hear))
 }
 
-impl Heard {
+impl RequestProgress {
     pub fn stage(&self) -> Stage {
         self.0.borrow().clone()
     }

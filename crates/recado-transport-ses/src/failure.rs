@@ -24,7 +24,7 @@ const REQUEST_REPEATED: &str = "The Canonical String for this request";
 /// From here on the SDK repeats what a `credential_process` of the operator's wrote, whatever that is.
 const PROCESS_OUTPUT: &str = "Stderr:";
 
-/// A no, in AWS's own words as far as they arrived.
+/// Describes a refusal, in AWS's own words as far as they arrived.
 pub(crate) fn refusal(head: &Head, error: Option<&SdkError<SendEmailError>>, now: Timestamp) -> Fault {
     let meta = error.map(ProvideErrorMetadata::meta);
     let name = head.name.as_deref().or_else(|| meta?.code());
@@ -80,7 +80,7 @@ pub(crate) fn unanswered(error: &SdkError<SendEmailError>, scheme: Scheme) -> Fa
     let connecting = find_cause::<legacy::Error>(error).is_some_and(legacy::Error::is_connect);
     let handed_over = !connecting && !was_never_sent(error);
     let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error, scheme) };
-    Fault { uncertain: handed_over, ..Fault::network(kind, &with_cause(in_words(kind), error)) }
+    Fault { uncertain: handed_over, ..Fault::network(kind, &with_cause(describe_kind(kind), error)) }
 }
 
 fn before_hand_over(error: &SdkError<SendEmailError>, scheme: Scheme) -> NetworkKind {
@@ -113,7 +113,7 @@ fn timed_out(error: &SdkError<SendEmailError>) -> bool {
     }
 }
 
-fn in_words(kind: NetworkKind) -> &'static str {
+fn describe_kind(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Dns => "the name of SES's endpoint cannot be resolved",
         NetworkKind::Connect => "no connection to SES",

@@ -38,7 +38,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
-use answer::{Head, Heard, Stage};
+use answer::{Head, RequestProgress, Stage};
 pub use config::{ConfigError, Content, SesConfig, SesCredentials};
 use keys::KnownKeys;
 
@@ -91,7 +91,7 @@ impl Ses {
     /// Judges an error of the SDK by how far the request had come.
     fn judge(
         &self,
-        heard: &Heard,
+        heard: &RequestProgress,
         error: &SdkError<SendEmailError>,
         now: Timestamp,
     ) -> Result<Option<Payload>, Fault> {

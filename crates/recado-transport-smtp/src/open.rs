@@ -1,4 +1,4 @@
-//! From nothing to a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
+//! Opens a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
 //!
 //! Nothing here is about a message. A no keeps its code and says in front at which step it came, so that
 //! rules can tell it from the same code at RCPT: what looks final at the greeting may pass in an hour, and
@@ -166,7 +166,7 @@ fn expect_yes(step: Step, answer: Result<Reply, ConnectionError>) -> Result<Repl
     if reply.is_positive() { Ok(reply) } else { Err(refusal(step, reply)) }
 }
 
-/// A no before any message was spoken of.
+/// Describes a refusal before MAIL.
 fn refusal(step: Step, reply: Reply) -> Fault {
     if !reply.is_negative() {
         return ConnectionError::OutOfPlace(reply).into_fault(step);

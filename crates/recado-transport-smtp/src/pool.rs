@@ -66,7 +66,7 @@ impl Pool {
 }
 
 impl Slot {
-    /// A connection that waits and has not been heard to die, if there is one.
+    /// Takes an idle connection that is still open, if there is one.
     pub(crate) async fn take_idle(&self) -> Option<Connection> {
         while let Some(mut connection) = self.idle.take_newest() {
             if connection.is_quiet().await {
@@ -76,7 +76,7 @@ impl Slot {
         None
     }
 
-    /// Lets the connection wait for the next message, unless it is in the midst of one.
+    /// Keeps the connection for the next message, unless a transaction is unfinished.
     pub(crate) fn return_connection(&self, connection: Connection) {
         if !connection.is_ready() {
             return;
@@ -93,7 +93,7 @@ impl Slot {
     }
 }
 
-/// Runs for as long as anything waits.
+/// Closes idle connections that grow too old; ends when none is left.
 async fn close_expired(idle: Weak<IdlePool>) {
     loop {
         let Some(next) = idle.upgrade().and_then(|idle| idle.next_expiry()) else { return };

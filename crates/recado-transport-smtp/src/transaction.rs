@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     to_reset: bool,
 }
 
-/// An old connection turned out dead, or out of step, before this message was spoken of.
+/// An old connection was closed or out of step before MAIL.
 pub(crate) struct Stale(pub Fault);
 
 /// The reason why a transaction came to no answer about its message.
@@ -109,7 +109,7 @@ impl Connection {
         let _ = self.wire.write(b"QUIT\r\n").await;
     }
 
-    /// Stale is only what was used before.
+    /// Only a connection that was used before can be stale.
     pub(crate) async fn transact(
         &mut self,
         envelope: &Envelope<'_>,
@@ -238,7 +238,7 @@ impl Connection {
         Err(reply.fault().into())
     }
 
-    /// Notes who was told no.
+    /// Records the recipients that were refused.
     async fn recipient_answers(
         &mut self,
         batch: &[&str],
@@ -299,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// A no in the midst of the transaction, if that can go on after it.
+    /// Returns the fault of a refusal after which the transaction can go on.
     fn no(&self, reply: Reply, step: Step) -> Result<Fault, TransactionError> {
         match reply.code {
             // Our commands are in order. On an old connection what came before may have upset it.
@@ -315,7 +315,7 @@ pub(crate) fn refusal_of(recipient: &str, fault: Fault) -> RefusedRecipient {
     RefusedRecipient { recipient: recipient.into(), fault }
 }
 
-/// Not about this recipient, but about how many came before him.
+/// Returns true if the refusal is about the number of recipients, not about this one.
 fn is_too_many(fault: &Fault) -> bool {
     let coded = fault.enhanced.as_deref().is_some_and(|code| code.ends_with(".5.3"));
     let said = fault.text.to_ascii_lowercase().contains("too many recipients");

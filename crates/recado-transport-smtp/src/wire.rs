@@ -1,4 +1,4 @@
-//! Bytes to and from a server, and what it means when they stop.
+//! Bytes to and from a server, and the faults when they stop.
 
 use recado_core::words::describe_tls_error;
 use std::fmt;

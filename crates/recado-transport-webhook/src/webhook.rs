@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::guard::Scheme;
 use crate::lookup::GuardedLookup;
-use crate::message::{self, To};
+use crate::message::{self, Destination};
 use crate::sign::signatures;
 use crate::{Guard, Lookup, Secret, SystemLookup};
 
@@ -153,8 +153,8 @@ impl Webhook {
         let message = message::read(&job.data, &self.guard, self.secret.as_ref())
             .map_err(|faults| data::unusable(&faults))?;
         let target = match message.to {
-            To::Url(target) => target,
-            To::Endpoint(id) => self.endpoint(&job.company, &id).await?,
+            Destination::Url(target) => target,
+            Destination::Endpoint(id) => self.endpoint(&job.company, &id).await?,
         };
         let traceparent = delivery.traceparent();
         let post = Post { id: job.id.as_str(), event: &message.event, body: message.body, traceparent };

@@ -1,4 +1,4 @@
-//! Reading a job's `data` so that its author hears of every fault at once, and where it is.
+//! Reads a job's `data`, and reports every fault at once with its place.
 //!
 //! A reader takes what it needs from an [`Object`] and goes on after a fault; [`read`] hands out a value
 //! only when there was none. Messages name fields and say what to write instead; they never repeat a
@@ -66,7 +66,7 @@ impl<'a, 'f> Object<'a, 'f> {
                 Some(object)
             }
             Err(_) => {
-                object.fault_here(instead(json, "an object"));
+                object.fault_here(describe_instead(json, "an object"));
                 None
             }
         }
@@ -126,7 +126,7 @@ impl<'a, 'f> Object<'a, 'f> {
         match serde_json::from_str::<Text<'a>>(raw) {
             Ok(Text(text)) => Some(text),
             Err(_) => {
-                self.fault(name, instead(raw, "a string"));
+                self.fault(name, describe_instead(raw, "a string"));
                 None
             }
         }
@@ -163,7 +163,7 @@ impl<'a, 'f> Object<'a, 'f> {
         let raw = self.get(name)?.get();
         let list = serde_json::from_str(raw).ok();
         if list.is_none() {
-            self.fault(name, format!("{}, such as {such_as}", instead(raw, "a list")));
+            self.fault(name, format!("{}, such as {such_as}", describe_instead(raw, "a list")));
         }
         list
     }
@@ -183,8 +183,8 @@ impl<'a, 'f> Object<'a, 'f> {
     }
 }
 
-/// Says what is wrong with JSON text that was to hold something else.
-pub fn instead(json: &str, wanted: &str) -> String {
+/// Describes JSON text that holds something else than wanted.
+pub fn describe_instead(json: &str, wanted: &str) -> String {
     let kind = JsonKind::of(json).as_str();
     // The one thing that is well formed and yet cannot be read: half of a surrogate pair.
     if kind == wanted {

@@ -1,4 +1,4 @@
-//! Leases: how a worker outside Recado takes jobs and says how they went.
+//! Leases: workers outside Recado take jobs and report the results.
 
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};

@@ -53,7 +53,7 @@ pub struct Read<T> {
 }
 
 impl<T> Read<T> {
-    pub fn sound(self) -> Result<T, Vec<FieldFault>> {
+    pub fn into_result(self) -> Result<T, Vec<FieldFault>> {
         if self.faults.is_empty() { Ok(self.value) } else { Err(self.faults.into_vec()) }
     }
 }
@@ -444,7 +444,7 @@ pub fn query<T: Query>(pairs: Vec<(String, String)>) -> Result<T, Vec<FieldFault
     let mut params = Params { pairs, faults: &mut faults };
     params.refuse_unknown(T::FIELDS);
     let value = T::from_params(&mut params);
-    Read { value, faults }.sound()
+    Read { value, faults }.into_result()
 }
 
 #[derive(Debug)]

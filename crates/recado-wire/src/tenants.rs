@@ -187,8 +187,8 @@ mod tests {
             (r#"{"maxPerMinute": 7}"#, Some(Some(7))),
         ];
         for (json, expected) in rows {
-            let strict: TenantChange = read::body(json).unwrap().sound().unwrap();
-            let walked: TenantChange = read::by_field(json).unwrap().sound().unwrap();
+            let strict: TenantChange = read::body(json).unwrap().into_result().unwrap();
+            let walked: TenantChange = read::by_field(json).unwrap().into_result().unwrap();
             assert_eq!((strict.max_per_minute, &strict), (expected, &walked), "{json}");
             let written = serde_json::to_string(&strict).unwrap();
             assert_eq!(serde_json::from_str::<TenantChange>(&written).unwrap(), strict, "{written}");

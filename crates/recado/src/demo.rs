@@ -40,7 +40,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use recado_client::wire::events::EventQuery;
-use recado_client::{Client, ClientError, Heard};
+use recado_client::{Client, ClientError, StreamItem};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -215,8 +215,8 @@ impl Stage<'_> {
         self.show.tell(Paint::Strong, &words)
     }
 
-    fn hear(&mut self, heard: Heard) -> io::Result<()> {
-        let Heard::Event(event) = heard else { return Ok(()) };
+    fn hear(&mut self, heard: StreamItem) -> io::Result<()> {
+        let StreamItem::Event(event) = heard else { return Ok(()) };
         match self.tally.hear(&event) {
             Some((paint, words)) => self.show.tell(paint, &words),
             None => Ok(()),

@@ -213,7 +213,7 @@ impl AlertConfig {
         Ok(())
     }
 
-    /// Everything wrong with it, in words that say what to write instead.
+    /// Returns every fault, each with what to write instead.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for rule in &self.rules {

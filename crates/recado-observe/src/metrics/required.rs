@@ -3,7 +3,7 @@
 use recado_core::Timestamp;
 
 use crate::aggregate::Aggregate;
-use crate::counters::{CLASSES, NUMBERS, RouteCounters, Sum};
+use crate::counters::{AddCounts, CLASSES, NUMBERS, RouteCounters};
 use crate::exposition::{Kind, Page};
 use crate::gauges::{Gauges, select_tenants, take_largest};
 use crate::histogram::Histogram;

@@ -12,10 +12,10 @@ use crate::shortage;
 /// A fault raised by Recado's own resolver or connector: it passes through the HTTP client unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.text)]
-pub struct Raised(pub Fault);
+pub struct FaultError(pub Fault);
 
 pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
-    if let Some(Raised(fault)) = find_cause(error) {
+    if let Some(FaultError(fault)) = find_cause(error) {
         return fault.clone();
     }
     if let Some(shortage) = shortage::of_causes(error).filter(|_| error.is_connect()) {
@@ -27,7 +27,7 @@ pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
     let handed_over = !error.is_connect() && !was_never_sent(error);
     let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error) };
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    let words = format!("{}: {}", in_words(kind), describe_tls_error(&cause));
+    let words = format!("{}: {}", describe_kind(kind), describe_tls_error(&cause));
     Fault { uncertain: handed_over, ..Fault::network(kind, &words) }
 }
 
@@ -49,7 +49,7 @@ fn after_hand_over(error: &reqwest::Error) -> NetworkKind {
     kind_after_hand_over(error)
 }
 
-fn in_words(kind: NetworkKind) -> &'static str {
+fn describe_kind(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Dns => "the provider's name cannot be resolved",
         NetworkKind::Connect => "no connection to the provider",

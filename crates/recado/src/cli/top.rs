@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use recado_client::{Client, EventStream, Heard};
+use recado_client::{Client, EventStream, StreamItem};
 use recado_core::reason::clip;
 use recado_wire::dlq::{DeadLetterStats, DeadLetterStatsQuery};
 use recado_wire::events::{EventKind, EventQuery};
@@ -122,13 +122,13 @@ impl Meter {
         tokio::spawn(async move {
             while let Ok(heard) = stream.next().await {
                 let at = match heard {
-                    Heard::Event(event) => match event.kind {
+                    StreamItem::Event(event) => match event.kind {
                         EventKind::JobSent => 0,
                         EventKind::JobRetryScheduled => 1,
                         EventKind::JobFailed => 2,
                         _ => continue,
                     },
-                    Heard::Gap(_) => continue,
+                    StreamItem::Gap(_) => continue,
                 };
                 counts[at].fetch_add(1, Ordering::Relaxed);
             }
