@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{Outcome, cargo, licences, requirements, root};
 
 /// Who may depend on whom inside the workspace. Arrows point inwards.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 24] = [
     ("recado-core", &[]),
     ("recado-audit", &["recado-core"]),
     ("recado-observe", &["recado-core"]),
@@ -46,10 +46,11 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("recado-client", &["recado-wire", "recado-core"]),
     ("recado-camunda", &["recado-core", "recado-wire", "recado-client"]),
     (
-        "recado",
+        "recado-config",
         &[
             "recado-core",
             "recado-audit",
+            "recado-observe",
             "recado-store",
             "recado-store-embedded",
             "recado-store-redis",
@@ -57,14 +58,61 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "recado-transport-smtp",
             "recado-transport-ses",
             "recado-transport-webhook",
-            "recado-camunda",
+            "recado-engine",
+        ],
+    ),
+    ("recado-terminal", &["recado-core"]),
+    (
+        "recado-server",
+        &[
+            "recado-core",
             "recado-observe",
+            "recado-store",
+            "recado-store-embedded",
+            "recado-store-redis",
+            "recado-transport",
+            "recado-engine",
+            "recado-api",
+            "recado-config",
+            "recado-terminal",
+        ],
+    ),
+    (
+        "recado-bench",
+        &[
+            "recado-core",
+            "recado-audit",
+            "recado-store",
+            "recado-store-embedded",
+            "recado-store-redis",
+            "recado-transport",
             "recado-engine",
             "recado-wire",
             "recado-api",
             "recado-client",
+            "recado-terminal",
         ],
     ),
+    ("recado-demo", &["recado-core", "recado-client", "recado-config", "recado-server", "recado-terminal"]),
+    (
+        "recado-cli",
+        &[
+            "recado-core",
+            "recado-audit",
+            "recado-store-embedded",
+            "recado-store-redis",
+            "recado-engine",
+            "recado-wire",
+            "recado-client",
+            "recado-camunda",
+            "recado-config",
+            "recado-server",
+            "recado-bench",
+            "recado-demo",
+            "recado-terminal",
+        ],
+    ),
+    ("recado", &["recado-cli"]),
     ("xtask", &[]),
 ];
 
@@ -241,7 +289,7 @@ fn unreachable_pages(faults: &mut Vec<String>) -> Outcome {
 /// Files that the program writes are as it would write them now.
 fn generated_files(faults: &mut Vec<String>) -> Outcome {
     const GENERATED: [(&str, &[&str]); 1] =
-        [("crates/recado/config.default.toml", &["config", "show", "--default"])];
+        [("crates/recado-config/config.default.toml", &["config", "show", "--default"])];
     for (path, command) in GENERATED {
         let mut recado = cargo();
         recado.args(["run", "--quiet", "--package", "recado", "--"]).args(command);

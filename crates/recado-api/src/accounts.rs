@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use recado_engine::accounts;
+use recado_engine::notify::accounts;
 use recado_wire::accounts::{Account, AccountList, AccountQuery};
 use recado_wire::{Code, Problem};
 

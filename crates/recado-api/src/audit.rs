@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_audit::{Identity, Order, Query, Subject};
 use recado_core::words::counted;
-use recado_engine::trail::{Erasing, ErasureOrder, Found, Place};
+use recado_engine::audit::{Erasing, ErasureOrder, TrailPlace, TrailRecord};
 use recado_wire::audit::{
     ArchivedRecord, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
 };
@@ -82,15 +82,15 @@ pub(crate) async fn list(
 }
 
 /// The end of the page before. A walk goes on in the direction that it began in.
-fn read_place(cursor: Option<&str>, order: Order) -> Result<Option<Place>, ApiError> {
+fn read_place(cursor: Option<&str>, order: Order) -> Result<Option<TrailPlace>, ApiError> {
     let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
-    match serde_json::from_str::<(bool, Place)>(&text) {
+    match serde_json::from_str::<(bool, TrailPlace)>(&text) {
         Ok((newest_first, place)) if newest_first == (order == Order::NewestFirst) => Ok(Some(place)),
         _ => Err(cursor::not_a_cursor()),
     }
 }
 
-fn steps(found: &Found) -> Vec<AuditItem> {
+fn steps(found: &TrailRecord) -> Vec<AuditItem> {
     let archived = found.seal.as_ref().map(|seal| ArchivedRecord {
         sequence: seal.sequence,
         recorded_at: seal.recorded_at,

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::DeadLetter;
-use recado_engine::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
+use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
     CanaryState,

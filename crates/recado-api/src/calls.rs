@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::Failure;
 use recado_engine::Submission;
-use recado_engine::calls::{Call, CallRefused, Called};
+use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, FAULTS_MAX, Faults};
 use recado_wire::{Code, FieldFault, Problem};

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::{Damage, DeadLetterState, JobId, Status};
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
 use recado_store::PageRequest;
 use recado_wire::dlq::{
     DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterList, DeadLetterQuery, DeadLetterStats,
@@ -39,8 +39,8 @@ async fn no_such_entry(api: &ApiState, id: &JobId) -> ApiError {
     ApiError::new(Code::NotFound, detail)
 }
 
-pub(crate) fn show_archived(archived: recado_engine::archive::Archived) -> Archived {
-    let recado_engine::archive::Archived { at, place } = archived;
+pub(crate) fn show_archived(archived: recado_engine::dlq::archive::Archived) -> Archived {
+    let recado_engine::dlq::archive::Archived { at, place } = archived;
     Archived { at, bring_back: format!("recado dlq import {place}"), place }
 }
 

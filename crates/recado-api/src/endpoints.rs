@@ -3,8 +3,8 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_engine::endpoints::manage::{self, Draft, Tested, is_yes};
-use recado_engine::endpoints::{self, EndpointError};
+use recado_engine::notify::endpoints::manage::{self, EndpointDraft, Tested, is_yes};
+use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
 };
@@ -46,25 +46,25 @@ fn no_such_endpoint(id: &str) -> ApiError {
     ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn show_refusal(refusal: manage::Refused, id: &str) -> ApiError {
+fn show_refusal(refusal: manage::EndpointRefusal, id: &str) -> ApiError {
     match refusal {
-        manage::Refused::Invalid(faults) => {
+        manage::EndpointRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        manage::Refused::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
-        manage::Refused::Endpoint(EndpointError::Store(error)) => error.into(),
-        manage::Refused::Endpoint(error @ EndpointError::TooMany) => {
+        manage::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        manage::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
+        manage::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
             ApiError::new(Code::Conflict, error.to_string())
         }
-        manage::Refused::Endpoint(error @ EndpointError::Contended) => {
+        manage::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
             ApiError::again_soon(error.to_string())
         }
-        manage::Refused::NoCarrier => {
-            ApiError::invalid_at("", format!("is of no use: {}", manage::Refused::NoCarrier))
+        manage::EndpointRefusal::NoCarrier => {
+            ApiError::invalid_at("", format!("is of no use: {}", manage::EndpointRefusal::NoCarrier))
         }
-        manage::Refused::NoRandomness => {
-            ApiError::new(Code::Internal, manage::Refused::NoRandomness.to_string())
+        manage::EndpointRefusal::NoRandomness => {
+            ApiError::new(Code::Internal, manage::EndpointRefusal::NoRandomness.to_string())
         }
     }
 }
@@ -85,7 +85,7 @@ pub(crate) async fn add(
     request: Request,
 ) -> Result<Response, ApiError> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: asked.company_id,
         url: asked.url,
         description: asked.description,
@@ -156,7 +156,7 @@ pub(crate) async fn change(
 ) -> Result<Response, ApiError> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
     let rotates = asked.secret.is_some();
-    let draft = Draft {
+    let draft = EndpointDraft {
         company_id: None,
         url: asked.url,
         description: asked.description,
@@ -204,7 +204,7 @@ pub(crate) async fn enable(
     PathSegment(id): PathSegment,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    let draft = Draft { enabled: Some(true), ..Draft::default() };
+    let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
     let changed = api.engine().change_endpoint(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::ok(&show_endpoint(&api, &endpoint)))
@@ -261,12 +261,12 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_same_again_may_work() {
         let rows = [
-            (manage::Refused::Endpoint(EndpointError::Unknown), 404, false),
-            (manage::Refused::Endpoint(EndpointError::TooMany), 409, false),
-            (manage::Refused::Endpoint(EndpointError::Contended), 503, true),
-            (manage::Refused::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
-            (manage::Refused::NoCarrier, 422, false),
-            (manage::Refused::NoRandomness, 500, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
+            (manage::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
+            (manage::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
+            (manage::EndpointRefusal::NoCarrier, 422, false),
+            (manage::EndpointRefusal::NoRandomness, 500, false),
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();

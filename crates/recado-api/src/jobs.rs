@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use recado_audit::Query;
 use recado_core::{Status, Timestamp, TraceParent};
-use recado_engine::{Accepted, Refusal, Submission};
+use recado_engine::{Accepted, Submission, SubmitRefusal};
 use recado_store::{Cancelled, Durability, JobFilter, PageRequest};
 use recado_wire::audit::AuditTrail;
 use recado_wire::jobs::{
@@ -112,14 +112,14 @@ fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
     answer::written(status, json)
 }
 
-pub(crate) fn show_refusal(refusal: Refusal) -> ApiError {
+pub(crate) fn show_refusal(refusal: SubmitRefusal) -> ApiError {
     match refusal {
-        Refusal::Invalid(faults) => {
+        SubmitRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        Refusal::NotStored(error) => error.into(),
-        Refusal::Conflict { job_id } => ApiError::new(
+        SubmitRefusal::NotStored(error) => error.into(),
+        SubmitRefusal::Conflict { job_id } => ApiError::new(
             Code::Conflict,
             format!("job `{job_id}` exists and asks for something else; use another jobId"),
         ),

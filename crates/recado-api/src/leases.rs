@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::{LeaseToken, RouteName};
-use recado_engine::workers::{self, Report, Reported};
+use recado_engine::attempt::worker_leases::{self, Report, Reported};
 use recado_wire::leases::{
     ExtendRequest, FailRequest, LEASE_DEFAULT_MS, LeaseExtended, LeaseRequest, LeaseSettled, Leases,
     SettleAnswer, SettleItem, SettleRequest, SucceedRequest,
@@ -49,7 +49,11 @@ pub(crate) async fn lease(
     Ok(reader.ok(&api, &Leases { leases: leases.into_iter().map(Into::into).collect() }))
 }
 
-fn read_lease_request(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> workers::LeaseRequest {
+fn read_lease_request(
+    api: &ApiState,
+    asked: LeaseRequest,
+    faults: &mut Faults,
+) -> worker_leases::LeaseRequest {
     // A name that cannot be one is unknown like any other.
     let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
     for (index, message) in api.engine().check_worker_routes(&routes) {
@@ -57,7 +61,7 @@ fn read_lease_request(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) 
     }
     let mut seen = HashSet::new();
     routes.retain(|name| seen.insert(name.clone()));
-    workers::LeaseRequest {
+    worker_leases::LeaseRequest {
         routes,
         max: asked.max.unwrap_or(1) as usize,
         wait: Duration::from_millis(asked.wait_ms.unwrap_or(0)),

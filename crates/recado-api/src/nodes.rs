@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use recado_engine::nodes::Health;
+use recado_engine::duties::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
 use crate::answer::{self, ApiError};
@@ -23,7 +23,7 @@ pub(crate) async fn list(
     Ok(answer::ok(&NodeList { items }))
 }
 
-fn show(node: recado_engine::nodes::Node) -> Node {
+fn show(node: recado_engine::duties::nodes::Node) -> Node {
     Node {
         node_id: node.id.into(),
         host: node.host.into(),

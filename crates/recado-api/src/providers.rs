@@ -8,8 +8,8 @@ use axum::response::Response;
 use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
-use recado_engine::providers::{CompanySlots, Pause, ProviderTerms, ProviderView};
-use recado_engine::{Hold, Holder, Limit};
+use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
+use recado_engine::{HoldCause, HoldReason, LimitKind};
 use recado_store::TenantFilter;
 use recado_wire::jobs::{LimitCode, PauseCode, WaitingFor};
 use recado_wire::providers::{
@@ -34,33 +34,33 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn waiting_for(hold: Hold) -> WaitingFor {
-    let Hold { by, why, said, until } = hold;
+pub(crate) fn waiting_for(hold: HoldReason) -> WaitingFor {
+    let HoldReason { by, why, said, until } = hold;
     match by {
-        Holder::Breaker => WaitingFor::Breaker { why, said, until },
-        Holder::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
-        Holder::Pause(what, Pause { since, actor, .. }) => {
+        HoldCause::Breaker => WaitingFor::Breaker { why, said, until },
+        HoldCause::Limit(limit) => WaitingFor::Limit { code: limit_code(limit), why, said, until },
+        HoldCause::Pause(what, Pause { since, actor, .. }) => {
             WaitingFor::Pause { code: pause_code(what), why, said, since: Some(since), actor }
         }
     }
 }
 
-fn limit_code(limit: Limit) -> LimitCode {
+fn limit_code(limit: LimitKind) -> LimitCode {
     match limit {
-        Limit::Rate => LimitCode::Rate,
-        Limit::CompanyRate => LimitCode::CompanyRate,
-        Limit::Quiet => LimitCode::Quiet,
-        Limit::Slots => LimitCode::Slots,
-        Limit::CompanySlots => LimitCode::CompanySlots,
-        Limit::Store => LimitCode::Store,
+        LimitKind::Rate => LimitCode::Rate,
+        LimitKind::CompanyRate => LimitCode::CompanyRate,
+        LimitKind::Quiet => LimitCode::Quiet,
+        LimitKind::Slots => LimitCode::Slots,
+        LimitKind::CompanySlots => LimitCode::CompanySlots,
+        LimitKind::Store => LimitCode::Store,
     }
 }
 
-fn pause_code(what: recado_engine::Paused) -> PauseCode {
+fn pause_code(what: recado_engine::PauseScope) -> PauseCode {
     match what {
-        recado_engine::Paused::Company => PauseCode::Company,
-        recado_engine::Paused::Route => PauseCode::Route,
-        recado_engine::Paused::Provider => PauseCode::Provider,
+        recado_engine::PauseScope::Company => PauseCode::Company,
+        recado_engine::PauseScope::Route => PauseCode::Route,
+        recado_engine::PauseScope::Provider => PauseCode::Provider,
     }
 }
 

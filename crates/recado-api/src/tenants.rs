@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::fairness::round_robin_priority;
 use recado_core::{CompanyId, RouteName};
-use recado_engine::tenants::{TenantTerms, TermsChange};
+use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
 use recado_store::{DeadLetterFilter, GroupBy, TenantFilter, TenantView};
 use recado_wire::components::Name;
 use recado_wire::jobs::WaitingFor;
@@ -25,7 +25,7 @@ use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
 
-const _: () = assert!(WEIGHT_MAX == recado_engine::tenants::WEIGHT_MAX);
+const _: () = assert!(WEIGHT_MAX == recado_engine::admission::tenant_limits::WEIGHT_MAX);
 
 fn no_such_tenant(company: &str) -> ApiError {
     let company = shown_name(company);

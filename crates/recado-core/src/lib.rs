@@ -1,8 +1,8 @@
 //! The rules of Recado, as values.
 //!
-//! Nothing in this crate waits, reads a clock, draws a random number or touches a socket or a file:
+//! Nothing in this crate waits, reads a clock or touches a socket or a file, and no rule draws a random number:
 //! `now` and a [`Draw`] arrive as arguments. So the same code runs in production, in property tests
-//! and in virtual time, and every answer can be reproduced.
+//! and in virtual time, and every answer can be reproduced. [`random`] is the generator that callers draw from.
 //!
 //! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`] → [`dead_letter`],
 //! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
@@ -25,6 +25,7 @@ pub mod name;
 pub mod outcome;
 pub mod payload;
 pub mod policy;
+pub mod random;
 pub mod reason;
 pub mod redact;
 pub mod retry_after;
@@ -47,6 +48,7 @@ pub use name::{CompanyId, JobId, RouteName};
 pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, PartialDelivery, RefusedRecipient};
 pub use payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
+pub use random::{Random, UuidV7};
 pub use reason::Reason;
 pub use time::Timestamp;
 pub use trace::TraceParent;

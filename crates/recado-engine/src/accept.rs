@@ -8,9 +8,9 @@ use recado_observe::Fact;
 use recado_store::{Enqueued, StoreError};
 
 use crate::engine::{Engine, EngineError};
-use crate::notices::NOTICES_COMPANY;
+use crate::notify::notices::NOTICES_COMPANY;
 use crate::route::Carrier;
-use crate::traces::{Attribute, Open};
+use crate::traces::{Attribute, OpenSpan};
 
 /// Jobs that go to the store in one request.
 const ENQUEUE_JOBS_MAX: usize = 1_000;
@@ -20,7 +20,7 @@ const RESERVED_IDS: [&str; 8] = [".", "..", "batch", "stats", "export", "import"
 
 /// Prefixes of the ids of jobs that Recado makes itself. Callers may not use them: a callback whose id is
 /// taken would not be sent.
-const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::calls::REFRESH];
+const RESERVED_PREFIXES: [&str; 2] = [recado_core::event::ID_PREFIX, crate::attempt::calls::REFRESH];
 
 /// Length of the ids of users and correlations.
 pub const ID_CHARACTERS: RangeInclusive<usize> = 1..=256;
@@ -82,7 +82,7 @@ pub struct Accepted {
 
 /// The reason why a submission was refused.
 #[derive(Clone, Debug)]
-pub enum Refusal {
+pub enum SubmitRefusal {
     /// Everything wrong with it: JSON pointer and what to write instead.
     Invalid(Vec<(String, String)>),
     /// The id belongs to a job with another body.
@@ -96,7 +96,7 @@ impl Engine {
     pub async fn submit(
         &self,
         submissions: Vec<Submission>,
-    ) -> Result<Vec<Result<Accepted, Refusal>>, EngineError> {
+    ) -> Result<Vec<Result<Accepted, SubmitRefusal>>, EngineError> {
         if self.is_stopping() {
             return Err(EngineError::Stopping);
         }
@@ -111,11 +111,11 @@ impl Engine {
                     answers.push(Ok((job.id.clone(), span)));
                     jobs.push(job);
                 }
-                Err(faults) => answers.push(Err(Refusal::Invalid(faults))),
+                Err(faults) => answers.push(Err(SubmitRefusal::Invalid(faults))),
             }
         }
         let mut stored = self.enqueue(jobs).await?.into_iter();
-        let answer = |answer: Result<(JobId, Option<Box<Open>>), Refusal>| {
+        let answer = |answer: Result<(JobId, Option<Box<OpenSpan>>), SubmitRefusal>| {
             let (job_id, span) = answer?;
             let stored = stored.next();
             if let Some(Ok(Enqueued::Accepted { .. } | Enqueued::Duplicate { .. })) = stored {
@@ -125,9 +125,9 @@ impl Engine {
             match stored {
                 Some(Ok(Enqueued::Accepted { status })) => Ok(Accepted { job_id, status, duplicate: false }),
                 Some(Ok(Enqueued::Duplicate { status })) => Ok(Accepted { job_id, status, duplicate: true }),
-                Some(Ok(Enqueued::Conflict)) => Err(Refusal::Conflict { job_id }),
-                Some(Err(error)) => Err(Refusal::NotStored(error)),
-                None => Err(Refusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
+                Some(Ok(Enqueued::Conflict)) => Err(SubmitRefusal::Conflict { job_id }),
+                Some(Err(error)) => Err(SubmitRefusal::NotStored(error)),
+                None => Err(SubmitRefusal::NotStored(StoreError::Unavailable("it did not say".to_owned()))),
             }
         };
         Ok(answers.into_iter().map(answer).collect())

@@ -9,7 +9,7 @@ use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
 use recado_core::{Policy, RouteName};
 use recado_observe::Ledger;
-use recado_store::{Note, Retention, Shelf, Store, StoreError};
+use recado_store::{KvEntry, Namespace, Retention, Store, StoreError};
 use recado_transport::{Transport, TransportKind};
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
@@ -17,35 +17,42 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::accounts::Accounts;
-use crate::agreed::Agreed;
-use crate::alerts::{AlertTerms, Ringing};
-use crate::archive::Archive;
-use crate::auto_replay::AutoReplay;
-use crate::bulk::Bulks;
+use crate::admission::control::{ROUTES, RouteControl};
+use crate::admission::deferrals::Deferrals;
+use crate::admission::provider::{Provider, ProviderTerms};
+use crate::admission::tenant_limits::Tenants;
+use crate::attempt::claimer;
+use crate::attempt::leases::{self, HeldLeases};
+use crate::attempt::open_breaker_fallback;
+use crate::attempt::shortage::Shortages;
+use crate::audit::reads::Reads;
+use crate::audit::{self, AuditArchive, TrailError, TrailTerms};
 use crate::clock::{Chance, Clock};
-use crate::endpoints::Book;
-use crate::entries::Entries;
-use crate::events::Events;
-use crate::figures::StoreWatcher;
-use crate::gauges::Standing;
-use crate::heartbeat::{self, Beats};
-use crate::held_up::HeldUp;
-use crate::nodes::{self, About, Nodes};
-use crate::notices::Notices;
-use crate::providers::{Provider, ProviderTerms};
-use crate::reads::Reads;
-use crate::refresh::Teller;
-use crate::route::{Carrier, Leg, Route, Routes};
-use crate::shortage::Shortages;
-use crate::tenants::Tenants;
+use crate::dlq::archive;
+use crate::dlq::archive::Archive;
+use crate::dlq::auto_replay;
+use crate::dlq::auto_replay::AutoReplay;
+use crate::dlq::bulk;
+use crate::dlq::bulk::Bulks;
+use crate::duties::alerts;
+use crate::duties::alerts::{AlertRunner, AlertTerms};
+use crate::duties::gauges::GaugeCache;
+use crate::duties::nodes::{self, NodeBeats, NodeInfo};
+use crate::duties::pruner;
+use crate::duties::rescuer;
+use crate::metrics::StoreWatcher;
+use crate::metrics::dead_letter_rate;
+use crate::metrics::dead_letter_rate::Entries;
+use crate::notify::accounts::Accounts;
+use crate::notify::direct_send;
+use crate::notify::endpoints::EndpointRegistry;
+use crate::notify::events::Events;
+use crate::notify::notices::Notices;
+use crate::route::{Carrier, ProviderTarget, Route, Routes};
+use crate::shared::sync;
+use crate::shared::sync::Source;
+use crate::shared::value::SharedValue;
 use crate::traces::Tracer;
-use crate::trail::{self, Keeper, TrailError, TrailTerms};
-use crate::values::{Door, ROUTES};
-use crate::{
-    alerts, archive, auto_replay, bulk, claimer, closed_off, entries, janitor, past_the_store, refresh,
-    sweeper,
-};
 
 /// Time that the last steps of a stop may take when its grace is over: to take leave of the other nodes, to
 /// close the store.
@@ -117,30 +124,30 @@ pub(crate) struct Inner {
     pub providers: BTreeMap<Box<str>, Arc<Provider>>,
     pub tenants: Tenants,
     /// Pauses, by route.
-    pub doors: BTreeMap<RouteName, Arc<Agreed<Door>>>,
-    /// Rung when an operator said something, here or on another node.
+    pub doors: BTreeMap<RouteName, Arc<SharedValue<RouteControl>>>,
+    /// AlertLease when an operator said something, here or on another node.
     pub said: Notify,
     pub settings: Settings,
     pub events: Events,
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
     /// Carries events to subscribed endpoints.
     pub callback_route: Option<RouteName>,
     pub clock: Arc<dyn Clock>,
     pub chance: Chance,
-    pub beats: Arc<Beats>,
+    pub beats: Arc<HeldLeases>,
     pub reads: Reads,
-    pub nodes: Nodes,
+    pub nodes: NodeBeats,
     pub dead_letters: DeadLetterTerms,
     pub bulks: Bulks,
     pub entries: Entries,
     pub ledger: Arc<Ledger>,
-    pub standing: Standing,
-    pub held_up: HeldUp,
+    pub standing: GaugeCache,
+    pub held_up: Deferrals,
     pub shortages: Shortages,
-    pub ringing: Ringing,
-    pub keeper: Keeper,
+    pub ringing: AlertRunner,
+    pub keeper: AuditArchive,
     /// Takes spans; absent where no traces are recorded.
     pub tracer: Option<Arc<dyn Tracer>>,
     pub deliveries: TaskTracker,
@@ -188,13 +195,13 @@ impl Inner {
     }
 
     /// The ways out of a route, in the order to try them.
-    pub fn legs(&self, route: &Route) -> Vec<Leg> {
+    pub fn legs(&self, route: &Route) -> Vec<ProviderTarget> {
         let Carrier::Transport(first) = &route.carrier else { return Vec::new() };
         let others = route.others.iter().map(|(name, transport)| (&**name, transport));
         let ways = [(&*route.provider, first)].into_iter().chain(others);
         let leg = |(name, transport): (&str, &Arc<dyn Transport>)| {
             let provider = self.providers.get(name)?.clone();
-            Some(Leg { provider, transport: transport.clone() })
+            Some(ProviderTarget { provider, transport: transport.clone() })
         };
         ways.filter_map(leg).collect()
     }
@@ -223,7 +230,7 @@ pub struct Parts {
     pub routes: Routes,
     pub settings: Settings,
     /// Shared with the transport that delivers to endpoints.
-    pub endpoints: Arc<Book>,
+    pub endpoints: Arc<EndpointRegistry>,
     /// That transport, if there is one.
     pub webhook: Option<Arc<Webhook>>,
     pub accounts: Accounts,
@@ -231,9 +238,9 @@ pub struct Parts {
     /// Protection of providers; one that is not here has its routes' concurrency and nothing else.
     pub providers: BTreeMap<Box<str>, ProviderTerms>,
     /// The store's values that all nodes share.
-    found: Vec<(Shelf, Vec<Note>)>,
+    found: Vec<(Namespace, Vec<KvEntry>)>,
     /// This process's description for the others that share the store.
-    pub about: About,
+    pub about: NodeInfo,
     /// Terms of the dead letter queue.
     pub dead_letters: DeadLetterTerms,
     /// Rules of alerts.
@@ -254,7 +261,7 @@ impl Parts {
         clock: Arc<dyn Clock>,
         chance: Chance,
     ) -> Self {
-        let endpoints = Arc::new(Book::new(clock.clone()));
+        let endpoints = Arc::new(EndpointRegistry::new(clock.clone()));
         Parts {
             store,
             routes,
@@ -265,7 +272,7 @@ impl Parts {
             tenants: Tenants::default(),
             providers: BTreeMap::new(),
             found: Vec::new(),
-            about: About::default(),
+            about: NodeInfo::default(),
             dead_letters: DeadLetterTerms::default(),
             alerts: AlertTerms::default(),
             trail: None,
@@ -279,7 +286,7 @@ impl Parts {
     /// the start: no callback must be missed and no broken provider asked because the process is young.
     pub async fn read_back(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        self.found = refresh::read(&*self.store, now).await?;
+        self.found = sync::read(&*self.store, now).await?;
         self.endpoints.read_again(&*self.store, now).await?;
         self.accounts.read_again(&*self.store, now).await
     }
@@ -311,7 +318,8 @@ impl Engine {
         endpoints.shares(&store);
         let providers = providers_of(&routes, &providers);
         let doors = routes.iter().map(|route| &route.name);
-        let doors = doors.map(|name| (name.clone(), Arc::new(Agreed::new(ROUTES, name.as_str())))).collect();
+        let doors =
+            doors.map(|name| (name.clone(), Arc::new(SharedValue::new(ROUTES, name.as_str())))).collect();
         let webhooks = routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
         let inner = Arc::new(Inner {
             providers,
@@ -328,8 +336,8 @@ impl Engine {
             endpoints,
             webhook,
             accounts,
-            nodes: Nodes::new(about, clock.now()),
-            keeper: Keeper::new(trail_terms.clone()),
+            nodes: NodeBeats::new(about, clock.now()),
+            keeper: AuditArchive::new(trail_terms.clone()),
             clock,
             chance,
             beats: Arc::default(),
@@ -338,10 +346,10 @@ impl Engine {
             bulks: Bulks::default(),
             entries: Entries::default(),
             ledger,
-            standing: Standing::default(),
-            held_up: HeldUp::default(),
+            standing: GaugeCache::default(),
+            held_up: Deferrals::default(),
             shortages: Shortages::default(),
-            ringing: Ringing::new(alerts),
+            ringing: AlertRunner::new(alerts),
             tracer,
             deliveries: TaskTracker::new(),
             unwritten: AtomicU64::new(0),
@@ -353,29 +361,29 @@ impl Engine {
             broken: CancellationToken::new(),
             broken_why: parking_lot::Mutex::new(None),
         });
-        for (shelf, notes) in &found {
+        for (namespace, notes) in &found {
             // No task writes yet that could be too busy to listen.
-            let _ = inner.learn(*shelf, notes, Instant::now(), Teller::Ourselves);
+            let _ = inner.learn(*namespace, notes, Instant::now(), Source::Ourselves);
         }
         for route in inner.routes.iter().filter(|route| matches!(route.carrier, Carrier::Transport(_))) {
             inner.duties.spawn(claimer::run(inner.clone(), route.clone()));
         }
         for route in inner.routes.iter().filter(|route| route.fallback.acts_on_open()) {
-            inner.duties.spawn(closed_off::run(inner.clone(), route.clone()));
+            inner.duties.spawn(open_breaker_fallback::run(inner.clone(), route.clone()));
         }
-        if let Some(bell) = inner.store.notes_changed() {
-            inner.duties.spawn(refresh::run(inner.clone(), bell));
+        if let Some(bell) = inner.store.kv_changes() {
+            inner.duties.spawn(sync::run(inner.clone(), bell));
         }
-        inner.duties.spawn(sweeper::run_orphaned(inner.clone()));
-        inner.duties.spawn(sweeper::run_overdue(inner.clone()));
+        inner.duties.spawn(rescuer::run_orphaned(inner.clone()));
+        inner.duties.spawn(rescuer::run_overdue(inner.clone()));
         inner.duties.spawn(warn_of_stranded_jobs(Engine { inner: inner.clone() }));
-        inner.heartbeat.spawn(heartbeat::run(inner.clone()));
+        inner.heartbeat.spawn(leases::run(inner.clone()));
         inner.heartbeat.spawn(nodes::run(inner.clone()));
         if let Some(terms) = trail_terms {
-            inner.heartbeat.spawn(trail::archiver::run(inner.clone(), terms));
+            inner.heartbeat.spawn(audit::archiver::run(inner.clone(), terms));
         }
-        inner.duties.spawn(janitor::run(inner.clone()));
-        inner.duties.spawn(entries::run(inner.clone()));
+        inner.duties.spawn(pruner::run(inner.clone()));
+        inner.duties.spawn(dead_letter_rate::run(inner.clone()));
         inner.duties.spawn(alerts::run(inner.clone()));
         inner.duties.spawn(bulk::run(Engine { inner: inner.clone() }));
         if let Some(archive) = inner.dead_letters.archive.clone() {
@@ -443,7 +451,7 @@ impl Engine {
 
     /// Tells the channels for alerts that the store has failed, as far as they can be reached at once.
     pub async fn tell_that_it_broke(&self, why: &str) {
-        past_the_store::tell_that_the_store_broke(&self.inner, why).await;
+        direct_send::tell_that_the_store_broke(&self.inner, why).await;
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -462,7 +470,7 @@ impl Engine {
         &self.inner.events
     }
 
-    pub fn endpoints(&self) -> &Book {
+    pub fn endpoints(&self) -> &EndpointRegistry {
         &self.inner.endpoints
     }
 

@@ -22,7 +22,7 @@
 //! | [`holds`] [`held_up`] | why something waits, and whether it had to |
 //! | [`heartbeat`] | keeps the leases of running deliveries alive |
 //! | [`nodes`] | the processes that share the store |
-//! | [`shelves`] | the notes that move with a store |
+//! | [`namespaces`] | the notes that move with a store |
 //! | [`sweeper`] | takes over leases whose holder vanished, and jobs whose time ran out |
 //! | [`janitor`] | forgets what retention no longer keeps |
 //! | [`workers`] | the same life for workers outside this process: lease, succeed, fail, extend |
@@ -48,63 +48,29 @@
 //! signs webhooks is known by name, because endpoints are the engine's own business.
 
 pub mod accept;
-pub mod accounts;
-mod admission;
-mod aftermath;
-mod agreed;
-pub mod alerts;
-pub mod archive;
-pub mod auto_replay;
-pub mod bulk;
-pub mod calls;
-pub mod claimer;
-pub mod claims;
+pub mod admission;
+pub mod attempt;
+pub mod audit;
 pub mod clock;
-mod closed_off;
-mod copies;
-pub mod deliver;
-pub mod endpoints;
+pub mod dlq;
+pub mod duties;
 pub mod engine;
-pub mod entries;
-pub mod events;
 pub mod fallback;
-mod figures;
-mod gauges;
-mod heartbeat;
-mod held_up;
-mod holds;
-mod janitor;
-mod leader;
-mod log;
-pub mod nodes;
-pub mod notices;
-pub mod operate;
-mod outside_holds;
-mod past_the_store;
-mod pins;
-mod protect;
-pub mod providers;
-mod reads;
-mod receivers;
-mod refresh;
-mod retries;
+mod metrics;
+mod namespaces;
+pub mod notify;
 pub mod route;
-mod shelves;
-mod shortage;
-mod sweeper;
-pub mod tenants;
+mod shared;
+pub mod tiss_decision;
 pub mod traces;
-pub mod trail;
-mod values;
-pub mod workers;
 
-pub use accept::{Accepted, Refusal, Submission};
+pub use accept::{Accepted, Submission, SubmitRefusal};
+pub use admission::admin::PermitAnswer;
+pub use admission::hold_reason::{HoldCause, HoldReason, LimitKind, PauseScope};
+pub use admission::outside_holds::{HeldScope, OutsideHold};
 pub use clock::{Chance, Clock, SteadyClock, SystemClock};
 pub use engine::{DeadLetterTerms, Engine, EngineError, Parts, Settings, StopError};
 pub use fallback::{Act, Fallback};
-pub use holds::{Hold, Holder, Limit, Paused};
-pub use outside_holds::{HeldScope, OutsideHold};
-pub use protect::Permit;
+pub use namespaces::MOVED_NAMESPACES;
 pub use recado_transport::Receiver;
 pub use route::{Carrier, Route, Routes};
-pub use shelves::SHELVES;

@@ -8,9 +8,9 @@ use recado_core::decide::Terms;
 use recado_core::{Classifier, Job, Payload, RouteName};
 use recado_transport::{DataFault, Transport, TransportKind};
 
+use crate::admission::provider::Provider;
+use crate::admission::receivers::ReceiverId;
 use crate::fallback::Fallback;
-use crate::providers::Provider;
-use crate::receivers::ReceiverId;
 
 /// The carrier of a route's jobs.
 #[derive(Clone, Debug)]
@@ -77,12 +77,12 @@ impl Route {
 
 /// One way out of a route: a provider and the transport that reaches it.
 #[derive(Clone, Debug)]
-pub struct Leg {
+pub struct ProviderTarget {
     pub provider: Arc<Provider>,
     pub transport: Arc<dyn Transport>,
 }
 
-impl Leg {
+impl ProviderTarget {
     /// Returns the receiver that a job's data names, where users choose it.
     pub(crate) fn receiver_of(&self, job: &Job) -> Option<ReceiverId> {
         let receiver = self.transport.receiver(&job.data)?;

@@ -74,26 +74,30 @@ impl From<&str> for Attribute {
 /// A span that has begun. It is recorded when it ends, and not at all when it is dropped. Kept in a box, because
 /// mostly there is none.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSpan {
     span: Span,
     began: Instant,
 }
 
 /// The result of an attempt, for its trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Went<'a> {
+pub(crate) struct AttemptSummary<'a> {
     pub result: AttemptResult,
     pub class: Option<Class>,
     pub rule: Option<&'a str>,
 }
 
-impl<'a> From<&'a Attempt> for Went<'a> {
+impl<'a> From<&'a Attempt> for AttemptSummary<'a> {
     fn from(attempt: &'a Attempt) -> Self {
-        Went { result: attempt.result, class: attempt.error_classification, rule: attempt.rule.as_deref() }
+        AttemptSummary {
+            result: attempt.result,
+            class: attempt.error_classification,
+            rule: attempt.rule.as_deref(),
+        }
     }
 }
 
-impl<'a> From<&'a Verdict> for Went<'a> {
+impl<'a> From<&'a Verdict> for AttemptSummary<'a> {
     fn from(verdict: &'a Verdict) -> Self {
         let (result, failure) = match verdict {
             Verdict::Delivered { .. } => (AttemptResult::Sent, None),
@@ -101,7 +105,7 @@ impl<'a> From<&'a Verdict> for Went<'a> {
             Verdict::Failed(failure) if failure.uncertain => (AttemptResult::Uncertain, Some(failure)),
             Verdict::Failed(failure) => (AttemptResult::Failed, Some(failure)),
         };
-        Went {
+        AttemptSummary {
             result,
             class: failure.map(|failure| failure.class),
             rule: failure.map(|failure| &*failure.rule),
@@ -118,7 +122,7 @@ impl Inner {
         traceparent: &mut Option<TraceParent>,
         (job_id, route, company): (&JobId, &RouteName, &CompanyId),
         started_at: Timestamp,
-    ) -> Option<Box<Open>> {
+    ) -> Option<Box<OpenSpan>> {
         let tracer = self.tracer.as_ref()?;
         let parent = *traceparent;
         let context = match parent {
@@ -144,13 +148,13 @@ impl Inner {
                 ("companyId", company.as_str().into()),
             ],
         };
-        context.is_sampled().then(|| Box::new(Open { span: span(), began: Instant::now() }))
+        context.is_sampled().then(|| Box::new(OpenSpan { span: span(), began: Instant::now() }))
     }
 
     /// Ends a span that began with [`Inner::open`].
-    pub fn close(&self, open: Option<Box<Open>>, failed: bool, more: (&'static str, Attribute)) {
+    pub fn close(&self, open: Option<Box<OpenSpan>>, failed: bool, more: (&'static str, Attribute)) {
         let (Some(tracer), Some(open)) = (&self.tracer, open) else { return };
-        let Open { mut span, began } = *open;
+        let OpenSpan { mut span, began } = *open;
         span.took = began.elapsed();
         span.failed = failed;
         span.attributes.push(more);
@@ -176,7 +180,7 @@ impl Inner {
         job: &Job,
         attempt: u32,
         provider: &str,
-        went: Went<'_>,
+        went: AttemptSummary<'_>,
         (started_at, took): (Timestamp, Duration),
     ) {
         let (Some(tracer), Some(parent)) = (&self.tracer, job.traceparent) else { return };

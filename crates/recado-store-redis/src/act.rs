@@ -182,8 +182,8 @@ impl RedisStore {
             let before = now.as_millis().saturating_sub(age).max(cut.before);
             self.forget_ended(partition, before, (cut.edge, kept_at_edge), &mut pruned).await?;
         }
-        pruned.notes = self.prune_notes(PRUNE_MAX, now).await?;
-        pruned.more |= pruned.notes == PRUNE_MAX.cast_unsigned();
+        pruned.kv_entries = self.prune_notes(PRUNE_MAX, now).await?;
+        pruned.more |= pruned.kv_entries == PRUNE_MAX.cast_unsigned();
         Ok(pruned)
     }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_core::breaker::Breaker;
-use recado_store::{NoteWrite, Noted, StoreError};
+use recado_store::{KvWrite, KvWritten, StoreError};
 use redis::Cmd;
 use serde::Deserialize;
 
 use crate::store::RedisStore;
 
-/// The shelf of providers' notes.
+/// The namespace of providers' notes.
 const PROVIDERS: &str = "providers";
 
 /// Failures count for a minute.
@@ -33,9 +33,9 @@ struct Kept {
 
 impl RedisStore {
     /// Copies what was written about breakers.
-    pub(crate) async fn copy_circuits(&self, writes: &[NoteWrite], noted: &[Noted], now: Timestamp) {
+    pub(crate) async fn copy_circuits(&self, writes: &[KvWrite], noted: &[KvWritten], now: Timestamp) {
         for (write, noted) in writes.iter().zip(noted) {
-            if write.shelf.as_str() != PROVIDERS || !matches!(noted, Noted::Done { .. }) {
+            if write.namespace.as_str() != PROVIDERS || !matches!(noted, KvWritten::Done { .. }) {
                 continue;
             }
             if let Err(error) = self.copy_circuit(write, now).await {
@@ -47,14 +47,14 @@ impl RedisStore {
 
     /// Copies until the copy is what the note says. Another node may write in between, and whose copy comes late would
     /// leave the state of before; whoever copies last also looks last.
-    async fn copy_circuit(&self, write: &NoteWrite, now: Timestamp) -> Result<(), StoreError> {
+    async fn copy_circuit(&self, write: &KvWrite, now: Timestamp) -> Result<(), StoreError> {
         let mut value = write.value.clone();
         for _ in 0..COPIES_MAX {
             let kept = value.as_ref().and_then(|value| value.parse::<Kept>().ok());
             for (key, command) in copies(&write.key, kept.map(|kept| kept.breaker)) {
                 self.link.command(&command, key.as_bytes()).await?;
             }
-            let latest = self.read_note(write.shelf, &write.key, now).await?.map(|note| note.value);
+            let latest = self.read_note(write.namespace, &write.key, now).await?.map(|note| note.value);
             if latest == value {
                 break;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recado_core::{DeadLetter, Job, JobId, Payload, Status};
-use recado_store::{Adopted, Page, Standing, StoreError, Transfer};
+use recado_store::{Adopted, JobSnapshot, Page, Standing, StoreError};
 
 use crate::answer::Answer;
 use crate::audit::{audit_event, mark_archived};
@@ -18,8 +18,8 @@ use crate::store::RedisStore;
 const CALL_JOBS_MAX: usize = 100;
 
 impl RedisStore {
-    pub(crate) async fn adopt_jobs(&self, transfers: &[Transfer]) -> Result<Vec<Adopted>, StoreError> {
-        let mut by_partition: BTreeMap<u16, Vec<(usize, &Transfer)>> = BTreeMap::new();
+    pub(crate) async fn adopt_jobs(&self, transfers: &[JobSnapshot]) -> Result<Vec<Adopted>, StoreError> {
+        let mut by_partition: BTreeMap<u16, Vec<(usize, &JobSnapshot)>> = BTreeMap::new();
         for (at, transfer) in transfers.iter().enumerate() {
             by_partition.entry(self.partition_of(&transfer.job.company)).or_default().push((at, transfer));
         }
@@ -37,7 +37,7 @@ impl RedisStore {
     async fn adopt_some(
         &self,
         partition: u16,
-        transfers: &[(usize, &Transfer)],
+        transfers: &[(usize, &JobSnapshot)],
         answers: &mut [Adopted],
     ) -> Result<(), StoreError> {
         let Some((_, first)) = transfers.first() else { return Ok(()) };
@@ -57,7 +57,7 @@ impl RedisStore {
         &self,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Page<Transfer>, StoreError> {
+    ) -> Result<Page<JobSnapshot>, StoreError> {
         let from = after.map_or(0, |after| after.saturating_add(1)).min(BEYOND_ALL);
         let most = limit.min(CALL_JOBS_MAX);
         let mut found = Vec::new();
@@ -78,7 +78,7 @@ impl RedisStore {
 }
 
 impl RedisStore {
-    pub(crate) async fn give_job(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
+    pub(crate) async fn give_job(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
         let Some(found) = self.find(id).await? else { return Ok(None) };
         let args = [Arg::Int(found.seq.cast_signed()), Arg::Int(1)];
         let row = self.run(&self.scripts.walk, found.partition, &args).await?.list()?.pop();
@@ -89,8 +89,8 @@ impl RedisStore {
 }
 
 /// What the script needs to take a job in as it was, see `adopt.lua`.
-fn push<'a>(transfer: &'a Transfer, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
-    let Transfer { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
+fn push<'a>(transfer: &'a JobSnapshot, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let JobSnapshot { job, body_hash, standing, dead_letter, queue_place, audit, archived } = transfer;
     let (standing, phase, ended_at, answer) = match standing {
         Standing::Waiting => ("wait", Phase::Live, None, None),
         Standing::Dead => ("dead", Phase::Dead, None, None),
@@ -130,7 +130,7 @@ fn ending(status: Status) -> Ending {
     }
 }
 
-fn transfer(partition: u16, row: Answer) -> Result<(u64, Transfer), StoreError> {
+fn transfer(partition: u16, row: Answer) -> Result<(u64, JobSnapshot), StoreError> {
     let [seq, head, data, letter, original, events] = row.parts()?;
     let seq = seq.count()?;
     let record = decode_or_mark(&head.bytes()?, partition, seq).ok_or_else(damaged)?;
@@ -153,6 +153,6 @@ fn transfer(partition: u16, row: Answer) -> Result<(u64, Transfer), StoreError> 
         _ => Standing::Waiting,
     };
     let (job, body_hash) = (Job { data, ..record.job }, record.body_hash);
-    let given = Transfer { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
+    let given = JobSnapshot { job, body_hash, standing, dead_letter, queue_place: None, audit, archived: 0 };
     Ok((seq, given))
 }

@@ -1,5 +1,6 @@
 //! The store: the contract's verbs, each handed to whoever carries it out.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use recado_core::{AuditEvent, DeadLetter, JobId, Lease, LeaseToken, NewJob, Rout
 use recado_store::{
     Adopted, AuditRecord, AuditSpan, AuditTrim, Cancelled, Claim, Claimed, Counts, DeadLetterFilter,
     DeadLetterGroup, Discard, Discarded, Durability, Enqueued, Extended, Fence, FencedWrite, GroupBy,
-    JobFilter, JobView, LeftOut, Note, NoteWrite, Noted, Page, PageRequest, Pruned, Redrive, Redriven,
-    Retention, Settled, Settlement, Shelf, Store, StoreError, StoreReport, TenantFilter, TenantView,
-    Transfer, Waker,
+    JobFilter, JobSnapshot, JobView, KvEntry, KvWrite, KvWritten, LeftOut, Namespace, Page, PageRequest,
+    Pruned, Redrive, Redriven, Retention, Settled, Settlement, StoreError, StoreReport, TenantFilter,
+    TenantView, Waker,
 };
 use tokio::task::JoinSet;
 
@@ -169,7 +170,7 @@ impl RedisStore {
 }
 
 #[async_trait]
-impl Store for RedisStore {
+impl JobStore for RedisStore {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, StoreError> {
         let jobs = jobs.into_iter().enumerate().map(|(nth, new)| Intake { new, nth });
         together::ask(self, jobs.collect()).await
@@ -203,51 +204,25 @@ impl Store for RedisStore {
         self.prune_some(&retention, now).await
     }
 
-    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
-        self.forget_jobs(&ids).await
-    }
-
-    async fn adopt(&self, transfers: Vec<Transfer>) -> Result<Vec<Adopted>, StoreError> {
-        self.adopt_jobs(&transfers).await
-    }
-
-    /// Each partition knows the fence, and so do the notes: a script sees no other slot's keys.
-    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
-        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
-        for root in self.roots.iter().chain([&self.notes_root]) {
-            let args = [Arg::from(fence.name), Arg::Int(number)];
-            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
-                return Err(StoreError::Fenced);
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
-        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
-    }
-
-    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
-        self.put_on_record(&events).await
-    }
-
-    async fn write_notes(&self, writes: Vec<NoteWrite>, now: Timestamp) -> Result<Vec<Noted>, StoreError> {
-        let noted = self.note_down(&writes, now).await?;
-        if noted.iter().any(|noted| matches!(noted, Noted::Done { .. })) {
-            self.bells.announce_notes(&self.link);
-        }
-        self.copy_circuits(&writes, &noted, now).await;
-        Ok(noted)
-    }
-
     fn waker(&self, route: &RouteName) -> Waker {
         self.bells.waker(route)
     }
 
-    fn notes_changed(&self) -> Option<Waker> {
-        Some(self.bells.notes_waker())
+    fn durability(&self) -> Durability {
+        self.link.checkup().durability()
     }
 
+    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
+        self.current_lease(token).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
     async fn job(&self, id: &JobId, now: Timestamp) -> Result<Option<JobView>, StoreError> {
         self.view(id, now).await
     }
@@ -259,18 +234,6 @@ impl Store for RedisStore {
         now: Timestamp,
     ) -> Result<Page<JobView>, StoreError> {
         self.list_jobs(&filter, page, now).await
-    }
-
-    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
-        self.trim_records(trim).await
-    }
-
-    fn audit_parts(&self) -> u16 {
-        self.partition_count() as u16 + 1
-    }
-
-    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.records_in(span, limit).await
     }
 
     async fn audit(&self, id: &JobId) -> Result<Vec<AuditEvent>, StoreError> {
@@ -299,14 +262,6 @@ impl Store for RedisStore {
         filter: DeadLetterFilter,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
         self.groups(by, &filter).await
-    }
-
-    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<Transfer>, StoreError> {
-        self.give_jobs(after, limit).await
-    }
-
-    async fn transfer(&self, id: &JobId) -> Result<Option<Transfer>, StoreError> {
-        self.give_job(id).await
     }
 
     async fn counts(&self, now: Timestamp) -> Result<Counts, StoreError> {
@@ -340,28 +295,91 @@ impl Store for RedisStore {
             unanswered,
         })
     }
+}
 
-    fn durability(&self) -> Durability {
-        self.link.checkup().durability()
+#[async_trait]
+impl KeyValue for RedisStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        let noted = self.note_down(&writes, now).await?;
+        if noted.iter().any(|noted| matches!(noted, KvWritten::Done { .. })) {
+            self.bells.announce_notes(&self.link);
+        }
+        self.copy_circuits(&writes, &noted, now).await;
+        Ok(noted)
     }
 
-    async fn lease(&self, token: LeaseToken) -> Result<Option<Lease>, StoreError> {
-        self.current_lease(token).await
+    fn kv_changes(&self) -> Option<Waker> {
+        Some(self.bells.notes_waker())
     }
 
-    async fn note(&self, shelf: Shelf, key: &str, now: Timestamp) -> Result<Option<Note>, StoreError> {
-        self.read_note(shelf, key, now).await
+    async fn kv_get(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        self.read_note(namespace, key, now).await
     }
 
-    async fn notes(&self, shelf: Shelf, now: Timestamp) -> Result<Vec<Note>, StoreError> {
-        self.read_shelf(shelf, now).await
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        self.read_shelf(namespace, now).await
     }
 
-    async fn shelf_versions(&self, shelves: &[Shelf]) -> Result<Vec<Option<u64>>, StoreError> {
-        self.versions_of(shelves).await
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.versions_of(namespaces).await
+    }
+}
+
+#[async_trait]
+impl AuditLog for RedisStore {
+    async fn record(&self, events: Vec<AuditEvent>) -> Result<(), StoreError> {
+        self.put_on_record(&events).await
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn trim_audit(&self, trim: AuditTrim) -> Result<u64, StoreError> {
+        self.trim_records(trim).await
+    }
+
+    fn audit_parts(&self) -> u16 {
+        self.partition_count() as u16 + 1
+    }
+
+    async fn audit_in(&self, span: AuditSpan, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.records_in(span, limit).await
+    }
+}
+
+#[async_trait]
+impl Transfer for RedisStore {
+    async fn forget(&self, ids: Vec<JobId>) -> Result<u64, StoreError> {
+        self.forget_jobs(&ids).await
+    }
+
+    async fn adopt(&self, transfers: Vec<JobSnapshot>) -> Result<Vec<Adopted>, StoreError> {
+        self.adopt_jobs(&transfers).await
+    }
+
+    /// Each partition knows the fence, and so do the notes: a script sees no other slot's keys.
+    async fn raise_fence(&self, fence: Fence) -> Result<(), StoreError> {
+        let number = i64::try_from(fence.number).unwrap_or(i64::MAX);
+        for root in self.roots.iter().chain([&self.notes_root]) {
+            let args = [Arg::from(fence.name), Arg::Int(number)];
+            if !root.run(&self.link, &self.scripts.fence, &args, None).await?.yes()? {
+                return Err(StoreError::Fenced);
+            }
+        }
         Ok(())
+    }
+
+    async fn write_fenced(&self, fence: Fence, write: FencedWrite) -> Result<Vec<Lease>, StoreError> {
+        write.carry_out(&RedisStore { fence: Some(fence), ..self.clone() }).await
+    }
+
+    async fn transfers(&self, after: Option<u64>, limit: usize) -> Result<Page<JobSnapshot>, StoreError> {
+        self.give_jobs(after, limit).await
+    }
+
+    async fn transfer(&self, id: &JobId) -> Result<Option<JobSnapshot>, StoreError> {
+        self.give_job(id).await
     }
 }

@@ -4,5 +4,5 @@
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
-    recado::cli::main()
+    recado_cli::main()
 }

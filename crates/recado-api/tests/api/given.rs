@@ -8,7 +8,7 @@ use recado_api::{ApiLimits, ApiOptions, ApiState, Hosts, ServeLimits, router, se
 use recado_client::Client;
 use recado_core::decide::Terms;
 use recado_core::{AuditEvent, Jitter, Policy, RouteName, rules};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Route, Routes, Settings, SystemClock};
 use recado_store::reference::ReferenceStore;
 use recado_store::{AuditSpan, Retention, Store};
@@ -118,7 +118,7 @@ fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 60 * 60),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 60 * 60),
         crashes_max: 3,
-        notices: recado_engine::notices::Notices::default(),
+        notices: recado_engine::notify::notices::Notices::default(),
         turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }

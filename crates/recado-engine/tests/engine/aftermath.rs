@@ -1,14 +1,15 @@
 //! Effects of an attempt: events, callbacks, notices, marks, counts.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{EventKind, JobId, RouteName, Status};
-use recado_engine::endpoints::manage::Draft;
-use recado_engine::notices::{Channel, NOTICES_COMPANY, Notices};
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
+use recado_engine::notify::endpoints::manage::EndpointDraft;
+use recado_engine::notify::notices::{Channel, NOTICES_COMPANY, Notices};
 use recado_engine::{Act, Carrier, Engine, Fallback, Parts, Route, Routes};
-use recado_store::{JobFilter, PageRequest, Store};
+use recado_store::{JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
@@ -31,12 +32,12 @@ fn with_webhooks(given: &Given, mail: Route) -> Engine {
     Engine::start(parts)
 }
 
-fn draft(events: &[&str]) -> Draft {
-    Draft {
+fn draft(events: &[&str]) -> EndpointDraft {
+    EndpointDraft {
         company_id: Some("acme".to_owned()),
         url: Some("http://127.0.0.1:9/hooks".to_owned()),
         events: Some(events.iter().map(|name| (*name).to_owned()).collect()),
-        ..Draft::default()
+        ..EndpointDraft::default()
     }
 }
 
@@ -73,7 +74,7 @@ async fn w6_a_subscribed_endpoint_gets_a_job_of_its_own_for_each_event_and_only_
     let far_end = Arc::new(Scripted::new(&["550"]));
     let engine = with_webhooks(&given, route("mail", Carrier::Transport(far_end)));
     let endpoint = engine.add_endpoint(draft(&["JobFailed"]), "ana").await.unwrap();
-    let other = Draft { company_id: Some("globex".to_owned()), ..draft(&[]) };
+    let other = EndpointDraft { company_id: Some("globex".to_owned()), ..draft(&[]) };
     engine.add_endpoint(other, "ana").await.unwrap();
     submit(&engine, submission("a")).await;
     given.until("a", Status::Failed).await;
@@ -124,9 +125,13 @@ async fn f12_an_endpoint_is_switched_off_after_ten_failures_in_a_row() {
     assert!(!now.enabled);
     assert_eq!(now.disabled_reason.as_deref(), Some("10 deliveries in a row failed"));
     // The store knows as well: a restart does not switch it on again.
-    let kept = given.store.note(recado_engine::endpoints::SHELF, &endpoint.id, engine.now()).await.unwrap();
+    let kept = given
+        .store
+        .kv_get(recado_engine::notify::endpoints::NAMESPACE, &endpoint.id, engine.now())
+        .await
+        .unwrap();
     assert!(kept.unwrap().value.as_str().contains("\"enabled\":false"));
-    let on = Draft { enabled: Some(true), ..Draft::default() };
+    let on = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
     let again = engine.change_endpoint(&endpoint.id, on, "ana").await.unwrap();
     assert!(again.enabled && again.failures == 0 && again.disabled_reason.is_none());
 }
@@ -249,7 +254,7 @@ async fn names_that_are_our_own_are_refused_to_callers() {
     ] {
         let given = recado_engine::Submission { company_id: company.to_owned(), ..submission(id) };
         let refused = engine.submit(vec![given]).await.unwrap().remove(0).unwrap_err();
-        let recado_engine::Refusal::Invalid(faults) = refused else { panic!("{refused:?}") };
+        let recado_engine::SubmitRefusal::Invalid(faults) = refused else { panic!("{refused:?}") };
         assert_eq!(faults.iter().map(|(pointer, _)| pointer.as_str()).collect::<Vec<_>>(), [pointer], "{id}");
     }
 }

@@ -1,12 +1,13 @@
 //! It rings once, for the right ones, across restarts and nodes, and says when it is over.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName, Status, Timestamp};
-use recado_engine::alerts::AlertTerms;
-use recado_engine::events::Listening;
-use recado_engine::notices::{Channel, Notices};
+use recado_engine::duties::alerts::AlertTerms;
+use recado_engine::notify::events::Listening;
+use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
 use recado_observe::RuleChange;
 use recado_store::faulty::{FaultyStore, Verb};
@@ -172,10 +173,10 @@ async fn a_state_that_cannot_be_written_down_is_written_later_and_nothing_rings_
     let engine = node(&given, "node-1", store.clone());
     let mut heard = engine.events().listen(None);
     // Enough for those who write more often as well.
-    store.fail(Verb::WriteNotes, 0, 9, StoreError::Unavailable("gone".to_owned()));
+    store.fail(Verb::KvWrite, 0, 9, StoreError::Unavailable("gone".to_owned()));
     bury(&engine, &given, &["a", "b"], "acme").await;
     pass(120).await;
-    assert_eq!(store.fired(Verb::WriteNotes), 9);
+    assert_eq!(store.fired(Verb::KvWrite), 9);
     assert_eq!(told(&mut heard), ["AlertFired dlq_company acme"]);
     engine.stop().await.unwrap();
     let engine = node(&given, "node-1 again", given.store.clone());

@@ -1,12 +1,12 @@
 //! Replays without a person.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Cause, JobId, RouteName, Status};
-use recado_engine::auto_replay::AutoReplay;
+use recado_engine::dlq::auto_replay::AutoReplay;
 use recado_engine::{Carrier, Chance, DeadLetterTerms, Engine, Parts, Routes};
-use recado_store::Store;
 
 use crate::given::{Given, Scripted, route, settings, submission, submit};
 

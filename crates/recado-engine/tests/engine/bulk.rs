@@ -1,16 +1,18 @@
 //! Many dead letters at once.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{DeadLetterState, JobId, Payload, Status};
-use recado_engine::bulk::{
-    Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, RUNNING_MAX, SHELF, TooMany,
+use recado_engine::dlq::bulk::{
+    Bulk, BulkAct, BulkOrder, BulkState, CanaryState, Chosen, FAILURES_NAMED_MAX, NAMESPACE, RUNNING_MAX,
+    TooMany,
 };
-use recado_engine::operate::Replay;
+use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Engine};
 use recado_store::faulty::FaultyStore;
-use recado_store::{Discarded, NoteWrite, Store};
+use recado_store::{Discarded, KvWrite};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -154,7 +156,7 @@ async fn it_goes_on_after_a_restart_and_nothing_is_delivered_twice() {
     let bulk = start(&engine, BulkOrder { rate_per_second: Some(2), ..order(BulkAct::Replay) }).await;
     when(&engine, &bulk.id, |bulk| bulk.done >= 4).await;
     engine.stop().await.unwrap();
-    let half = given.store.note(SHELF, &bulk.id, given.clock_now()).await.unwrap().unwrap();
+    let half = given.store.kv_get(NAMESPACE, &bulk.id, given.clock_now()).await.unwrap().unwrap();
     let half: Bulk = half.value.parse().unwrap();
     assert!(half.state == BulkState::Running && half.done < 10, "it was cut off: {half:?}");
 
@@ -176,20 +178,20 @@ async fn left_behind(given: &Given, far_end: &Arc<Scripted>) -> Bulk {
     when(&engine, &bulk.id, |bulk| bulk.done >= 1).await;
     engine.stop().await.unwrap();
     let now = given.clock_now();
-    let note = given.store.note(SHELF, &bulk.id, now).await.unwrap().unwrap();
+    let note = given.store.kv_get(NAMESPACE, &bulk.id, now).await.unwrap().unwrap();
     let mut value: serde_json::Value = note.value.parse().unwrap();
     value["holder"] = "a node that died".into();
     value["heldUntil"] = now.plus(Duration::from_secs(15)).to_string().into();
     let value = Some(Payload::trusted(value.to_string()));
-    let write = NoteWrite {
-        shelf: SHELF,
+    let write = KvWrite {
+        namespace: NAMESPACE,
         key: bulk.id.clone(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    given.store.write_notes(vec![write], now).await.unwrap();
+    given.store.kv_write(vec![write], now).await.unwrap();
     given.clock.set_by(-3_600);
     engine.bulk(&bulk.id).await.unwrap().unwrap()
 }

@@ -3,15 +3,16 @@
 //! Random lives of processes over one queue: two bulk acts over the same entries, people in between, notes that get
 //! lost, and each life but the last one cut off without warning.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{JobId, Status};
 use recado_engine::Engine;
-use recado_engine::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
+use recado_engine::dlq::bulk::{Bulk, BulkAct, BulkOrder, BulkState, Chosen};
+use recado_store::StoreError;
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::reference::ReferenceStore;
-use recado_store::{Store, StoreError};
 
 use crate::bulk::{bury, order};
 use crate::given::{Given, Scripted};
@@ -89,7 +90,7 @@ fn cut_short(draws: &mut Draws) -> Duration {
 }
 
 fn lose_some_answers(draws: &mut Draws, store: &FaultyStore) {
-    let verb = if draws.below(2) == 0 { Verb::WriteNotesAnswer } else { Verb::WriteNotes };
+    let verb = if draws.below(2) == 0 { Verb::KvWriteAnswer } else { Verb::KvWrite };
     let (after, times) = (draws.below(8) as usize, draws.below(2) as usize);
     store.fail(verb, after, times, StoreError::Unavailable("for a moment".to_owned()));
 }
@@ -119,7 +120,7 @@ fn story(seed: u64, seen: &mut Seen) {
                 true => until_all_ended(&engine, &begun).await,
                 false => tokio::time::sleep(cut_short(&mut draws)).await,
             }
-            seen.lost_answers += faulty.fired(Verb::WriteNotesAnswer);
+            seen.lost_answers += faulty.fired(Verb::KvWriteAnswer);
             for bulk in engine.bulks().await.unwrap() {
                 let start = begun.iter().find(|start| start.id == bulk.id).unwrap();
                 let told = bulk.done + bulk.skipped + bulk.failed + bulk.left();

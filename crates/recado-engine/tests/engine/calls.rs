@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use recado_core::{CompanyId, Fault, Outcome, Payload, Status};
-use recado_engine::calls::{Call, CallRefused, Called};
+use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
 use recado_transport::{DataFault, Delivery, Transport, TransportKind, Wanted};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_core::decide::Terms;
 use recado_core::{Cause, Class, Jitter, JobId, Policy, RouteName, Status, rules};
-use recado_engine::workers::{LeaseRequest, Report, Reported};
+use recado_engine::attempt::worker_leases::{LeaseRequest, Report, Reported};
 use recado_engine::{Carrier, Clock, Engine, Route};
 
 use crate::given::{Given, route, submission, submit};

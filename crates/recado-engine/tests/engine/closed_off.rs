@@ -1,13 +1,13 @@
 //! A route's fallback while every provider of it is closed off.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerState;
 use recado_core::{Cause, CompanyId, EventKind, Job, JobId, Status};
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
-use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, sleep, submit_many, to, with_breaker};
 use crate::given::{Given, Scripted, route, submission, submit};

@@ -1,5 +1,6 @@
 //! Jobs whose stored content changed after they were accepted: they are never sent.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use recado_core::{
     BodyHash, Cause, CompanyId, Damage, Job, JobId, NewJob, Payload, Priority, RouteName, Status,
 };
 use recado_engine::Carrier;
-use recado_engine::operate::Replay;
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
+use recado_engine::dlq::operator::Replay;
 use recado_store::faulty::Verb;
-use recado_store::{Standing, Store, StoreError, Transfer};
+use recado_store::{JobSnapshot, Standing, StoreError};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
 /// A job as a damaged store gives it: its checksum was made from other content.
-fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
+fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> JobSnapshot {
     let now = given.clock_now();
     let mut job = Job::from(NewJob {
         id: JobId::new(name).unwrap(),
@@ -33,7 +34,7 @@ fn struck(given: &Given, name: &str, route: &str, damage: Damage) -> Transfer {
     });
     job.checksum = job.checksum.map(|checksum| checksum.inverted(damage));
     let (standing, dead_letter) = (Standing::Waiting, None);
-    Transfer {
+    JobSnapshot {
         job,
         body_hash: BodyHash(1),
         standing,

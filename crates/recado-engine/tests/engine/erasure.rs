@@ -1,16 +1,17 @@
 //! Erasing a person reaches what Recado made of their jobs: callbacks and notices.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use recado_audit::{Identity, MONTHS_KEPT, Subject};
 use recado_core::{RouteName, Status};
-use recado_engine::endpoints::manage::Draft;
-use recado_engine::notices::{Channel, Notices, Shape};
-use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms};
+use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms};
+use recado_engine::notify::endpoints::manage::EndpointDraft;
+use recado_engine::notify::notices::{Channel, Notices, Shape};
 use recado_engine::{Carrier, Chance, Engine, Fallback, Parts, Route, Routes, Settings, Submission};
-use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest, Store};
+use recado_store::{AuditSpan, DeadLetterFilter, JobFilter, PageRequest};
 use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
 use tempfile::TempDir;
 
@@ -39,10 +40,10 @@ async fn telling(given: &Given, dir: &Path) -> Engine {
     parts.webhook = Some(webhook);
     parts.trail = Some(TrailTerms { dir: dir.to_owned(), key: None, months_kept: MONTHS_KEPT });
     let engine = Engine::start(parts);
-    let endpoint = Draft {
+    let endpoint = EndpointDraft {
         company_id: Some("acme".to_owned()),
         url: Some("http://127.0.0.1:9/hooks".to_owned()),
-        ..Draft::default()
+        ..EndpointDraft::default()
     };
     engine.add_endpoint(endpoint, "ana").await.unwrap();
     engine

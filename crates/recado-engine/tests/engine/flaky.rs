@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::breaker::BreakerTerms;
 use recado_core::{Fault, Outcome, Payload, Timestamp};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Settings, Submission};
 use recado_store::faulty::FaultyStore;
 use recado_store::{Store, Wakes};

@@ -1,5 +1,6 @@
 //! Fixtures of the tests: a clock that follows tokio's, routes, and far ends that misbehave.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
@@ -105,7 +106,7 @@ pub fn settings() -> Settings {
         job_ttl: Duration::from_secs(24 * 3_600),
         dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
         crashes_max: 5,
-        notices: recado_engine::notices::Notices::default(),
+        notices: recado_engine::notify::notices::Notices::default(),
         turn_jobs: recado_core::fairness::TURN_JOBS,
     }
 }

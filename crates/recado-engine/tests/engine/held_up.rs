@@ -1,15 +1,15 @@
 //! A job that had to wait although it was due says so, however it was held back, and no other does.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::limit::Rate;
 use recado_core::{CompanyId, JobId, RouteName, Status};
-use recado_engine::providers::ProviderTerms;
-use recado_engine::tenants::TermsChange;
-use recado_engine::workers::{LeaseRequest, Report};
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::attempt::worker_leases::{LeaseRequest, Report};
 use recado_engine::{Carrier, Submission};
-use recado_store::Store;
 
 use crate::flaky::{Flaky, mail, protected, restarted, sleep, to, with_breaker};
 use crate::given::{Given, route, submission, submit};

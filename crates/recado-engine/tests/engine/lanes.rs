@@ -7,8 +7,8 @@ use std::time::Duration;
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::limit::Rate;
 use recado_core::{AttemptResult, CompanyId, EventKind, Fault, NetworkKind, RouteName, Status};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
+use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::{Carrier, Chance, Engine, Parts, Route, Routes, Submission};
 
 use crate::flaky::{BREAKER, Flaky, protected, sleep, to, with_breaker};
@@ -403,7 +403,7 @@ async fn workers_are_held_back_like_everybody() {
     let engine = protected(&given, vec![route("work", Carrier::Workers)], &[("work", with_breaker())]);
     submit(&engine, Submission { route: "work".to_owned(), ..submission("a") }).await;
     engine.turn_breaker("work", true, "closed", None).await.unwrap().unwrap();
-    let request = recado_engine::workers::LeaseRequest {
+    let request = recado_engine::attempt::worker_leases::LeaseRequest {
         routes: vec![RouteName::new("work").unwrap()],
         max: 10,
         wait: Duration::from_secs(5),

@@ -1,13 +1,14 @@
 //! Leases of living deliveries, while the store stalls or the wall clock is set.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, JobId, RouteName, Status};
-use recado_engine::workers::LeaseRequest;
+use recado_engine::attempt::worker_leases::LeaseRequest;
 use recado_engine::{Carrier, Clock, Engine, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
-use recado_store::{Claim, Pick, Store, StoreError, Turns};
+use recado_store::{Claim, Pick, StoreError, Turns};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 

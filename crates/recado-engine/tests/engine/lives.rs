@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, AuditKind, Cause, Class, JobId, Payload, Status};
-use recado_engine::operate::Replay;
-use recado_engine::{Carrier, Clock, Refusal};
+use recado_engine::dlq::operator::Replay;
+use recado_engine::{Carrier, Clock, SubmitRefusal};
 
 use crate::given::{Given, Scripted, route, submission, submit};
 
@@ -185,7 +185,7 @@ async fn a_submission_is_refused_with_every_fault_at_once() {
     wrong.run_at = Some(given.clock.now());
     wrong.delay = Some(Duration::from_secs(1));
     wrong.data = Payload::new(r#"{"text":"refuse me"}"#).unwrap();
-    let Err(Refusal::Invalid(faults)) = engine.submit(vec![wrong]).await.unwrap().remove(0) else {
+    let Err(SubmitRefusal::Invalid(faults)) = engine.submit(vec![wrong]).await.unwrap().remove(0) else {
         panic!("it was taken in");
     };
     let pointers: Vec<_> = faults.iter().map(|(pointer, _)| pointer.as_str()).collect();
@@ -204,6 +204,6 @@ async fn g15_the_same_submission_again_is_a_duplicate_and_another_body_is_a_conf
     let mut other = submission("a");
     other.company_id = "globex".to_owned();
     let refused = engine.submit(vec![other]).await.unwrap().remove(0);
-    assert!(matches!(refused, Err(Refusal::Conflict { .. })));
+    assert!(matches!(refused, Err(SubmitRefusal::Conflict { .. })));
     assert_eq!(far_end.count(), 1);
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditKind, CompanyId, Status};
-use recado_engine::calls::{Call, Called};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
-use recado_engine::tenants::{TenantTerms, TermsChange};
-use recado_engine::workers::LeaseRequest;
-use recado_engine::{Carrier, Holder, Limit, Paused, Route, Submission};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
+use recado_engine::admission::tenant_limits::{TenantTerms, TermsChange};
+use recado_engine::attempt::calls::{Call, Called};
+use recado_engine::attempt::worker_leases::LeaseRequest;
+use recado_engine::{Carrier, HoldCause, LimitKind, PauseScope, Route, Submission};
 use recado_store::faulty::Verb;
 use recado_store::{StoreError, Wakes};
 
@@ -33,7 +33,7 @@ async fn a_paused_route_waits_alone_and_a_restart_keeps_it_so() {
     sleep(60).await;
     let hold = engine.hold("mail", "acme").unwrap();
     assert_eq!(hold.why, "route paused: wrong template");
-    let Holder::Pause(Paused::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
+    let HoldCause::Pause(PauseScope::Route, pause) = hold.by else { panic!("{:?}", hold.by) };
     assert_eq!((pause.reason.as_deref(), pause.actor.as_deref()), (Some("wrong template"), Some("ana")));
     assert_eq!(given.view("a").await.job.progress.attempts_started, 0);
     engine.stop().await.unwrap();
@@ -113,7 +113,7 @@ async fn an_act_that_the_store_has_is_on_record_and_one_that_it_has_not_is_not()
     let flaky = Arc::new(Flaky::default());
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let gone = || StoreError::Unavailable("gone".to_owned());
-    for (verb, kept) in [(Verb::WriteNotes, 0), (Verb::WriteNotesAnswer, 1)] {
+    for (verb, kept) in [(Verb::KvWrite, 0), (Verb::KvWriteAnswer, 1)] {
         store.fail(verb, 0, 3, gone());
         let recorded = || store.recorded().len();
         let before = recorded();
@@ -162,7 +162,7 @@ async fn a_company_whose_slots_are_taken_waits_for_a_limit_and_not_for_its_turn(
     sleep(1).await;
     assert_eq!(flaky.count(), 2, "not even the first claim takes more");
     let hold = engine.hold("mail", "acme").unwrap();
-    assert_eq!((hold.by, hold.until), (Holder::Limit(Limit::CompanySlots), None));
+    assert_eq!((hold.by, hold.until), (HoldCause::Limit(LimitKind::CompanySlots), None));
     assert_eq!(engine.hold("mail", "globex"), None);
     given.until("a-5", Status::Sent).await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::{Fault, Status, rules};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Route, Settings};
 use recado_store::Retention;
 

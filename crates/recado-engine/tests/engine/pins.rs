@@ -1,13 +1,13 @@
 //! A job that a provider may have taken is sent by no other provider of its route.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AttemptResult, Fault, JobId, NetworkKind, Status};
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine, Route};
-use recado_store::Store;
 
 use crate::crashes::take_for_and_vanish;
 use crate::flaky::{BREAKER, Flaky, mail, protected, restarted, sleep};

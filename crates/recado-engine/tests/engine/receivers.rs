@@ -1,5 +1,6 @@
 //! Receivers that users choose: each is held back on its own, for a bounded time, and its hold can be lifted.
 
+use recado_store::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::breaker::BreakerState;
 use recado_core::{AuditKind, Fault, Outcome, Payload, Status, Timestamp, rules};
-use recado_engine::providers::{CompanySlots, ProviderTerms};
+use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::{Carrier, Engine, HeldScope, Receiver, Route, Submission};
-use recado_store::{AuditSpan, NoteWrite, Shelf, Store, Wakes};
+use recado_store::{AuditSpan, KvWrite, Namespace, Wakes};
 use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::flaky::{BREAKER, Flaky, node, protected, restarted, sleep, to};
@@ -354,10 +355,10 @@ async fn a_quiet_that_an_older_version_kept_for_a_century_is_bounded_when_it_is_
     let quiet = Payload::new(&quiet).unwrap();
     for key in ["mail/", "mail/acme"] {
         let (value, expires_at) = (Some(quiet.clone()), Some(given.clock_now().plus(CENTURY)));
-        let shelf = Shelf::new("limits");
+        let namespace = Namespace::new("limits");
         let note =
-            NoteWrite { shelf, key: key.into(), value, expect: Some(0), audit: Vec::new(), expires_at };
-        given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
+            KvWrite { namespace, key: key.into(), value, expect: Some(0), audit: Vec::new(), expires_at };
+        given.store.kv_write(vec![note], given.clock_now()).await.unwrap();
     }
     let routes = || vec![route("mail", Carrier::Transport(flaky.clone()))];
     let engine = restarted(&given, routes(), &[("mail", ProviderTerms::plain(8))]).await;

@@ -1,15 +1,16 @@
 //! One dead letter brought back: what may go wrong with that, and what must not.
 
+use recado_store::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
 use recado_core::{AuditKind, DeadLetterState, JobId, Payload, Status};
-use recado_engine::operate::Replay;
-use recado_engine::providers::ProviderTerms;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::dlq::operator::Replay;
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings};
-use recado_store::{Cancelled, Store};
+use recado_store::Cancelled;
 
 use crate::bulk::bury;
 use crate::given::{Given, Scripted, route, settings};

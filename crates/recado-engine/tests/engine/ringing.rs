@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{RouteName, Timestamp};
-use recado_engine::notices::{Channel, Notices};
+use recado_engine::notify::notices::{Channel, Notices};
 use recado_engine::{Carrier, Chance, Engine, EngineError, Parts, Route, Routes, Settings, Submission};
 use recado_store::StoreError;
 use recado_store::faulty::{FaultyStore, Verb};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use recado_core::Status;
-use recado_engine::{EngineError, Refusal};
+use recado_engine::{EngineError, SubmitRefusal};
 use recado_store::StoreError;
 use recado_store::faulty::Verb;
 
@@ -47,7 +47,9 @@ async fn a_store_that_takes_half_a_batch_is_reported_job_by_job() {
     assert_eq!(store.fired(Verb::Enqueue), 1, "the fault fired");
     assert!(answers[..1_000].iter().all(Result::is_ok));
     assert!(
-        answers[1_000..].iter().all(|answer| matches!(answer, Err(Refusal::NotStored(StoreError::Full(_)))))
+        answers[1_000..]
+            .iter()
+            .all(|answer| matches!(answer, Err(SubmitRefusal::NotStored(StoreError::Full(_)))))
     );
     assert_eq!(answers.len(), 1_500);
 }

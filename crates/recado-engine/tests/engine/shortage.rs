@@ -1,13 +1,13 @@
 //! A shortage of our own is no failure of a job, of a provider or of an endpoint.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::breaker::{BreakerState, BreakerTerms};
 use recado_core::{Cause, Fault, JobId, Status};
 use recado_engine::Submission;
-use recado_engine::providers::ProviderTerms;
-use recado_store::Store;
+use recado_engine::admission::provider::ProviderTerms;
 
 use crate::flaky::{BREAKER, Flaky, mail, protected, sleep};
 use crate::given::{Given, submission, submit};

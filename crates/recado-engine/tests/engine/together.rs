@@ -1,5 +1,6 @@
 //! Several nodes on one store, and a process after another: what they must agree on about providers and companies.
 
+use recado_store::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,12 +8,12 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
 use recado_core::{CompanyId, EventKind, Fault, FaultKind, Payload, Status};
-use recado_engine::endpoints::SHELF as ENDPOINTS;
-use recado_engine::providers::ProviderTerms;
-use recado_engine::tenants::TermsChange;
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::admission::tenant_limits::TermsChange;
+use recado_engine::notify::endpoints::NAMESPACE as ENDPOINTS;
 use recado_engine::{Engine, Route, Settings};
 use recado_store::faulty::Verb;
-use recado_store::{NoteWrite, Shelf, Store, StoreError, Wakes};
+use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 use recado_transport_webhook::{Endpoints, Secret};
 
 use crate::flaky::{
@@ -91,7 +92,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
     sleep(121).await;
     assert_eq!((stuck.count(), state(&a)), (1, BreakerState::HalfOpen), "a has the probe");
     // From here on nothing that a does reaches the store.
-    for verb in [Verb::WriteNotes, Verb::ReadNotes, Verb::Settle, Verb::Claim] {
+    for verb in [Verb::KvWrite, Verb::ReadNotes, Verb::Settle, Verb::Claim] {
         store.fail(verb, 0, usize::MAX, gone());
     }
     let probed_at = a.now();
@@ -102,7 +103,7 @@ async fn f1_when_a_node_dies_with_the_probe_another_one_probes_when_the_probes_t
     given.until("after", Status::Sent).await;
     let waited = well.asked_since(probed_at)[0].since(probed_at);
     assert!((Duration::from_secs(85)..Duration::from_secs(95)).contains(&waited), "{waited:?}");
-    assert!(store.fired(Verb::WriteNotes) > 0, "a tried to say how it went");
+    assert!(store.fired(Verb::KvWrite) > 0, "a tried to say how it went");
     assert_eq!(state(&b), BreakerState::Closed);
 }
 
@@ -279,15 +280,15 @@ async fn endpoint_made_elsewhere(given: &Given, id: &str, enabled: bool) {
         "createdAt": given.clock_now(), "updatedAt": given.clock_now(),
     });
     let value = Some(Payload::new(&value.to_string()).unwrap());
-    let note = NoteWrite {
-        shelf: ENDPOINTS,
+    let note = KvWrite {
+        namespace: ENDPOINTS,
         key: id.into(),
         value,
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    given.store.write_notes(vec![note], given.clock_now()).await.unwrap();
+    given.store.kv_write(vec![note], given.clock_now()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,17 +321,17 @@ async fn a_store_that_does_not_answer_grants_no_probe_and_nothing_of_a_rate_and_
     let flaky = Arc::new(Flaky::default());
     let terms = ProviderTerms { rate: Some(Rate { max: 100, per: MINUTE }), ..with_breaker() };
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", terms)]).await;
-    store.fail(Verb::WriteNotes, 0, 20, gone());
+    store.fail(Verb::KvWrite, 0, 20, gone());
     submit_many(&engine, 5).await;
     sleep(2).await;
     assert_eq!(flaky.count(), 0, "nothing goes out uncounted");
-    assert!(store.fired(Verb::WriteNotes) > 1, "it kept asking");
+    assert!(store.fired(Verb::KvWrite) > 1, "it kept asking");
     given.until("job-0004", Status::Sent).await;
     assert_eq!(given.view("job-0004").await.job.progress.attempts_started, 1);
     fail(&engine, 5);
     sleep(119).await;
     submit(&engine, submission("probe")).await;
-    store.fail(Verb::WriteNotes, 0, 20, gone());
+    store.fail(Verb::KvWrite, 0, 20, gone());
     sleep(3).await;
     assert_eq!((flaky.count(), state(&engine)), (5, BreakerState::Open), "no probe goes out unseen");
     given.until("probe", Status::Sent).await;
@@ -344,10 +345,10 @@ async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
     // After what a node writes of itself when it starts.
     sleep(1).await;
-    store.fail(Verb::WriteNotesAnswer, 0, 1, gone());
+    store.fail(Verb::KvWriteAnswer, 0, 1, gone());
     fail(&engine, 4);
     sleep(5).await;
-    assert_eq!(store.fired(Verb::WriteNotesAnswer), 1);
+    assert_eq!(store.fired(Verb::KvWriteAnswer), 1);
     let again = restarted(&given, vec![mail(&flaky)], &terms).await;
     let view = again.provider("mail").unwrap();
     assert_eq!((view.failures_in_window, view.breaker.state), (4, BreakerState::Closed));
@@ -360,9 +361,9 @@ async fn g23_a_provider_that_is_well_and_has_no_rate_costs_no_notes() {
     let (engine, _) = node(&given, &bell, "a", vec![mail(&flaky)], &[("mail", with_breaker())]).await;
     submit_many(&engine, 100).await;
     given.until("job-0099", Status::Sent).await;
-    for shelf in ["providers", "limits", "tenant-limits", "routes", "tenants"] {
-        let notes = given.store.notes(Shelf::new(shelf), engine.now()).await.unwrap();
-        assert!(notes.is_empty(), "{shelf}: {notes:?}");
+    for namespace in ["providers", "limits", "tenant-limits", "routes", "tenants"] {
+        let notes = given.store.kv_list(Namespace::new(namespace), engine.now()).await.unwrap();
+        assert!(notes.is_empty(), "{namespace}: {notes:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The audit trail on its way from the store to its files, searched and forgotten.
 
+use recado_store::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use recado_audit::{Content, Evidence, Identity, MONTHS_KEPT, Order, Query, Record, Subject, search, verify};
 use recado_core::{AuditEvent, AuditKind, JobId, Status};
-use recado_engine::trail::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
+use recado_engine::audit::{Erased, Erasing, ErasureOrder, TrailTerms, archived_in};
 use recado_engine::{Carrier, Chance, Engine, Parts, Routes, Settings, Submission};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{AuditSpan, Retention, Store, StoreError, Wakes};
@@ -153,12 +154,12 @@ async fn a_mark_that_could_not_be_written_makes_no_record_come_twice() {
     let (given, dir) = (Given::new(), TempDir::new().unwrap());
     let store = Arc::new(FaultyStore::around(given.store.clone()));
     // The right to archive is written down; then the mark of the first bite, and the one after, are not.
-    store.fail(Verb::WriteNotes, 1, 2, StoreError::Unavailable("gone".to_owned()));
+    store.fail(Verb::KvWrite, 1, 2, StoreError::Unavailable("gone".to_owned()));
     let engine = Engine::start(parts(&given, store.clone(), &["ok"], dir.path()));
     tokio::task::yield_now().await;
     paused(&engine, 10).await;
     pass(60).await;
-    assert_eq!(store.fired(Verb::WriteNotes), 2);
+    assert_eq!(store.fired(Verb::KvWrite), 2);
     paused(&engine, 10).await;
     pass(5).await;
     let records = written(dir.path());
@@ -263,7 +264,7 @@ async fn a_walk_shows_each_record_once_however_far_the_files_are_behind() {
     const RECORDS: usize = 10_500;
     let (given, bell, dir) = (Given::new(), Arc::default(), TempDir::new().unwrap());
     let (engine, faulty) = node(&given, &bell, "one", dir.path());
-    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
+    faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     let act = |nth| {
         let act = AuditEvent::about_provider("mail", AuditKind::ProviderPaused, engine.now());
         act.reason(format!("{nth:05}"))
@@ -284,11 +285,11 @@ async fn a_record_that_is_in_the_files_and_not_marked_yet_is_shown_once() {
     paused(&archiver, 1).await;
     pass(5).await;
     let (other, _) = node(&given, &bell, "two", dir.path());
-    faulty.fail(Verb::WriteNotes, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
+    faulty.fail(Verb::KvWrite, 0, usize::MAX, StoreError::Unavailable("cut off".to_owned()));
     paused(&archiver, 3).await;
     pass(5).await;
     assert!(
-        faulty.fired(Verb::WriteNotes) > 0 && count(dir.path()) == 4,
+        faulty.fired(Verb::KvWrite) > 0 && count(dir.path()) == 4,
         "they are in the files, and not marked"
     );
     for order in [Order::NewestFirst, Order::OldestFirst] {
@@ -345,7 +346,7 @@ async fn a_node_is_replaced(set_by_s: i64) {
     pass(5).await;
     let gone = || StoreError::Unavailable("cut off".to_owned());
     cut_off.fail(Verb::ReadNotes, 0, 20, gone());
-    cut_off.fail(Verb::WriteNotes, 0, 20, gone());
+    cut_off.fail(Verb::KvWrite, 0, 20, gone());
     given.clock.set_by(set_by_s);
     paused(&second, 4).await;
     pass(5).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use recado_core::{Cause, JobId, RouteName, Status};
-use recado_engine::workers::{LeaseRequest, Report, Reported};
+use recado_engine::attempt::worker_leases::{LeaseRequest, Report, Reported};
 use recado_engine::{Carrier, Clock, Engine};
 
 use crate::given::{Given, route, submission, submit};

@@ -1,9 +1,10 @@
 //! The connection while something is wrong. Every call ends, says what to do, and is carried out at most once.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{CompanyId, NewJob};
-use recado_store::{Store, StoreError};
+use recado_store::StoreError;
 use recado_store_redis::RedisStore;
 use recado_store_redis::link::{Link, RedisOptions, Script};
 use redis::{Cmd, Value};

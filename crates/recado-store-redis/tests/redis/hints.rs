@@ -1,7 +1,8 @@
 //! Hints between nodes, without the clock that rings in any case.
 
 use recado_core::{Payload, RouteName};
-use recado_store::{NoteWrite, Shelf, Store, Waker};
+use recado_store::prelude::*;
+use recado_store::{KvWrite, Namespace, Waker};
 use recado_store_redis::RedisStore;
 
 use crate::given::{T0, jobs};
@@ -28,16 +29,16 @@ async fn a_hint_wakes_whoever_waits_on_another_node() {
     let mut work = two.waker(&RouteName::new("email").unwrap());
     one.enqueue(jobs(0..1)).await.unwrap();
     assert!(rung(&mut work).await, "no hint of a job");
-    let mut notes = two.notes_changed().unwrap();
-    let write = NoteWrite {
-        shelf: Shelf::new("pauses"),
+    let mut notes = two.kv_changes().unwrap();
+    let write = KvWrite {
+        namespace: Namespace::new("pauses"),
         key: "acme".into(),
         value: Some(Payload::trusted("1")),
         expect: None,
         expires_at: None,
         audit: Vec::new(),
     };
-    one.write_notes(vec![write], T0).await.unwrap();
+    one.kv_write(vec![write], T0).await.unwrap();
     assert!(rung(&mut notes).await, "no hint of a note");
 }
 
@@ -47,6 +48,6 @@ async fn without_a_hint_everybody_looks_again_after_a_while() {
     place.options.ring_every = std::time::Duration::from_millis(50);
     let store = place.store().await;
     let mut work = store.waker(&RouteName::new("email").unwrap());
-    let mut notes = store.notes_changed().unwrap();
+    let mut notes = store.kv_changes().unwrap();
     assert!(rung(&mut work).await && rung(&mut notes).await && rung(&mut work).await, "and again");
 }

@@ -1,9 +1,10 @@
 //! Memory of a waiting job, and of jobs that are gone.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{JobId, NewJob, Payload, Timestamp};
-use recado_store::{Retention, Settlement, Store};
+use recado_store::{Retention, Settlement};
 use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::given::{T0, claim, delivered, job, jobs};

@@ -1,9 +1,10 @@
 //! Leases that ran out while Redis could not be reached.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::Lease;
-use recado_store::{Claim, Extended, Pick, Store, StoreError};
+use recado_store::{Claim, Extended, Pick, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::given::{HOUR, T0, claim, jobs};

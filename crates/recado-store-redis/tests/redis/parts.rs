@@ -1,9 +1,10 @@
 //! Several partitions as one store.
 
+use recado_store::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 use recado_core::{BodyHash, CompanyId, JobId, NewJob, Status};
-use recado_store::{Enqueued, JobFilter, PageRequest, Settlement, Store};
+use recado_store::{Enqueued, JobFilter, PageRequest, Settlement};
 use tokio::task::JoinSet;
 
 use crate::given::{T0, claim, delivered, job, jobs};

@@ -1,6 +1,7 @@
 //! The audit streams, as the archiver reads them.
 
-use recado_store::{AuditSpan, Store, StoreError};
+use recado_store::prelude::*;
+use recado_store::{AuditSpan, StoreError};
 
 use crate::given::{T0, claim, delivered, jobs};
 use crate::place::Place;

@@ -1,9 +1,10 @@
 //! Promises of this store alone: its scripts, its packing and its bounds.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{AttemptResult, CompanyId, NewJob, Payload, Status, Transition};
-use recado_store::{Claim, Extended, Pick, Settled, Settlement, Store, StoreError};
+use recado_store::{Claim, Extended, Pick, Settled, Settlement, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 
 use crate::given::{HOUR, T0, claim, delivered, job, jobs};

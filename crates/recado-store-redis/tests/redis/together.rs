@@ -1,9 +1,10 @@
 //! Calls that come while others are on their way.
 
+use recado_store::prelude::*;
 use std::time::Duration;
 
 use recado_core::{BodyHash, NewJob, Status};
-use recado_store::{Enqueued, Settled, Store, StoreError};
+use recado_store::{Enqueued, Settled, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 use tokio::task::{JoinHandle, JoinSet};
 

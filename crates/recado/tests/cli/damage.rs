@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use recado::demo::far_ends::http;
+use recado_demo::far_ends::http;
 use serde_json::{Value, json};
 
 use super::given::{Place, eventually};

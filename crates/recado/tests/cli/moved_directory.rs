@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use recado::demo::far_ends::http;
-use recado::demo::far_ends::receiver::ALLOWED;
+use recado_demo::far_ends::http;
+use recado_demo::far_ends::receiver::ALLOWED;
 use serde_json::{Value, json};
 
 use super::given::{Place, Server, ask, eventually};

@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-pub use recado::demo::far_ends::http::{Act, Request, json, page};
+pub use recado_demo::far_ends::http::{Act, Request, json, page};
 
 use super::given::eventually;
 
 macro_rules! far_ends {
     ($($name:ident),*) => {$(
         pub mod $name {
-            pub use recado::demo::far_ends::$name::*;
+            pub use recado_demo::far_ends::$name::*;
 
             use super::FarEnd;
 
@@ -26,7 +26,7 @@ macro_rules! far_ends {
             }
 
             pub fn provider(far_end: &FarEnd) -> String {
-                recado::demo::far_ends::$name::provider(&far_end.url())
+                recado_demo::far_ends::$name::provider(&far_end.url())
             }
         }
     )*};
@@ -65,7 +65,7 @@ impl FarEnd {
             serving.ledger.lock().push(request);
             act
         };
-        let address = recado::demo::far_ends::http::start(act).expect("a free port");
+        let address = recado_demo::far_ends::http::start(act).expect("a free port");
         FarEnd { address, shared }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mail_parser::MessageParser;
 use parking_lot::Mutex;
-use recado::demo::far_ends::mail::{self, Postmaster};
+use recado_demo::far_ends::mail::{self, Postmaster};
 
 /// A message that was taken.
 #[derive(Clone, Debug)]

@@ -1,0 +1,103 @@
+//! Measures the cost of a claim while held jobs pile up beside it, or companies that have nothing to send.
+
+use recado_store::prelude::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use recado_core::RouteName;
+use recado_engine::{Carrier, Clock, Engine, SystemClock};
+use recado_store::{Claim, Pick, Turns};
+use recado_transport::Sandbox;
+
+use crate::report::{Report, grouped};
+use crate::scene::{Scene, route, submission_of, take_in};
+use crate::{BenchOptions, Failed};
+
+const LANE: &str = "lane";
+const PARKED: &str = "parked";
+
+const BESIDE: [usize; 3] = [0, 10_000, 100_000];
+
+const CLAIM_JOBS: usize = 256;
+
+/// Runs of each kind; the best counts.
+const ROUNDS: usize = 3;
+
+/// Companies that the claimed jobs belong to.
+const ACTIVE: usize = 100;
+
+pub async fn beside_parked(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let mut best = [f64::MAX; BESIDE.len()];
+    for _ in 0..ROUNDS {
+        for (parked, best) in BESIDE.into_iter().zip(&mut best) {
+            let scene = Scene::new(options, "lanes").await?;
+            // Only workers carry either, and none asks: one lane stands for what may not go out.
+            let engine = scene.engine([route(LANE, Carrier::Workers)?, route(PARKED, Carrier::Workers)?]);
+            take_in(&engine, parked, |nth| submission_of(&company(nth), PARKED)).await?;
+            *best = best.min(claim_us(options, scene, &engine).await?);
+        }
+    }
+    report_claims(report, "parked jobs", best);
+    Ok(())
+}
+
+pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<(), Failed> {
+    let mut best = [f64::MAX; BESIDE.len()];
+    for _ in 0..ROUNDS {
+        for (idle, best) in BESIDE.into_iter().zip(&mut best) {
+            let scene = Scene::new(options, "lanes").await?;
+            let engine = scene.engine([route(LANE, Carrier::Transport(Arc::new(Sandbox)))?]);
+            take_in(&engine, idle, |nth| submission_of(&format!("idle-{nth}"), LANE)).await?;
+            scene.emptied().await?;
+            // From here on the lane is ours.
+            engine.pause_provider(LANE, true, None, None).await?;
+            *best = best.min(claim_us(options, scene, &engine).await?);
+        }
+    }
+    report_claims(report, "idle companies", best);
+    Ok(())
+}
+
+fn report_claims(report: &mut Report, what: &str, took_us: [f64; BESIDE.len()]) {
+    let name = |beside: usize| format!("a claim of 256 jobs beside {} {what}", grouped(beside as f64));
+    for (beside, took_us) in BESIDE.into_iter().zip(took_us) {
+        match beside {
+            0 => report.add(name(0), took_us, "µs"),
+            _ => report.add_beside(name(beside), took_us, "µs", name(0)),
+        };
+    }
+}
+
+fn company(nth: usize) -> String {
+    format!("company-{}", nth % ACTIVE)
+}
+
+/// Microseconds of a claim, the median of many.
+async fn claim_us(options: &BenchOptions, scene: Scene, engine: &Engine) -> Result<f64, Failed> {
+    let jobs = options.count(50_000);
+    take_in(engine, jobs, |nth| submission_of(&company(nth), LANE)).await?;
+    let mut took = Vec::new();
+    for _ in 0..jobs / CLAIM_JOBS {
+        let now = SystemClock.now();
+        let claim = Claim {
+            pick: Pick::Ready(RouteName::new(LANE)?),
+            max: CLAIM_JOBS,
+            now,
+            lease_until: now.plus(Duration::from_secs(600)),
+            worker: "bench".into(),
+            provider: None,
+            outlives_process: false,
+            turns: Turns::default(),
+        };
+        let started = Instant::now();
+        let claimed = scene.store.claim(claim).await?;
+        took.push(started.elapsed());
+        if claimed.leases.len() != CLAIM_JOBS {
+            return Err(format!("a claim of {CLAIM_JOBS} jobs got {}", claimed.leases.len()).into());
+        }
+    }
+    engine.stop().await?;
+    scene.removed()?;
+    took.sort_unstable();
+    Ok(took.get(took.len() / 2).map_or(0.0, |median| median.as_secs_f64() * 1e6))
+}

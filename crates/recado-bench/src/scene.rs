@@ -1,0 +1,179 @@
+//! A store and an engine on it, in this process, for one measurement.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::decide::Terms;
+use recado_core::{Payload, RouteName, rules};
+use recado_engine::admission::provider::ProviderTerms;
+use recado_engine::audit::TrailTerms;
+use recado_engine::{
+    Carrier, Chance, Clock, Engine, Parts, Route, Routes, Settings, Submission, SystemClock,
+};
+use recado_store::{Retention, Store};
+use recado_store_embedded::{EmbeddedOptions, EmbeddedStore};
+
+use super::{BenchOptions, Failed};
+
+/// Jobs in one request.
+const INTAKE_JOBS: usize = 1_000;
+
+/// The product's own default.
+pub const LEASE: Duration = Duration::from_secs(15);
+
+/// Interval of looks at an engine until it is done.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Filler that brings a payload to 300 bytes.
+const FILLER_BYTES: usize = 273;
+
+/// A payload of 300 bytes that the sandbox takes at once.
+pub fn payload() -> String {
+    format!(r#"{{"script":["ok"],"text":"{}"}}"#, "x".repeat(FILLER_BYTES))
+}
+
+/// A whole request for `POST /v1/jobs` with a fresh id.
+pub fn job_body(route: &str) -> String {
+    let id = uuid::Uuid::new_v4();
+    format!(r#"{{"jobId":"{id}","route":"{route}","companyId":"acme","data":{}}}"#, payload())
+}
+
+pub fn submission(route: &str) -> Submission {
+    submission_of("acme", route)
+}
+
+pub fn submission_of(company: &str, route: &str) -> Submission {
+    Submission {
+        job_id: Some(uuid::Uuid::new_v4().to_string()),
+        route: route.to_owned(),
+        company_id: company.to_owned(),
+        data: Payload::trusted(payload()),
+        user_id: None,
+        correlation_id: None,
+        traceparent: None,
+        run_at: None,
+        delay: None,
+        ttl: None,
+        priority: None,
+    }
+}
+
+pub fn route(name: &str, carrier: Carrier) -> Result<Route, Failed> {
+    Ok(Route {
+        name: RouteName::new(name)?,
+        carrier,
+        provider: name.into(),
+        others: Vec::new(),
+        classifier: rules::named("general").unwrap_or_default(),
+        terms: Terms {
+            policy: recado_core::Policy::exponential(Duration::from_secs(1), Duration::from_secs(60), 5),
+            dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+            crashes_max: 5,
+            start_over_after: None,
+        },
+        timeout: Duration::from_secs(30),
+        concurrency: 1_024,
+        fallback: recado_engine::Fallback::default(),
+    })
+}
+
+/// Takes in this many jobs, whole requests at a time.
+pub async fn take_in(
+    engine: &Engine,
+    count: usize,
+    submission: impl Fn(usize) -> Submission,
+) -> Result<(), Failed> {
+    for first in (0..count).step_by(INTAKE_JOBS) {
+        let batch = (first..count.min(first + INTAKE_JOBS)).map(&submission).collect();
+        for answer in engine.submit(batch).await? {
+            answer.map_err(|refusal| format!("{refusal:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// An engine on a store, as a node of this name.
+pub fn engine_on(
+    store: Arc<dyn Store>,
+    node: &str,
+    lease: Duration,
+    routes: impl IntoIterator<Item = Route>,
+    providers: BTreeMap<Box<str>, ProviderTerms>,
+    trail: Option<TrailTerms>,
+) -> Engine {
+    let settings = Settings {
+        node: node.into(),
+        lease,
+        stop_grace: Duration::from_secs(10),
+        retention: Retention {
+            ended_max_age: Duration::from_secs(7 * 24 * 3_600),
+            ended_max_count: 1_000_000,
+        },
+        job_ttl: Duration::from_secs(24 * 3_600),
+        dead_letter_ttl: Duration::from_secs(7 * 24 * 3_600),
+        crashes_max: 5,
+        notices: recado_engine::notify::notices::Notices::default(),
+        turn_jobs: recado_core::fairness::TURN_JOBS,
+    };
+    let mut parts =
+        Parts::new(store, Routes::new(routes), settings, Arc::new(SystemClock), Chance::from_entropy());
+    parts.providers = providers;
+    parts.trail = trail;
+    Engine::start(parts)
+}
+
+/// Until nothing waits and nothing is on its way.
+pub async fn emptied(store: &dyn Store) -> Result<(), Failed> {
+    loop {
+        let counts = store.counts(SystemClock.now()).await?;
+        if counts.ready + counts.leased + counts.delayed == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+pub struct Scene {
+    pub store: Arc<EmbeddedStore>,
+    pub dir: PathBuf,
+}
+
+impl Scene {
+    /// An empty store of its own.
+    pub async fn new(options: &BenchOptions, name: &str) -> Result<Self, Failed> {
+        let dir = options.dir.join(name);
+        let open = dir.clone();
+        let store =
+            tokio::task::spawn_blocking(move || EmbeddedStore::open(&EmbeddedOptions::at(open))).await??;
+        Ok(Scene { store: Arc::new(store), dir })
+    }
+
+    pub fn engine(&self, routes: impl IntoIterator<Item = Route>) -> Engine {
+        self.guarded_engine(routes, BTreeMap::new())
+    }
+
+    /// With providers that have terms of their own.
+    pub fn guarded_engine(
+        &self,
+        routes: impl IntoIterator<Item = Route>,
+        providers: BTreeMap<Box<str>, ProviderTerms>,
+    ) -> Engine {
+        engine_on(self.store.clone(), "bench", LEASE, routes, providers, None)
+    }
+
+    pub async fn emptied(&self) -> Result<(), Failed> {
+        emptied(&*self.store).await
+    }
+
+    /// Removes its files, once they are no longer in use.
+    pub fn removed(self) -> Result<(), Failed> {
+        Ok(std::fs::remove_dir_all(&self.dir)?)
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        let size = |name: &str| std::fs::metadata(self.dir.join(name)).map_or(0, |meta| meta.len());
+        size("recado.db") + size("recado.db-wal")
+    }
+}

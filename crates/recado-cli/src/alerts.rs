@@ -1,0 +1,87 @@
+//! `recado alerts`.
+
+use std::time::Duration;
+
+use clap::Args;
+use recado_config::units::about_duration;
+use recado_terminal::{Field, Paint, Screen};
+use recado_wire::alerts::{Alert, AlertRule, AlertSeverity};
+
+use super::{Done, ServerArgs};
+
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  recado alerts\n  recado alerts --rules\n  recado alerts --json")]
+pub struct AlertsArgs {
+    /// Show every rule instead of what rings.
+    #[arg(long)]
+    rules: bool,
+    /// Print JSON: what rings and every rule.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub async fn run(args: AlertsArgs, screen: &mut Screen) -> Done {
+    let list = args.server.client()?.alerts().await?;
+    if args.json {
+        screen.json(&list)?;
+    } else if args.rules {
+        let heads = ["alert", "state", "severity", "rings above", "over", "on at least", "after"];
+        screen.table(&heads, list.rules.iter().map(rule).collect())?;
+    } else {
+        let heads = ["alert", "severity", "about", "since", "message"];
+        screen.table(&heads, list.items.iter().map(|alert| row(alert, &list.rules)).collect())?;
+    }
+    Ok(())
+}
+
+fn row(alert: &Alert, rules: &[AlertRule]) -> Vec<Field> {
+    let about = match &alert.subject {
+        Some(subject) => format!("{} {subject}", alert.about.as_str()),
+        None => alert.about.as_str().to_owned(),
+    };
+    vec![
+        Field::from(&alert.name),
+        severity(alert.severity),
+        Field::from(about),
+        Field::time(alert.since),
+        Field::from(format!("{}{}", alert.message, why_still(alert, rules))),
+    ]
+}
+
+/// The reason why an alert still rings although its figure is back under the limit.
+fn why_still(alert: &Alert, rules: &[AlertRule]) -> String {
+    let rule = rules.iter().find(|rule| rule.name == alert.name);
+    match (alert.calm_since, alert.clears_at, rule) {
+        (Some(since), Some(clears_at), _) => {
+            format!(" (back under the limit since {since}; clears at {clears_at} if it stays so)")
+        }
+        (_, _, Some(rule)) if alert.value <= alert.threshold => {
+            let share = (rule.resolve_share * 100.0).round();
+            format!(" (back under the limit; clears once it stays at or below {share} % of it)")
+        }
+        _ => String::new(),
+    }
+}
+
+fn severity(severity: AlertSeverity) -> Field {
+    let paint = match severity {
+        AlertSeverity::Warning => Paint::Warn,
+        AlertSeverity::Critical => Paint::Bad,
+    };
+    Field::painted(severity.as_str(), paint)
+}
+
+fn rule(rule: &AlertRule) -> Vec<Field> {
+    let time = |ms: u64| Field::or_dash((ms > 0).then(|| about_duration(Duration::from_millis(ms))));
+    vec![
+        Field::from(&rule.name),
+        if rule.enabled { Field::painted("on", Paint::Good) } else { Field::painted("off", Paint::Warn) },
+        severity(rule.severity),
+        Field::from(rule.threshold),
+        time(rule.window_ms),
+        Field::or_dash((rule.min_volume > 0).then_some(rule.min_volume)),
+        time(rule.pending_ms),
+    ]
+}

@@ -1,0 +1,205 @@
+//! `recado audit show` and `recado audit export`.
+
+use recado_core::words::counted;
+use recado_terminal::{Field, Screen, clean_json};
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use recado_audit::Identity;
+use recado_core::{AuditKind, Timestamp};
+use recado_wire::audit::{AuditItem, AuditList, AuditOrder, AuditQuery};
+
+use super::{Person, files, person};
+use crate::out_file::OutFile;
+use crate::{Done, ServerArgs, Stop};
+
+/// Records that are asked for at a time while everything is written out.
+const PAGE_RECORDS: u32 = 1_000;
+
+/// Filters; a record must match all of them.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Which")]
+struct Filters {
+    /// About this job.
+    #[arg(long, alias = "job-id", value_name = "ID")]
+    job: Option<String>,
+    /// About this claim.
+    #[arg(long, alias = "claim-id", value_name = "ID")]
+    claim: Option<String>,
+    /// About this tenant.
+    #[arg(long, value_name = "ID")]
+    company: Option<String>,
+    /// About jobs for this person.
+    #[arg(long, alias = "user-id", value_name = "ID")]
+    user: Option<String>,
+    /// About jobs with this correlation id.
+    #[arg(long, value_name = "ID")]
+    correlation_id: Option<String>,
+    /// Done by this person.
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+    /// Of this kind, such as BURIED or CLAIM_RETRY.
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    kind: Option<AuditKind>,
+    /// Happened at or after this.
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Happened before this.
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+}
+
+impl Filters {
+    fn query(self, order: AuditOrder, limit: u32) -> AuditQuery {
+        AuditQuery {
+            job_id: self.job,
+            claim_id: self.claim,
+            company_id: self.company,
+            user_id: self.user,
+            correlation_id: self.correlation_id,
+            actor: self.actor,
+            kind: self.kind,
+            since: self.since,
+            until: self.until,
+            order: Some(order),
+            limit: Some(limit),
+            cursor: None,
+        }
+    }
+}
+
+fn kind(text: &str) -> Result<AuditKind, String> {
+    let known = AuditKind::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(text));
+    known.ok_or_else(|| format!("write one of {}", AuditKind::ALL.map(AuditKind::as_str).join(", ")))
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    filters: Filters,
+    /// Oldest first.
+    #[arg(long)]
+    oldest: bool,
+    /// Records on one page, up to 1000.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Cursor at the end of the page before.
+    #[arg(long)]
+    cursor: Option<String>,
+    /// Read the files in this directory, without a server.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// All about one person: user=ID, correlation=ID, claim=ID or job=ID.
+    #[arg(long, value_name = "WHO", value_parser = person)]
+    subject: Option<Person>,
+    #[command(flatten)]
+    filters: Filters,
+    /// File to write [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Read the files in this directory, without a server.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+async fn page(query: &AuditQuery, dir: Option<&PathBuf>, server: &ServerArgs) -> Result<AuditList, Stop> {
+    match dir {
+        Some(dir) => files::page(dir, query),
+        None => Ok(server.client()?.audit_trail(query).await?),
+    }
+}
+
+pub async fn show(args: ShowArgs, screen: &mut Screen) -> Done {
+    let order = if args.oldest { AuditOrder::Oldest } else { AuditOrder::Newest };
+    let query = AuditQuery { cursor: args.cursor, ..args.filters.query(order, args.limit) };
+    let list = page(&query, args.dir.as_ref(), &args.server).await?;
+    if args.json {
+        screen.json(&list)?;
+        return Ok(());
+    }
+    let heads =
+        ["time", "kind", "claim", "company", "attempt", "class", "retry", "rule", "by", "reason", "record"];
+    let records = list.items.chunk_by(same_record);
+    screen.table(&heads, records.filter_map(|steps| steps.first().map(row)).collect())?;
+    if let Some(cursor) = list.next_cursor {
+        screen.line(format_args!("\nThere is more: --cursor {cursor}"))?;
+    }
+    Ok(())
+}
+
+/// Steps of one record stand together, and differ in what they are alone.
+fn same_record(one: &AuditItem, other: &AuditItem) -> bool {
+    AuditItem { event: other.event, ..one.clone() } == *other && one.event != other.event
+}
+
+fn row(item: &AuditItem) -> Vec<Field> {
+    let about = Some(&*item.claim_id).filter(|claim| !claim.is_empty());
+    let about = about.or(item.provider.as_deref()).or(Some(&*item.route).filter(|route| !route.is_empty()));
+    vec![
+        Field::time(item.timestamp),
+        Field::from(item.kind.as_str().to_lowercase()),
+        Field::or_dash(about),
+        Field::or_dash(item.company_id.as_deref()),
+        Field::or_dash(item.attempt),
+        Field::or_dash(item.error_classification.map(|class| class.as_str())),
+        Field::or_dash(item.should_retry.map(|retry| if retry { "yes" } else { "no" })),
+        Field::or_dash(item.rule.as_deref()),
+        Field::or_dash(item.actor.as_deref()),
+        Field::or_dash(item.retry_reason.as_deref().or(item.error_message.as_deref())),
+        Field::or_dash(item.sequence),
+    ]
+}
+
+pub async fn export(args: ExportArgs, screen: &mut Screen) -> Done {
+    let mut filters = args.filters;
+    if let Some(person) = &args.subject {
+        let (place, id) = match &person.0 {
+            Identity::User(id) => (&mut filters.user, id),
+            Identity::Correlation(id) => (&mut filters.correlation_id, id),
+            Identity::Claim(id) => (&mut filters.claim, id),
+            Identity::Job(id) => (&mut filters.job, id),
+        };
+        *place = Some(id.to_string());
+    }
+    let mut query = filters.query(AuditOrder::Oldest, PAGE_RECORDS);
+    let mut out = match &args.out {
+        Some(path) => Some((OutFile::create(path)?, path)),
+        None => None,
+    };
+    let mut lines = 0;
+    loop {
+        let list = page(&query, args.dir.as_ref(), &args.server).await?;
+        let mut text = Vec::new();
+        for item in &list.items {
+            serde_json::to_writer(&mut text, item).map_err(io::Error::from)?;
+            text.push(b'\n');
+        }
+        lines += list.items.len();
+        match &mut out {
+            Some((file, _)) => file.write(&text)?,
+            None if screen.is_terminal() => screen.text(&clean_json(&String::from_utf8_lossy(&text)))?,
+            None => screen.bytes(&text)?,
+        }
+        query.cursor = list.next_cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    if let Some((file, path)) = out {
+        file.finish()?;
+        screen.line(format_args!("{} holds {}", path.display(), counted(lines as u64, "line", "lines")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! `recado audit verify`.
+//!
+//! A directory that all files were removed from looks like a new one. So where nothing is found the store is asked, which
+//! knows how far it was archived; unless a server has it to itself, or only a copy of the trail is here.
+
+use recado_config::{Config, Flags};
+use recado_core::words::counted;
+use recado_server::serve;
+use recado_terminal::{Field, Paint, Screen};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use recado_audit::{Checkpoint, Evidence, PublicKey, Report, verify};
+use recado_engine::audit::archived_in;
+
+use crate::{ConfigArgs, Done, Stop};
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Directory of the trail [default: the configuration's].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The key that it must be signed with, as it was kept elsewhere [default: public.pem beside the trail].
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// A checkpoint that was kept elsewhere, as --json shows it. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub async fn run(args: &VerifyArgs, screen: &mut Screen) -> Done {
+    let (dir, config) = match &args.dir {
+        Some(dir) => (dir.clone(), None),
+        None => {
+            let config = Config::load_stores(&args.config.inputs(Flags::default())?)?;
+            (config.audit.dir.clone(), Some(config))
+        }
+    };
+    if !dir.is_dir() {
+        return nothing_in(&dir, config.as_ref(), screen).await;
+    }
+    let mut evidence = Evidence::default();
+    if let Some(path) = &args.public_key {
+        let wrong = |error| Stop::Usage(format!("{}: {error}", path.display()));
+        evidence.public_key = Some(read(path)?.parse::<PublicKey>().map_err(wrong)?);
+    }
+    for path in &args.checkpoint {
+        evidence.checkpoints.push(checkpoint(path)?);
+    }
+    let report = verify(&dir, &evidence).map_err(|error| Stop::Failed(error.to_string()))?;
+    let shown = if args.json { screen.json(&report) } else { show(&report, &dir, screen) };
+    if report.is_whole() {
+        shown?;
+        return if report.is_empty() { nothing_in(&dir, config.as_ref(), screen).await } else { Ok(()) };
+    }
+    // The exit code tells a reader who did not read to the end.
+    let faults = match (report.findings.len(), report.more) {
+        (1, false) => "1 fault".to_owned(),
+        (count, more) => format!("{count}{} faults", if more { " or more" } else { "" }),
+    };
+    Err(Stop::Failed(format!(
+        "the trail is not whole: {faults}; keep a copy as evidence before anything else"
+    )))
+}
+
+/// Says what it means that no record is there.
+async fn nothing_in(dir: &Path, config: Option<&Config>, screen: &mut Screen) -> Done {
+    let dir = dir.display();
+    let was_archived = match config {
+        Some(config) => was_archived(config).await,
+        None => None,
+    };
+    match was_archived {
+        Some(false) => Ok(screen.line(format_args!("The store says that nothing was archived yet."))?),
+        Some(true) => Err(Stop::Failed(format!(
+            "there is no trail in {dir}, and the store says that records were archived: the files were removed, or \
+             another node has them"
+        ))),
+        None => Err(Stop::Failed(format!(
+            "there is no trail in {dir}: either nothing was archived there yet, or all of its files were removed. Name \
+             another directory with --dir, give a --checkpoint that was kept elsewhere, or see what the log said when \
+             the server started"
+        ))),
+    }
+}
+
+/// Returns true if the store let go of any record; `None` when it cannot be asked.
+async fn was_archived(config: &Config) -> Option<bool> {
+    if config.store.redis.is_none() && !config.store.data_dir.join(recado_store_embedded::FILE_NAME).exists()
+    {
+        return None;
+    }
+    let (store, clock) = serve::open(config).await.ok()?;
+    let archived = archived_in(&*store, clock.now()).await;
+    store.close().await.ok()?;
+    Some(archived.ok()?.values().any(|number| *number > 0))
+}
+
+fn read(path: &Path) -> Result<String, Stop> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// One by itself, or a whole report that has one.
+fn checkpoint(path: &Path) -> Result<Checkpoint, Stop> {
+    let text = read(path)?;
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let inner = value.get("checkpoint").unwrap_or(&value).clone();
+    serde_json::from_value(inner).map_err(|_| {
+        let path = path.display();
+        Stop::Usage(format!(
+            "{path} holds no checkpoint; give sequence, hash and signature as `--json` shows them"
+        ))
+    })
+}
+
+fn show(report: &Report, dir: &Path, screen: &mut Screen) -> std::io::Result<()> {
+    let (word, paint) = match (report.is_whole(), report.is_empty()) {
+        (true, true) => ("nothing is here", Paint::Bad),
+        (true, false) => ("whole", Paint::Good),
+        (false, _) => ("not whole", Paint::Bad),
+    };
+    let mut facts = vec![
+        ("trail", Field::from(dir.display())),
+        ("state", Field::painted(word, paint)),
+        ("records", Field::from(report.records)),
+        ("months", Field::from(report.segments)),
+    ];
+    if report.dropped > 0 {
+        facts.push((
+            "dropped",
+            Field::from(format!(
+                "{}, and the summary of each fits",
+                counted(report.dropped as u64, "month", "months")
+            )),
+        ));
+    }
+    if report.erased > 0 {
+        facts.push((
+            "erased",
+            Field::from(format!(
+                "{}, each by an erasure on record",
+                counted(report.erased, "record", "records")
+            )),
+        ));
+    }
+    if let Some(checkpoint) = &report.checkpoint {
+        facts.push(("newest signed", Field::from(format!("{} {}", checkpoint.sequence, checkpoint.hash))));
+    }
+    screen.pairs(facts)?;
+    for sequence in &report.unchecked {
+        screen.line(format_args!(
+            "checkpoint {sequence} could not be held against its record: its month was dropped"
+        ))?;
+    }
+    if !report.findings.is_empty() {
+        screen.line("")?;
+    }
+    for finding in &report.findings {
+        screen.line(finding)?;
+    }
+    Ok(())
+}

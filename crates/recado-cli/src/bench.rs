@@ -1,0 +1,83 @@
+//! `recado bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use recado_bench::{BenchOptions, Failed, Part};
+use recado_terminal::Screen;
+
+use super::{Done, Stop, duration};
+
+/// Measure this build on this machine, beside what the machine itself can do.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado bench                     how fast jobs come in and go out, about two minutes
+  recado bench lanes               what turns, breakers and limits cost, about four minutes
+  recado bench lanes --outage 10m  with a provider that is down for as long as you fear
+  recado bench redis               jobs over a Redis that nodes share, about two minutes
+  recado bench audit               what the audit trail costs, about three minutes
+  recado bench pages               how soon the dashboard's pages answer over a million jobs, about two minutes
+  recado bench --quick             a tenth of it, to see that it runs
+  recado bench --json > run.json   for machines
+
+Every figure stands beside a limit measured in the same run: keep the ratio, not the number.")]
+pub struct BenchArgs {
+    /// Part to measure.
+    #[arg(default_value = "flow", value_name = "PART")]
+    part: Part,
+    /// A tenth of the work.
+    #[arg(long)]
+    quick: bool,
+    /// Jobs that wait when the restart is measured [default: 1000000, with --quick 100000].
+    #[arg(long, value_name = "JOBS")]
+    pending: Option<usize>,
+    /// Length of a provider's outage when lanes are measured [default: 20s, with --quick 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    outage: Option<Duration>,
+    /// The Redis to measure, a single server [default: one is started for it]. Its other keys are left alone.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Directory of the files while it runs; on the disk that you want measured.
+    #[arg(long, default_value = "./recado-bench", value_name = "DIR")]
+    dir: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: BenchArgs, screen: &mut Screen) -> Done {
+    if args.dir.exists() {
+        let dir = args.dir.display();
+        return Err(Stop::Usage(format!("{dir} exists; name a directory that does not, with --dir")));
+    }
+    let (scale, pending, outage_s) = if args.quick { (0.1, 100_000, 5) } else { (1.0, 1_000_000, 20) };
+    let options = BenchOptions {
+        part: args.part,
+        dir: args.dir,
+        scale,
+        pending: args.pending.unwrap_or(pending).max(1_000),
+        outage: args.outage.unwrap_or(Duration::from_secs(outage_s)),
+        redis_url: args.url,
+    };
+    let progress = |what: &str| eprintln!("measuring {what} …");
+    let report = wait_for(recado_bench::run(&options, progress))?;
+    if args.json {
+        screen.json(&report)?
+    } else {
+        report.show(screen)?
+    }
+    Ok(())
+}
+
+pub fn run_node() -> Done {
+    wait_for(recado_bench::run_node())
+}
+
+/// With all processors, as the server has them.
+fn wait_for<T>(work: impl Future<Output = Result<T, Failed>>) -> Result<T, Stop> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    runtime.block_on(work).map_err(|error| Stop::Failed(error.to_string()))
+}

@@ -1,0 +1,284 @@
+//! The single looks. Each answers with what it found and, when that is not good, with what to do.
+
+use recado_config::catalogue::Environment;
+use recado_config::units::about_size;
+use recado_config::{Config, Inputs};
+use recado_core::words::counted;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use recado_client::{Client, ClientError};
+use recado_core::Timestamp;
+use recado_wire::alerts::Alert;
+use recado_wire::health::{Health, Ready};
+
+use super::{Finding, State};
+
+/// Time for timing durable writes.
+const FSYNC_TIMED: Duration = Duration::from_millis(400);
+
+/// Fewer durable writes a second than this make a slow server.
+const FSYNC_RATE_LOW: f64 = 50.0;
+
+/// This program was not written before this, nor will it be run after.
+const YEARS: [&str; 2] = ["2026-01-01T00:00:00Z", "2100-01-01T00:00:00Z"];
+
+/// Clock and file system may disagree by this much.
+const SKEW_MAX: Duration = Duration::from_secs(5);
+
+pub fn configuration(config: &Config, inputs: &Inputs) -> Vec<Finding> {
+    let file = config.file.as_deref().unwrap_or("no file, built-in defaults");
+    let mut findings = vec![Finding::good("configuration", format!("{file}, {}", config.environment))];
+    for other in Environment::ALL.into_iter().filter(|other| *other != config.environment) {
+        if let Err(faults) = Config::check_elsewhere(inputs, other) {
+            findings.push(Finding::note(
+                "configuration elsewhere",
+                format!("faulty in {other}"),
+                faults.to_string(),
+            ));
+        }
+    }
+    findings.extend(config.file.as_deref().and_then(readable_by_others));
+    let routes = config.routes();
+    let usable = routes.usable_names();
+    findings.push(if usable.is_empty() {
+        Finding::note("routes", "none takes jobs", "`recado config show` says what each one lacks")
+    } else {
+        Finding::good(
+            "routes",
+            format!("{} of {} take jobs: {}", usable.len(), routes.names().len(), usable.join(", ")),
+        )
+    });
+    findings
+}
+
+/// A configuration file that other users of the machine may read.
+fn readable_by_others(file: &str) -> Option<Finding> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| {
+        Finding::note(
+            "configuration file",
+            format!("{file} can be read by every user of this machine"),
+            format!("it may hold secrets: chmod 600 {file}"),
+        )
+    })
+}
+
+/// The directory, who has it, how much room there is and how fast it is.
+pub fn data_dir(config: &Config, running: bool, now: Timestamp) -> Vec<Finding> {
+    let dir = &config.store.data_dir;
+    let shown = dir.display();
+    let there = nearest_existing(dir);
+    let mut findings = Vec::new();
+    let rate = match fsync_rate(&there, now) {
+        Ok(measured) => {
+            let state = if there == *dir { "can be written" } else { "does not exist yet and can be made" };
+            findings.push(Finding::good("data directory", format!("{shown} {state}")));
+            measured
+        }
+        Err(error) => {
+            let fix =
+                format!("let this user write there, or choose another directory with --data-dir: {error}");
+            findings.push(Finding::bad("data directory", format!("{shown} cannot be written"), fix));
+            return findings;
+        }
+    };
+    findings.push(match recado_store_embedded::lock_holder(dir) {
+        None => Finding::good("lock", "no process has the data directory"),
+        Some(holder) if running => Finding::good("lock", format!("process {holder} has it, and the server answers")),
+        Some(holder) => Finding::bad(
+            "lock",
+            format!("process {holder} has the data directory, and no server answers"),
+            format!("look at process {holder}; end it before starting another, or give --url if it listens elsewhere"),
+        ),
+    });
+    findings.push(room(&there, config));
+    findings.push(speed(&rate));
+    if rate.skew > SKEW_MAX {
+        let found = format!("the file system's clock is {} s away from this machine's", rate.skew.as_secs());
+        findings.push(Finding::note(
+            "file times",
+            found,
+            "synchronise the clocks of this machine and its file server",
+        ));
+    }
+    findings
+}
+
+/// The alert of the running server that its trail's files fall behind, if that rings.
+pub async fn audit_late(client: &Client) -> Option<Alert> {
+    // A server that does not answer this is told of in a line of its own.
+    client.alerts().await.ok()?.items.into_iter().find(|alert| alert.name == "audit_late")
+}
+
+/// The trail's own directory, which may be on another disk, and what the running server says of its files.
+pub fn audit_dir(config: &Config, late: Option<Alert>) -> Finding {
+    let dir = &config.audit.dir;
+    let shown = dir.display();
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let probe = there.join(probe_name());
+    let written = File::create(&probe).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = std::fs::remove_file(&probe);
+    match (written, late) {
+        (Ok(()), Some(alert)) => Finding::note(
+            "audit trail",
+            format!("{shown} can be written from here, yet the server rings: {}", alert.message),
+            format!(
+                "its log says why (`Cannot write the audit trail`): make room, or let its user write there; {}",
+                alert.runbook
+            ),
+        ),
+        (Ok(()), None) if there == absolute => {
+            Finding::good("audit trail", format!("{shown} can be written"))
+        }
+        (Ok(()), None) => Finding::good("audit trail", format!("{shown} does not exist yet and can be made")),
+        (Err(error), _) => Finding::bad(
+            "audit trail",
+            format!("{shown} cannot be written; records stay in the store until it can"),
+            format!("let this user write there, or name another directory in [audit] dir: {error}"),
+        ),
+    }
+}
+
+fn nearest_existing(dir: &Path) -> PathBuf {
+    let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    if dir.is_dir() {
+        return dir.to_owned();
+    }
+    absolute.ancestors().find(|dir| dir.is_dir()).map_or_else(|| PathBuf::from("/"), Path::to_owned)
+}
+
+fn room(dir: &Path, config: &Config) -> Finding {
+    let Ok(disk) = rustix::fs::statvfs(dir) else {
+        return Finding::note("disk", "cannot tell how much is free", "look with `df`");
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let reserve = config.store.reserve_bytes;
+    let found = format!("{} free, {} kept back", about_size(free), about_size(reserve));
+    if free <= reserve {
+        Finding::bad("disk", found, "new jobs are refused: free some space, or lower store.reserve")
+    } else if free < reserve.saturating_mul(4) {
+        Finding::note("disk", found, "free some space soon: below the reserve new jobs are refused")
+    } else {
+        Finding::good("disk", found)
+    }
+}
+
+struct Rate {
+    per_second: f64,
+    /// Between this machine's clock and the file's time.
+    skew: Duration,
+}
+
+fn speed(rate: &Rate) -> Finding {
+    let found = format!("{:.0} durable writes a second, one after the other", rate.per_second);
+    if rate.per_second < FSYNC_RATE_LOW {
+        Finding::note(
+            "disk speed",
+            found,
+            "jobs that arrive together share a write, yet a faster disk would help",
+        )
+    } else {
+        Finding::good("disk speed", found)
+    }
+}
+
+/// A fresh file name.
+fn probe_name() -> String {
+    format!(".recado-doctor-{}", std::process::id())
+}
+
+/// Times durable writes with a file of its own.
+fn fsync_rate(dir: &Path, now: Timestamp) -> std::io::Result<Rate> {
+    let path = dir.join(probe_name());
+    let measured = (|| {
+        let mut file = File::create(&path)?;
+        let page = [0u8; 4096];
+        let started = Instant::now();
+        let mut writes = 0;
+        while started.elapsed() < FSYNC_TIMED {
+            file.write_all(&page)?;
+            file.sync_data()?;
+            writes += 1;
+        }
+        let per_second = f64::from(writes) / started.elapsed().as_secs_f64();
+        let written = file.metadata()?.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let ours = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0)) + started.elapsed();
+        Ok(Rate { per_second, skew: written.abs_diff(ours) })
+    })();
+    let _ = std::fs::remove_file(&path);
+    measured
+}
+
+pub async fn port(config: &Config, running: bool) -> Finding {
+    let address = config.server.listen;
+    match tokio::net::TcpListener::bind(address).await {
+        Ok(_) if running => Finding::note(
+            "port",
+            format!("{address} is free, though a server answers at the URL"),
+            "the running server uses another configuration: compare --config and --listen",
+        ),
+        Ok(_) => Finding::good("port", format!("{address} is free")),
+        Err(_) if running => Finding::good("port", format!("{address} is in use, and the server answers")),
+        Err(error) => Finding::bad(
+            "port",
+            format!("cannot listen on {address}: {error}"),
+            "end the program that listens there, or choose another address with --listen",
+        ),
+    }
+}
+
+pub fn clock(now: Timestamp) -> Finding {
+    let [first, last] = YEARS.map(|year| year.parse::<Timestamp>().unwrap_or_default());
+    if (first..last).contains(&now) {
+        Finding::good("clock", now.to_string())
+    } else {
+        Finding::bad(
+            "clock",
+            format!("{now} cannot be right"),
+            "set the time, for example with `timedatectl set-ntp true`",
+        )
+    }
+}
+
+pub async fn server(client: &Client, health: Result<Health, ClientError>, url: &str) -> Vec<Finding> {
+    let health = match health {
+        Ok(health) => health,
+        Err(error) => {
+            let fix = "start one with `recado serve`, or give its address with --url";
+            return vec![Finding { state: State::Note, ..Finding::bad("server", error.to_string(), fix) }];
+        }
+    };
+    let mut findings = vec![Finding::good("server", format!("{url} answers, version {}", health.version))];
+    findings.push(match client.ready().await {
+        Ok(ready) if ready.status == Ready::Ready => {
+            let counts = ready.counts.map(|counts| {
+                let waiting = counts.delayed + counts.ready;
+                format!(
+                    ": {waiting} waiting, {} under way, {}",
+                    counts.leased,
+                    counted(counts.dead_letters, "dead letter", "dead letters")
+                )
+            });
+            Finding::good("ready", format!("it takes jobs{}", counts.unwrap_or_default()))
+        }
+        Ok(ready) => {
+            let why = if ready.reasons.is_empty() {
+                "it does not say why".to_owned()
+            } else {
+                ready.reasons.join("; ")
+            };
+            Finding::bad("ready", why, "look at the server's log")
+        }
+        Err(error) => Finding::bad("ready", error.to_string(), "look at the server's log"),
+    });
+    if let Err(error) = client.openapi().await {
+        let fix = "give the server's token with --token or RECADO_TOKEN";
+        findings.push(Finding::bad("token", error.to_string(), fix));
+    }
+    findings
+}

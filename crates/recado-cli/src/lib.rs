@@ -1,0 +1,355 @@
+//! The command line: one definition for help, completions and what is done.
+//!
+//! Commands ask a running server through `recado-client`; `serve`, `policy`, `config`, `doctor` and `audit verify` read
+//! the configuration themselves. Exit codes: 0 done, 1 failed, 2 usage.
+
+mod accounts;
+mod alerts;
+mod audit;
+mod bench;
+mod call;
+mod camunda;
+mod configure;
+mod confirm;
+mod data;
+mod decide;
+mod demo;
+mod dlq;
+mod doctor;
+mod endpoints;
+mod events;
+mod holds;
+mod jobs;
+mod kpis;
+mod nodes;
+mod out_file;
+mod plot;
+mod policy;
+mod providers;
+mod routes;
+mod send;
+mod serve;
+mod store;
+mod tenants;
+mod timeline;
+mod top;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use recado_client::{Client, ClientError};
+use recado_config::catalogue::Environment;
+use recado_config::fault::Faults;
+use recado_config::variables::Variables;
+use recado_config::{Config, Flags, Inputs};
+use recado_terminal::{Screen, clean_lines};
+
+/// Takes jobs, delivers each to its provider, retries with backoff, and keeps what fails for a person.
+#[derive(Debug, Parser)]
+#[command(name = "recado", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  recado serve                       start on 127.0.0.1:7400, jobs in ./recado-data
+  recado demo                        see it at work: providers that fail, traffic, the dashboard
+  recado send sandbox --company acme --data '{\"script\":[\"503 busy\",\"ok\"]}' --wait
+  recado jobs list --status failed   what did not arrive
+  recado dlq replay order-1042       give a dead letter another chance
+  recado policy show email --plot    when it would be tried again
+
+EXIT CODES: 0 done, 1 failed, 2 usage.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server.
+    Serve(serve::ServeArgs),
+    /// Everything alive in one terminal: engine, dashboard, traffic, and providers that fail on a timetable.
+    Demo(demo::DemoArgs),
+    /// Enqueue one job.
+    Send(send::SendArgs),
+    /// Look at jobs, cancel them.
+    #[command(after_help = "EXAMPLES:\n  recado jobs list --status retrying\n  recado jobs show order-1042")]
+    Jobs {
+        #[command(subcommand)]
+        command: jobs::JobsCommand,
+    },
+    /// The dead letter queue: look, count, replay, discard, export, import.
+    #[command(
+        after_help = "EXAMPLES:\n  recado dlq stats --by company\n  recado dlq replay order-1042\n  recado dlq replay --code 421 --canary 3"
+    )]
+    Dlq {
+        #[command(subcommand)]
+        command: dlq::DlqCommand,
+    },
+    /// Follow what happens, as it happens.
+    Events(events::EventsArgs),
+    /// Webhook endpoints: where companies hear of events.
+    #[command(
+        after_help = "EXAMPLES:\n  recado endpoints list\n  recado endpoints add --company acme --to https://example.com/hooks\n  recado endpoints test ep_0197"
+    )]
+    Endpoints {
+        #[command(subcommand)]
+        command: endpoints::EndpointsCommand,
+    },
+    /// Ask a provider and wait for its answer.
+    Call(call::CallArgs),
+    /// Accounts whose credential a provider no longer takes.
+    Accounts(accounts::AccountsArgs),
+    /// Providers: breakers, limits, what waits for them.
+    Providers(providers::ProvidersArgs),
+    /// Holds that answers from outside imposed: list them, lift one.
+    #[command(after_help = "EXAMPLES:\n  recado holds list\n  recado holds lift hold_4f0c…")]
+    Holds {
+        #[command(subcommand)]
+        command: holds::HoldsCommand,
+    },
+    /// Routes: who carries them, pausing one.
+    Routes(routes::RoutesArgs),
+    /// Tenants: how each fares, how it is treated.
+    Tenants(tenants::TenantsArgs),
+    /// The nodes that share the store: health, share of the work.
+    Nodes(nodes::NodesArgs),
+    /// List alerts.
+    Alerts(alerts::AlertsArgs),
+    /// Show retry KPIs beside their targets.
+    Kpis(kpis::KpisArgs),
+    /// The audit trail: look, export, prove it whole, remove one person's data.
+    #[command(
+        after_help = "EXAMPLES:\n  recado audit show --job order-1042\n  recado audit export --subject user=u-81 --out u-81.ndjson\n  recado audit verify"
+    )]
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
+    /// Show when a route tries again.
+    #[command(after_help = "EXAMPLES:\n  recado policy show email --plot")]
+    Policy {
+        #[command(subcommand)]
+        command: policy::PolicyCommand,
+    },
+    /// Ask whether a failed submission should be retried, and when.
+    Decide(decide::DecideArgs),
+    /// Decide on failed submissions for a process engine, Camunda 8 or 7.
+    Camunda(camunda::CamundaArgs),
+    /// Write, check and show the configuration.
+    #[command(after_help = "EXAMPLES:\n  recado config init\n  recado config check")]
+    Config {
+        #[command(subcommand)]
+        command: configure::ConfigCommand,
+    },
+    /// Move everything into another store.
+    #[command(
+        after_help = "EXAMPLES:\n  recado store migrate --from ./recado-data --to redis://127.0.0.1:6379"
+    )]
+    Store {
+        #[command(subcommand)]
+        command: store::StoreCommand,
+    },
+    /// Look for what could be wrong with this installation.
+    Doctor(doctor::DoctorArgs),
+    /// Watch a server: throughput, queues, breakers, dead letters, tenants.
+    Top(top::TopArgs),
+    /// Measure this build on this machine.
+    Bench(bench::BenchArgs),
+    /// A node that `bench redis` measures.
+    #[command(name = recado_bench::NODE_COMMAND, hide = true)]
+    BenchNode,
+    /// Write a completion script for a shell.
+    #[command(
+        after_help = "EXAMPLES:\n  recado completions bash > /etc/bash_completion.d/recado\n  recado completions zsh > ~/.zfunc/_recado"
+    )]
+    Completions { shell: clap_complete::Shell },
+}
+
+/// The reason why a command ends early.
+#[derive(Debug)]
+pub enum Stop {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 2.
+    Usage(String),
+    /// The reader of the output has left.
+    Unread,
+}
+
+impl Stop {
+    fn into_words(self) -> String {
+        match self {
+            Stop::Failed(why) | Stop::Usage(why) => why,
+            Stop::Unread => String::new(),
+        }
+    }
+}
+
+pub type Done = Result<(), Stop>;
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Stop::Unread,
+            _ => Stop::Failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+impl From<ClientError> for Stop {
+    fn from(error: ClientError) -> Self {
+        let advice = match error.code() {
+            Some(recado_wire::Code::Unauthorized | recado_wire::Code::TooManyWrongTokens) => {
+                "\nGive the server's token with --token or RECADO_TOKEN."
+            }
+            _ => "",
+        };
+        Stop::Failed(format!("{error}{advice}"))
+    }
+}
+
+impl From<Faults> for Stop {
+    fn from(faults: Faults) -> Self {
+        Stop::Failed(faults.to_string())
+    }
+}
+
+/// Runs the program and says how it went.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
+        Err(Stop::Failed(why)) => tell(&why, 1),
+        Err(Stop::Usage(why)) => tell(&why, 2),
+    }
+}
+
+fn tell(why: &str, code: u8) -> ExitCode {
+    let words = clean_lines(why);
+    let mark = if words.starts_with("error: ") { "" } else { "error: " };
+    // Standard error may be closed; the exit code still tells.
+    let _ = writeln!(io::stderr(), "{mark}{words}");
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Done {
+    let mut screen = Screen::stdout();
+    let screen = &mut screen;
+    match command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args, screen),
+        Command::Policy { command } => policy::run(command, screen),
+        Command::Config { command } => configure::run(command, screen),
+        Command::Bench(args) => bench::run(args, screen),
+        Command::BenchNode => bench::run_node(),
+        Command::Completions { shell } => {
+            // Into memory first: the generator panics when its output is closed.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "recado", &mut script);
+            Ok(screen.bytes(&script)?)
+        }
+        Command::Send(args) => wait_for(send::run(args, screen)),
+        Command::Jobs { command } => wait_for(jobs::run(command, screen)),
+        Command::Dlq { command } => wait_for(dlq::run(command, screen)),
+        Command::Events(args) => wait_for(events::run(args, screen)),
+        Command::Endpoints { command } => wait_for(endpoints::run(command, screen)),
+        Command::Call(args) => wait_for(call::run(args, screen)),
+        Command::Accounts(args) => wait_for(accounts::run(args, screen)),
+        Command::Providers(args) => wait_for(providers::run(args, screen)),
+        Command::Holds { command } => wait_for(holds::run(command, screen)),
+        Command::Routes(args) => wait_for(routes::run(args, screen)),
+        Command::Tenants(args) => wait_for(tenants::run(args, screen)),
+        Command::Nodes(args) => wait_for(nodes::run(args, screen)),
+        Command::Alerts(args) => wait_for(alerts::run(args, screen)),
+        Command::Kpis(args) => wait_for(kpis::run(args, screen)),
+        Command::Audit { command } => wait_for(audit::run(command, screen)),
+        Command::Top(args) => wait_for(top::run(args, screen)),
+        Command::Decide(args) => wait_for(decide::run(args, screen)),
+        Command::Camunda(args) => wait_for(camunda::run(args)),
+        Command::Store { command } => wait_for(store::run(command, screen)),
+        Command::Doctor(args) => wait_for(doctor::run(args, screen)),
+    }
+}
+
+fn wait_for(work: impl Future<Output = Done>) -> Done {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?.block_on(work)
+}
+
+const URL_DEFAULT: &str = "http://127.0.0.1:7400";
+
+/// Address of the server.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Server")]
+struct ServerArgs {
+    /// Address of the server.
+    #[arg(long, env = "RECADO_URL", default_value = URL_DEFAULT, value_name = "URL")]
+    url: String,
+    /// The server's token.
+    #[arg(long, env = "RECADO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+}
+
+impl ServerArgs {
+    fn client(&self) -> Result<Client, Stop> {
+        let token = self.token.as_deref().filter(|token| !token.is_empty());
+        // An empty variable is how many tools unset one.
+        let url = if self.url.is_empty() { URL_DEFAULT } else { &self.url };
+        let client = Client::new(url, token).map_err(|error| Stop::Usage(error.to_string()))?;
+        Ok(client.clone().with_actor(&actor()).unwrap_or(client))
+    }
+}
+
+/// The actor that the audit trail names: the user, or where none is set, as in containers and cron, this
+/// machine's command line.
+fn actor() -> String {
+    let told = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    told("USER")
+        .or_else(|| told("LOGNAME"))
+        .unwrap_or_else(|| format!("cli@{}", recado_server::serve::host()))
+}
+
+/// Place of the configuration.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Configuration")]
+struct ConfigArgs {
+    /// File to read [env: RECADO_CONFIG=] [default: ./recado.toml, if it exists].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Environment to run in [env: RECADO_ENV=] [default: development].
+    #[arg(long, value_parser = environment, value_name = "development|production")]
+    env: Option<Environment>,
+}
+
+impl ConfigArgs {
+    fn inputs(&self, flags: Flags) -> Result<Inputs, Stop> {
+        let variables = variables();
+        let file = recado_config::find_file(self.config.as_deref(), &variables).map_err(Stop::Failed)?;
+        Ok(Inputs { file, variables, flags: Flags { environment: self.env, ..flags } })
+    }
+
+    fn load_as_written(&self) -> Result<Config, Stop> {
+        Ok(Config::load_as_written(&self.inputs(Flags::default())?)?)
+    }
+}
+
+fn variables() -> Variables {
+    let texts = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.collect()
+}
+
+fn environment(text: &str) -> Result<Environment, String> {
+    Environment::parse(text).ok_or_else(|| "write development or production".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    recado_core::time::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,130 @@
+//! `recado policy`: reads the configuration, asks no server.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use recado_config::fault::suggestion;
+use recado_config::show;
+use recado_config::units::about_duration;
+use recado_core::time::show_duration;
+use recado_terminal::{Field, Paint, Screen};
+use recado_wire::routes::{PolicyStep, steps};
+use serde::Serialize;
+
+use super::{ConfigArgs, Done, Stop, millis, plot};
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Show when a route's attempts are made.
+    #[command(
+        after_help = "EXAMPLES:\n  recado policy show email --plot\n  recado policy show tiss-claims --env production --json"
+    )]
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The route.
+    route: String,
+    /// Draw the delays with their jitter.
+    #[arg(long)]
+    plot: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "plot")]
+    json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub fn run(command: PolicyCommand, screen: &mut Screen) -> Done {
+    let PolicyCommand::Show(args) = command;
+    let config = args.config.load_as_written()?;
+    let Some(route) = config.route(&args.route) else {
+        let routes = config.routes();
+        let advice = suggestion(&args.route, routes.names(), "routes");
+        return Err(Stop::Usage(format!("there is no route `{}`; {advice}", args.route)));
+    };
+    let policy = &route.route.terms.policy;
+    let steps = steps(policy);
+    if args.json {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shown<'a> {
+            route: &'a str,
+            environment: &'a str,
+            policy: String,
+            jitter: String,
+            max_attempts: u32,
+            timeout_ms: u64,
+            attempts: &'a [PolicyStep],
+        }
+        screen.json(&Shown {
+            route: &args.route,
+            environment: config.environment.as_str(),
+            policy: show::policy(policy),
+            jitter: policy.jitter.to_string(),
+            max_attempts: policy.max_attempts,
+            timeout_ms: millis(route.route.timeout),
+            attempts: &steps,
+        })?;
+        return Ok(());
+    }
+    screen.pairs(vec![
+        ("route", Field::painted(&args.route, Paint::Strong)),
+        ("environment", Field::from(config.environment)),
+        ("policy", Field::from(show::policy(policy))),
+        ("timeout", Field::from(show_duration(route.route.timeout))),
+        ("classifier", Field::from(route.classifier)),
+    ])?;
+    screen.line("")?;
+    let about = |millis: u64| about_duration(Duration::from_millis(millis));
+    let between = |low: u64, high: u64| {
+        if low == high { about(low) } else { format!("{} to {}", about(low), about(high)) }
+    };
+    let rows = steps.iter().map(|step| {
+        vec![
+            Field::from(step.attempt),
+            Field::from(about(step.delay_ms)),
+            Field::from(between(step.delay_min_ms, step.delay_max_ms)),
+            Field::from(about(step.at_ms)),
+            Field::from(between(step.at_min_ms, step.at_max_ms)),
+        ]
+    });
+    screen.table(&["attempt", "delay", "with jitter", "since the start", "with jitter"], rows.collect())?;
+    if args.plot {
+        screen.line("")?;
+        let width = usize::from(screen.width().min(100));
+        screen.text(&plot::delays(&steps, width))?;
+    }
+    let last = steps.last().map_or(0, |step| step.at_max_ms);
+    screen.line(format_args!(
+        "\nAfter {} failed attempts, at the latest {} after the start and the time they take, the job is a dead letter.",
+        policy.max_attempts,
+        about(last)
+    ))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recado_config::catalogue::{BuiltIn, Environment};
+
+    #[test]
+    fn steps_add_up_with_their_jitter() {
+        let steps = steps(&BuiltIn::named("email-ses").unwrap().policy(Environment::Production));
+        let of = |at: usize| {
+            (
+                steps[at].delay_ms,
+                steps[at].delay_min_ms,
+                steps[at].delay_max_ms,
+                steps[at].at_ms,
+                steps[at].at_max_ms,
+            )
+        };
+        assert_eq!(steps.len(), 5);
+        assert_eq!(of(0), (0, 0, 0, 0, 0));
+        assert_eq!(of(1), (1_000, 750, 1_250, 1_000, 1_250));
+        assert_eq!(of(4), (8_000, 6_000, 10_000, 15_000, 18_750));
+    }
+}

@@ -1,0 +1,46 @@
+//! `recado serve`.
+
+use clap::Args;
+use recado_config::{Config, Flags};
+
+use super::{ConfigArgs, Done, Stop};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  recado serve                                       for a first try: 127.0.0.1:7400, ./recado-data, sandbox on
+  recado serve --env production --config /etc/recado/recado.toml
+  RECADO_TOKEN=$(openssl rand -hex 24) recado serve --listen 0.0.0.0:7400
+  recado serve --store redis://127.0.0.1:6379        one of several nodes; also redis+sentinel:// and redis+cluster://
+
+SIGTERM or Ctrl-C stops gracefully: running deliveries end first. A second one stops at once. The exit code is 1 when
+deliveries had not ended within engine.stop_grace, or their outcomes could not be written down.
+SIGHUP reads the level of the log again; everything else needs a restart.")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Redis or Valkey to keep jobs in, shared with other nodes [env: RECADO_STORE_URL=] [default: --data-dir].
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Directory for jobs [env: RECADO_DATA_DIR=] [default: ./recado-data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Address and port for the API [env: RECADO_LISTEN=] [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+}
+
+pub fn run(args: ServeArgs) -> Done {
+    let flags = Flags { environment: None, listen: args.listen, store: args.store, data_dir: args.data_dir };
+    let config = Config::load(&args.config.inputs(flags.clone())?)?;
+    let again = || {
+        let inputs = args.config.inputs(flags.clone()).map_err(Stop::into_words)?;
+        Config::load(&inputs).map(|config| config.log).map_err(|faults| faults.to_string())
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(recado_server::serve::serve(&config, again)).map_err(Stop::Failed);
+    // Whatever still runs was told to end and did not; it must not hold up the process.
+    runtime.shutdown_background();
+    ended
+}

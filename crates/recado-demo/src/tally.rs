@@ -1,0 +1,96 @@
+//! Counts of events for the summary, and lines for the few that deserve one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use recado_core::{Event, EventKind};
+use recado_terminal::{Field, Paint, clean};
+
+/// Results of the jobs of one route.
+#[derive(Clone, Copy, Debug, Default)]
+struct RouteResults {
+    sent: u64,
+    retried: u64,
+    died: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct EventTally {
+    routes: BTreeMap<String, RouteResults>,
+    /// Providers whose breaker is not closed.
+    closed_off: BTreeSet<String>,
+}
+
+impl EventTally {
+    /// Counts an event; returns words for one that deserves a line.
+    pub fn hear(&mut self, event: &Event) -> Option<(Paint, String)> {
+        let data = &event.data;
+        let provider = data.provider.as_deref().unwrap_or_default();
+        let company = event.company_id.as_ref().map(|company| company.as_str()).unwrap_or_default();
+        let reason = data.reason.as_deref().map(|reason| format!(": {}", clean(reason))).unwrap_or_default();
+        match event.kind {
+            EventKind::JobSent => self.route(event).sent += 1,
+            EventKind::JobRetryScheduled => self.route(event).retried += 1,
+            EventKind::JobFailed => self.route(event).died += 1,
+            EventKind::CircuitBreakerOpened => {
+                self.closed_off.insert(provider.to_owned());
+                return Some((Paint::Bad, format!("{provider}: breaker open")));
+            }
+            EventKind::CircuitBreakerHalfOpen => {
+                return Some((Paint::Warn, format!("{provider}: breaker half open, one probe goes out")));
+            }
+            EventKind::CircuitBreakerClosed => {
+                self.closed_off.remove(provider);
+                return Some((Paint::Good, format!("{provider}: breaker closed")));
+            }
+            EventKind::EndpointDisabled => {
+                return Some((Paint::Bad, format!("{company}: endpoint switched off{reason}")));
+            }
+            EventKind::TokenExpired => {
+                return Some((Paint::Bad, format!("{company}: {provider} no longer takes its token")));
+            }
+            // Of breakers the lines above tell.
+            EventKind::AlertFired | EventKind::AlertResolved
+                if data.alert.as_deref() == Some("breaker_open") => {}
+            EventKind::AlertFired => return Some((Paint::Bad, format!("alert{reason}"))),
+            EventKind::AlertResolved => {
+                return Some((Paint::Good, reason.replacen(": Resolved", "alert over", 1)));
+            }
+            EventKind::JobRetryExhausted
+            | EventKind::JobExpired
+            | EventKind::JobReplayed
+            | EventKind::JobDiscarded => {}
+        }
+        None
+    }
+
+    fn route(&mut self, event: &Event) -> &mut RouteResults {
+        self.routes.entry(event.data.route.as_deref().unwrap_or_default().to_owned()).or_default()
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let sum = |of: fn(&RouteResults) -> u64| self.routes.values().map(of).sum::<u64>();
+        let closed_off: Vec<_> = self.closed_off.iter().map(|name| &**name).collect();
+        let open =
+            if closed_off.is_empty() { String::new() } else { format!("  open: {}", closed_off.join(", ")) };
+        format!(
+            "sent {}  retried {}  died {}{open}",
+            sum(|it| it.sent),
+            sum(|it| it.retried),
+            sum(|it| it.died)
+        )
+    }
+
+    /// A row for each route.
+    pub fn rows(&self) -> Vec<Vec<Field>> {
+        let row = |(route, fate): (&String, &RouteResults)| {
+            vec![
+                Field::from(route),
+                Field::from(fate.sent),
+                Field::from(fate.retried),
+                Field::from(fate.died),
+            ]
+        };
+        self.routes.iter().map(row).collect()
+    }
+}

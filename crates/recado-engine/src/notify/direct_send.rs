@@ -1,0 +1,102 @@
+//! Sends a notice that the store does not take.
+//!
+//! A person has to learn that the store is full, and just then it takes no notice. So the notice is sent at
+//! once and tried again on its route's policy, for as long as this process lives. Nothing of it is kept, and
+//! no guard is asked: such notices are few, and each may be the last one. Where the store's answer was lost
+//! and it has the notice after all, both have one id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_core::{Class, Draw, Event, EventData, EventKind, Job, NewJob, Verdict, decide};
+use recado_transport::{Delivery, Transport, Wanted};
+
+use crate::attempt::deliver;
+use crate::attempt::post_settle;
+use crate::clock::Clock;
+use crate::engine::Inner;
+use crate::route::{Carrier, Route};
+
+/// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
+
+/// Longest time that the end of the process waits for the alert about a store that failed.
+const LAST_WORD_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) fn send(engine: &Inner, notice: NewJob) {
+    let Some(route) = engine.routes.get(notice.route.as_str()).cloned() else { return };
+    let Carrier::Transport(transport) = route.carrier.clone() else { return };
+    let (clock, draw, stopping) = (engine.clock.clone(), engine.chance.draw(), engine.stopping.clone());
+    let job = Job::from(notice);
+    engine.deliveries.spawn(async move {
+        tokio::select! {
+            () = stopping.cancelled() => tracing::error!(jobId = %job.id, "A notice was not delivered before the stop"),
+            () = hand_over(&route, &transport, &job, &*clock, draw) => {}
+        }
+    });
+}
+
+/// Tells the channels for alerts that the store has failed, and waits until they have it or [`LAST_WORD_MAX`] is over:
+/// the process ends after that, and nothing is left that could be asked.
+pub(crate) async fn tell_that_the_store_broke(engine: &Inner, why: &str) {
+    let now = engine.clock.now();
+    let data = EventData {
+        alert: Some("store_broken".into()),
+        severity: Some("critical".into()),
+        since: Some(now),
+        reason: Some(format!("The store has failed and the process ends: {why}").into()),
+        // Stores give their reasons in English alone.
+        reason_pt: Some("O armazenamento falhou e o processo vai encerrar. O log diz o motivo.".into()),
+        ..EventData::default()
+    };
+    let about = ["store_broken", &engine.settings.node, &now.to_string()];
+    let event = Event::once(EventKind::AlertFired, None, &about, now, data);
+    let sending = post_settle::alert_notices(engine, &event, now).into_iter().filter_map(|notice| {
+        let route = engine.routes.get(notice.route.as_str())?.clone();
+        let Carrier::Transport(transport) = route.carrier.clone() else { return None };
+        let (clock, draw, job) = (engine.clock.clone(), engine.chance.draw(), Job::from(notice));
+        Some(async move { hand_over(&route, &transport, &job, &*clock, draw).await })
+    });
+    let sending = futures_util::future::join_all(sending.collect::<Vec<_>>());
+    if tokio::time::timeout(LAST_WORD_MAX, sending).await.is_err() {
+        tracing::error!("The alert about the failed store was not delivered before the end");
+    }
+}
+
+async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clock: &dyn Clock, draw: Draw) {
+    let policy = &route.terms.policy;
+    let mut waited = None;
+    let mut attempt = 0;
+    while clock.now() < job.expires_at {
+        attempt += 1;
+        let (now, timeout) = (clock.now(), route.timeout);
+        let delivery = Delivery { job, attempt, now, timeout, answer: Wanted::Receipt };
+        let outcome = deliver::send(transport, delivery).await;
+        if let Some(fault) = outcome.shortage() {
+            tracing::error!(jobId = %job.id, why = &*fault.text, "A notice waits: this process is short of something");
+            attempt -= 1;
+            tokio::time::sleep(SHORTAGE_WAIT).await;
+            continue;
+        }
+        let failure = match route.classifier.verdict(outcome) {
+            Verdict::Delivered { .. } | Verdict::Partial { .. } => {
+                return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice delivered past the store");
+            }
+            Verdict::Failed(failure) => failure,
+        };
+        tracing::error!(
+            jobId = %job.id,
+            attempt,
+            route = %route.name,
+            errorCode = failure.code.as_deref(),
+            errorReason = failure.reason.as_str(),
+            "A notice was not delivered past the store"
+        );
+        if failure.class == Class::Permanent || attempt == policy.max_attempts {
+            return;
+        }
+        let wait = decide::next_delay(policy, attempt - 1, waited, failure.retry_after, draw);
+        waited = Some(wait);
+        tokio::time::sleep(wait).await;
+    }
+}

@@ -1,0 +1,139 @@
+//! Notes: small values with versions, all in one slot. The audit records of their writes are in that slot, too, as a part
+//! of the trail of its own: no script could write to another slot in the same step.
+
+use recado_core::{Payload, Timestamp};
+use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+
+use crate::answer::Answer;
+use crate::bytes::Reader;
+use crate::link::Arg;
+use crate::record::json;
+use crate::store::RedisStore;
+
+/// Writes at most in one call: no other client is served while a script runs.
+const CALL_WRITES_MAX: usize = 500;
+
+impl RedisStore {
+    pub(crate) async fn note_down(
+        &self,
+        writes: &[KvWrite],
+        now: Timestamp,
+    ) -> Result<Vec<KvWritten>, StoreError> {
+        let mut answers = Vec::with_capacity(writes.len());
+        for some in writes.chunks(CALL_WRITES_MAX) {
+            let mut args = vec![Arg::Int(now.as_millis())];
+            for write in some {
+                push(write, &mut args)?;
+            }
+            for answer in self.run_on_notes(&self.scripts.notes, &args).await?.list()? {
+                let [done, version] = answer.parts()?;
+                let (done, version) = (done.yes()?, version.count()?);
+                answers.push(if done {
+                    KvWritten::Done { version }
+                } else {
+                    KvWritten::Conflict { version }
+                });
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(crate) async fn read_note(
+        &self,
+        namespace: Namespace,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<KvEntry>, StoreError> {
+        let name = self.namespace(namespace);
+        let mut command = redis::cmd("HGET");
+        command.arg(&name).arg(key);
+        let found = Answer(self.link.command(&command, &name).await?).there();
+        let note = found.map(Answer::bytes).transpose()?.and_then(|value| read(namespace, key, &value));
+        Ok(note.filter(|note| note.is_there(now)))
+    }
+
+    pub(crate) async fn read_shelf(
+        &self,
+        namespace: Namespace,
+        now: Timestamp,
+    ) -> Result<Vec<KvEntry>, StoreError> {
+        let name = self.namespace(namespace);
+        let mut command = redis::cmd("HGETALL");
+        command.arg(&name);
+        let pairs = match self.link.command(&command, &name).await? {
+            redis::Value::Map(pairs) => pairs,
+            other => {
+                let list = Answer(other).list()?;
+                let mut flat = list.into_iter().map(|answer| answer.0);
+                std::iter::from_fn(|| flat.next().zip(flat.next())).collect()
+            }
+        };
+        let mut notes = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let note =
+                read(namespace, &String::from_utf8_lossy(&Answer(key).bytes()?), &Answer(value).bytes()?);
+            notes.extend(note.filter(|note| note.is_there(now)));
+        }
+        notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(notes)
+    }
+
+    pub(crate) async fn versions_of(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        let key = self.notes_root.key("namespaces");
+        let mut command = redis::cmd("HMGET");
+        command.arg(&key);
+        for namespace in namespaces {
+            command.arg(namespace.as_str());
+        }
+        let found = Answer(self.link.command(&command, &key).await?).list()?;
+        // A namespace that nobody has written to yet has none.
+        found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
+    }
+
+    pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
+        let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
+        self.run_on_notes(&self.scripts.notes_prune, &args).await?.count()
+    }
+
+    fn namespace(&self, namespace: Namespace) -> Vec<u8> {
+        self.notes_root.key(&format!("namespace:{}", namespace.as_str()))
+    }
+}
+
+fn push<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+    let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
+    args.push(Arg::from(write.namespace.as_str()));
+    args.push(Arg::from(&*write.key));
+    args.push(Arg::Int(i64::from(write.value.is_some())));
+    args.push(Arg::from(write.value.as_ref().map_or("", Payload::as_str)));
+    args.push(number(write.expect.map(|version| i64::try_from(version).unwrap_or(i64::MAX))));
+    args.push(number(write.expires_at.map(Timestamp::as_millis)));
+    args.push(Arg::Int(write.audit.len() as i64));
+    for event in &write.audit {
+        args.push(Arg::from(json(event)?));
+    }
+    Ok(())
+}
+
+/// Reads a note. One that is damaged is as good as none, and the log says so.
+fn read(namespace: Namespace, key: &str, bytes: &[u8]) -> Option<KvEntry> {
+    let note = note(key, bytes);
+    if note.is_none() {
+        tracing::error!(namespace = namespace.as_str(), key, "A stored note is damaged; it is left out");
+    }
+    note
+}
+
+/// A note as `notes.lua` writes it: version, end or zero, value.
+fn note(key: &str, bytes: &[u8]) -> Option<KvEntry> {
+    let mut value = Reader(bytes);
+    let version = value.fixed(7)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let expires_at = value.time()?;
+    let text = std::str::from_utf8(value.0).ok()?;
+    Some(KvEntry {
+        key: key.into(),
+        value: Payload::trusted(text),
+        version,
+        expires_at: (expires_at.as_millis() > 0).then_some(expires_at),
+    })
+}
