@@ -164,7 +164,7 @@ impl HeldAnswers {
             let is_late = answer.written_at.is_some_and(|at| at + READER_GRACE <= now);
             let Some(cut) = answer.cut.as_ref().filter(|_| is_late) else { continue };
             if !cut.is_cancelled() {
-                tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the room");
+                tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the memory");
                 cut.cancel();
             }
             bytes = bytes.saturating_sub(answer.bytes);
@@ -332,9 +332,7 @@ impl Reader {
     async fn permit_for(&self, api: &ApiState, size: Size) -> Result<AnswerPermit, ApiError> {
         let permit = api.answers().reserve(self.address(), self.cut(), size).await;
         permit.ok_or_else(|| {
-            ApiError::busy(
-                "large answers wait for their readers; read those you asked for, or come back in a moment",
-            )
+            ApiError::busy("too many large answers wait to be read; read yours, or try again in a moment")
         })
     }
 

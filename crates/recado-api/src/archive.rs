@@ -40,7 +40,7 @@ const PAGE_ENTRIES: usize = 50;
     get, path = "/v1/dlq/export", tag = "dead letters", operation_id = "exportDeadLetters",
     params(DeadLetterFilter, ExportQuery, ActorHeader),
     responses(
-        (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
+        (status = 200, description = "One entry per line or row.", content((String = "application/x-ndjson"), (String = "text/csv"))),
         ReadProblems,
     )
 )]

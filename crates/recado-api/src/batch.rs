@@ -33,7 +33,7 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
         (String = "application/x-ndjson"),
     ), description = "A list of jobs, or one job a line (`application/x-ndjson`)."),
     responses(
-        (status = 200, description = "What became of each, in the order given.", body = BatchAnswer),
+        (status = 200, description = "The result of each item, in the order given.", body = BatchAnswer),
         WriteProblems,
     )
 )]
@@ -84,7 +84,7 @@ async fn take_in(
         let outcome = place.and_then(|()| match answers.next() {
             Some(Ok(accepted)) => Ok(accepted),
             Some(Err(refusal)) => Err(show_refusal(refusal)),
-            None => Err(ApiError::new(Code::Internal, "the engine said nothing about this job")),
+            None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
         });
         match &outcome {
             Ok(Accepted { duplicate: false, .. }) => answer.accepted += 1,

@@ -186,9 +186,7 @@ async fn gather(
         if length > reserved_bytes {
             let more = length.next_power_of_two().clamp(64 << 10, max_bytes.max(64 << 10)) - reserved_bytes;
             let Some(reserved) = api.reserve(more) else {
-                return Err(ApiError::busy(
-                    "too many large requests are on their way in; come back in a moment",
-                ));
+                return Err(ApiError::busy("too many large requests arrive at once; try again in a moment"));
             };
             room.push(reserved);
             reserved_bytes += more;
@@ -236,8 +234,5 @@ async fn discard(body: &mut Body, timeout: Duration) {
 }
 
 fn too_large(max_bytes: usize) -> ApiError {
-    ApiError::new(
-        Code::PayloadTooLarge,
-        format!("the body has more than {max_bytes} bytes, which is the most there may be"),
-    )
+    ApiError::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes, the maximum"))
 }

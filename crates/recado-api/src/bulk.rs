@@ -28,9 +28,9 @@ const SAMPLE_ENTRIES: usize = 10;
     params(ActorHeader),
     request_body = BulkRequest,
     responses(
-        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -48,9 +48,9 @@ pub(crate) async fn replay(
     params(ActorHeader),
     request_body = BulkRequest,
     responses(
-        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]

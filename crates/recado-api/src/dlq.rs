@@ -209,7 +209,7 @@ pub(crate) async fn replay(
     responses(
         (status = 200, body = Discarded),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It is being replayed, or died again just now.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being replayed, or it failed for good again just now.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -227,8 +227,9 @@ pub(crate) async fn discard(
             Err(ApiError::new(Code::Conflict, detail))
         }
         recado_store::Discarded::DiedAgain => {
-            let detail =
-                format!("dead letter `{id}` was replayed and died again just now; look at it, and ask again");
+            let detail = format!(
+                "dead letter `{id}` was replayed and failed for good again just now; look at it, then try again"
+            );
             Err(ApiError::new(Code::Conflict, detail))
         }
         recado_store::Discarded::Unknown => Err(no_such_entry(&api, &id).await),

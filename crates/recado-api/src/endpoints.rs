@@ -61,7 +61,7 @@ fn show_refusal(refusal: manage::EndpointRefusal, id: &str) -> ApiError {
             ApiError::again_soon(error.to_string())
         }
         manage::EndpointRefusal::NoCarrier => {
-            ApiError::invalid_at("", format!("is of no use: {}", manage::EndpointRefusal::NoCarrier))
+            ApiError::invalid_at("", format!("cannot be used: {}", manage::EndpointRefusal::NoCarrier))
         }
         manage::EndpointRefusal::NoRandomness => {
             ApiError::new(Code::Internal, manage::EndpointRefusal::NoRandomness.to_string())
@@ -75,7 +75,7 @@ fn show_refusal(refusal: manage::EndpointRefusal, id: &str) -> ApiError {
     params(ActorHeader),
     responses(
         (status = 201, body = Endpoint),
-        (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The company has the maximum number of endpoints.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -215,7 +215,7 @@ pub(crate) async fn enable(
     post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint",
     params(("id" = String, Path), ActorHeader),
     responses(
-        (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
+        (status = 200, description = "The result of the delivery, successful or not.", body = EndpointTested),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )

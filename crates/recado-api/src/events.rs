@@ -38,7 +38,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
     get, path = "/v1/events", tag = "events", operation_id = "listenToEvents",
     params(
         EventQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The last event heard: the stream goes on after it."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event received: the stream goes on after it."),
     ),
     responses(
         (
@@ -56,14 +56,14 @@ pub(crate) async fn listen(
     let Some(place) = api.place_to_listen() else {
         let max = api.limits().listeners_max;
         return Err(ApiError::busy(format!(
-            "{max} listeners are here already; close some, or come back later"
+            "there are {max} listeners already; close some, or try again later"
         )));
     };
     let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
     let listening = api.engine().events().listen(last_heard);
     let gap = listening.gap.then(|| {
-        let reason = "some events after the last one that you heard are no longer kept".to_owned();
+        let reason = "some events after your last one are no longer kept".to_owned();
         write_gap(Gap { reason, missed: None })
     });
     let listener = Listener {

@@ -55,7 +55,7 @@ pub(crate) async fn list(
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, description = "The hold as it was.", body = Hold),
-        (status = 404, description = "There is no such hold, or no more.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such hold; it may be over.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]

@@ -38,7 +38,7 @@ const CHUNK_JOBS: usize = 100;
     params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 202, description = "Taken in.", body = JobAccepted),
-        (status = 200, description = "The same job was here before; this is where it stands.", body = JobAccepted),
+        (status = 200, description = "The same job exists already; this is its state.", body = JobAccepted),
         (status = 409, description = "The id belongs to a job with another body.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
@@ -51,7 +51,7 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     match answer {
         Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
         Some(Err(refusal)) => Err(show_refusal(refusal)),
-        None => Err(ApiError::new(Code::Internal, "the engine said nothing about this job")),
+        None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
     }
 }
 

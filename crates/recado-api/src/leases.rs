@@ -25,7 +25,7 @@ use crate::state::ApiState;
 /// Lease jobs of routes that workers deliver, waiting for the first if asked to.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", operation_id = "leaseJobs", request_body = LeaseRequest,
-    responses((status = 200, description = "Empty when nothing came in time.", body = Leases), WriteProblems)
+    responses((status = 200, description = "Empty when no job came in time.", body = Leases), WriteProblems)
 )]
 pub(crate) async fn lease(
     State(api): State<ApiState>,
@@ -76,7 +76,7 @@ fn read_lease_request(
     request_body = Option<SucceedRequest>,
     responses(
         (status = 200, body = LeaseSettled),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
@@ -96,7 +96,7 @@ pub(crate) async fn succeed(
     request_body = FailRequest,
     responses(
         (status = 200, body = LeaseSettled),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
@@ -138,7 +138,7 @@ async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Res
     request_body = ExtendRequest,
     responses(
         (status = 200, body = LeaseExtended),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
@@ -159,7 +159,7 @@ pub(crate) async fn extend(
 #[utoipa::path(
     post, path = "/v1/leases/settle", tag = "leases", operation_id = "settleLeases", request_body = Vec<SettleRequest>,
     responses(
-        (status = 200, description = "What became of each, in the order given.", body = SettleAnswer),
+        (status = 200, description = "The result of each item, in the order given.", body = SettleAnswer),
         WriteProblems,
     )
 )]

@@ -256,7 +256,7 @@ pub(crate) async fn resume(
 #[utoipa::path(
     post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit", params(("name" = String, Path)),
     responses(
-        (status = 200, description = "Yes or no.", body = Permit),
+        (status = 200, description = "Granted or refused.", body = Permit),
         (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )

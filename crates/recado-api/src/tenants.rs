@@ -173,7 +173,7 @@ pub(crate) async fn list(
     get, path = "/v1/tenants/{companyId}", tag = "tenants", operation_id = "getTenant", params(("companyId" = String, Path)),
     responses(
         (status = 200, body = Tenant),
-        (status = 404, description = "Nothing is known of it.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The company is unknown.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]

@@ -19,7 +19,7 @@ pub enum ClientError {
     #[error("{url} did not answer within {} s", .after.as_secs_f32())]
     Timeout { url: String, after: Duration },
     /// The server that answered does not speak this API.
-    #[error("cannot make sense of the answer of {url}: {cause}; is it a recado server of this version?")]
+    #[error("cannot read the answer of {url}: {cause}; is it a recado server of this version?")]
     Decode { url: String, cause: String },
     /// This client cannot be made like this.
     #[error("{0}")]

@@ -10,7 +10,7 @@ use crate::name::CompanyId;
 use crate::time::Timestamp;
 
 macro_rules! audit_kinds {
-    ($($(#[$doc:meta])* $kind:ident = $text:literal,)*) => {
+    ($($(#[$doc:meta])* $kind:ident = $text:literal $(=> $steps:tt)?,)*) => {
         /// The subject of a record. A failure's record stands for several events at once: see [`AuditKind::events`].
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum AuditKind {
@@ -26,18 +26,32 @@ macro_rules! audit_kinds {
                     $(AuditKind::$kind => $text,)*
                 }
             }
+
+            /// Returns the steps that a record of this kind covers, in the order they happened.
+            pub fn events(self) -> &'static [AuditStep] {
+                use AuditStep::*;
+                match self {
+                    $(AuditKind::$kind => audit_kinds!(@steps $kind $($steps)?),)*
+                }
+            }
         }
+    };
+    (@steps $kind:ident) => {
+        &[$kind]
+    };
+    (@steps $kind:ident $steps:tt) => {
+        &$steps
     };
 }
 
 audit_kinds! {
     Delivered = "DELIVERED",
-    RetryScheduled = "RETRY_SCHEDULED",
-    Buried = "BURIED",
+    RetryScheduled = "RETRY_SCHEDULED" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
+    Buried = "BURIED" => [ErrorAnalysed, RetryDecided, Buried],
     LeaseLost = "LEASE_LOST",
     /// A process engine asked what to do about a claim.
-    ClaimRetry = "CLAIM_RETRY",
-    ClaimRefused = "CLAIM_REFUSED",
+    ClaimRetry = "CLAIM_RETRY" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
+    ClaimRefused = "CLAIM_REFUSED" => [ErrorAnalysed, RetryDecided],
     Cancelled = "CANCELLED",
     Replayed = "REPLAYED",
     Discarded = "DISCARDED",
@@ -84,10 +98,22 @@ audit_kinds! {
     PersonalDataRead = "PERSONAL_DATA_READ",
 }
 
-/// The single steps of a retry decision, and the acts of people beside them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum AuditStep {
+macro_rules! audit_steps {
+    ($($step:ident,)*) => {
+        /// The single steps of a retry decision, and the acts of people beside them.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+        pub enum AuditStep {
+            $($step,)*
+        }
+
+        impl AuditStep {
+            pub const ALL: &'static [AuditStep] = &[$(AuditStep::$step,)*];
+        }
+    };
+}
+
+audit_steps! {
     ErrorAnalysed,
     BackoffCalculated,
     RetryScheduled,
@@ -129,51 +155,6 @@ pub enum AuditStep {
 }
 
 impl AuditKind {
-    /// The steps a record of this kind covers, in the order they happened.
-    pub fn events(self) -> &'static [AuditStep] {
-        use AuditStep as S;
-        match self {
-            AuditKind::Delivered => &[S::Delivered],
-            AuditKind::RetryScheduled | AuditKind::ClaimRetry => {
-                &[S::ErrorAnalysed, S::BackoffCalculated, S::RetryScheduled, S::RetryDecided]
-            }
-            AuditKind::Buried => &[S::ErrorAnalysed, S::RetryDecided, S::Buried],
-            AuditKind::ClaimRefused => &[S::ErrorAnalysed, S::RetryDecided],
-            AuditKind::LeaseLost => &[S::LeaseLost],
-            AuditKind::Cancelled => &[S::Cancelled],
-            AuditKind::Replayed => &[S::Replayed],
-            AuditKind::Discarded => &[S::Discarded],
-            AuditKind::DeadLetterExpired => &[S::DeadLetterExpired],
-            AuditKind::BreakerOpened => &[S::BreakerOpened],
-            AuditKind::BreakerClosed => &[S::BreakerClosed],
-            AuditKind::ProviderPaused => &[S::ProviderPaused],
-            AuditKind::ProviderResumed => &[S::ProviderResumed],
-            AuditKind::RoutePaused => &[S::RoutePaused],
-            AuditKind::RouteResumed => &[S::RouteResumed],
-            AuditKind::TenantPaused => &[S::TenantPaused],
-            AuditKind::TenantResumed => &[S::TenantResumed],
-            AuditKind::TenantTermsSet => &[S::TenantTermsSet],
-            AuditKind::HoldLifted => &[S::HoldLifted],
-            AuditKind::DeadLetterArchived => &[S::DeadLetterArchived],
-            AuditKind::DeadLetterImported => &[S::DeadLetterImported],
-            AuditKind::BulkStarted => &[S::BulkStarted],
-            AuditKind::BulkEnded => &[S::BulkEnded],
-            AuditKind::PersonalDataErased => &[S::PersonalDataErased],
-            AuditKind::EndpointAdded => &[S::EndpointAdded],
-            AuditKind::EndpointChanged => &[S::EndpointChanged],
-            AuditKind::EndpointSecretRotated => &[S::EndpointSecretRotated],
-            AuditKind::EndpointEnabled => &[S::EndpointEnabled],
-            AuditKind::EndpointDisabled => &[S::EndpointDisabled],
-            AuditKind::EndpointRemoved => &[S::EndpointRemoved],
-            AuditKind::EndpointTested => &[S::EndpointTested],
-            AuditKind::AccountMarked => &[S::AccountMarked],
-            AuditKind::AccountCleared => &[S::AccountCleared],
-            AuditKind::PayloadRead => &[S::PayloadRead],
-            AuditKind::DeadLettersExported => &[S::DeadLettersExported],
-            AuditKind::PersonalDataRead => &[S::PersonalDataRead],
-        }
-    }
-
     /// Returns true when the record is of a read, which changed nothing.
     pub fn is_read(self) -> bool {
         use AuditKind as K;

@@ -16,8 +16,6 @@ use url::{Host, Url};
 
 use crate::ranges::is_public;
 
-/// The failure's code when an attempt was stopped here; the route's classifier knows it as permanent.
-
 /// Bytes at most of an address; many receivers refuse longer ones.
 const URL_LEN_MAX_BYTES: usize = 2 * 1_024;
 
@@ -45,7 +43,7 @@ pub enum Refusal {
          or set `webhooks.allow_http`"
     )]
     Plain,
-    #[error("holds a user or a password; leave them out, the signature tells who sends")]
+    #[error("holds a user or a password; leave them out, the signature identifies the sender")]
     UserInfo,
     #[error("has a fragment; leave out the `#` and what follows, it is never sent")]
     Fragment,
@@ -140,6 +138,7 @@ fn is_internal(name: &str) -> bool {
 }
 
 impl From<Refusal> for Fault {
+    /// The route's classifier judges this code as permanent.
     fn from(refusal: Refusal) -> Fault {
         Fault::answer(EngineCode::AddressRefused.as_str(), &format!("the webhook's address {refusal}"))
     }

@@ -129,7 +129,7 @@ pub struct JobAccepted {
     pub job_id: JobId,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
-    /// The same job was here before; this is where it stands.
+    /// The same job exists already; this is its state.
     pub duplicate: bool,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
     #[cfg_attr(feature = "openapi", schema(example = "fsync"))]

@@ -238,7 +238,7 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     assert_eq!(
         config.faults(),
         [
-            "alert dlq_size: window has no meaning, for it measures what is now; leave it out",
+            "alert dlq_size: window has no meaning for a current value; leave it out",
             "alert dlq_rate: threshold is NaN; write 0 or more",
             "alert dlq_rate: resolve_share is 2; write 0 to 1",
             "alert dlq_rate: window is 1s; write 20s to 7d",
