@@ -34,7 +34,8 @@ pub(crate) async fn list(
     CheckedQuery(query): CheckedQuery<AccountQuery>,
 ) -> Result<Response, ApiError> {
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items = api.engine().accounts().list(company).iter().map(|account| show_account(account)).collect();
+    let items =
+        api.engine().notifier.accounts.list(company).iter().map(|account| show_account(account)).collect();
     Ok(answer::ok(&AccountList { items }))
 }
 
@@ -56,7 +57,7 @@ pub(crate) async fn clear(
     TwoPathSegments(provider, company): TwoPathSegments,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    if api.engine().clear_account(&provider, &company, &actor).await? {
+    if api.engine().notifier.clear_account(&provider, &company, &actor).await? {
         return Ok(answer::done());
     }
     let [provider, company] = [&provider, &company].map(|name| shown_name(name));

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use recado_core::reason::clip;
 use recado_engine::EngineError;
-use recado_engine::audit::TrailError;
+use recado_engine::TrailError;
 use recado_store::StoreError;
 use recado_wire::problem::PROBLEM_JSON;
 use recado_wire::read::NotJson;

@@ -60,7 +60,7 @@ pub(crate) async fn list(
     loop {
         // A record's steps stay together: as many records as fit however many steps each has.
         let records = (limit.saturating_sub(items.len()) / STEPS_MAX).max(1);
-        let page = api.engine().search_trail(Query { limit: records, ..query.clone() }, place).await?;
+        let page = api.engine().audit.search(Query { limit: records, ..query.clone() }, place).await?;
         for found in &page.found {
             let mut steps = steps(found);
             if newest_first {
@@ -74,7 +74,7 @@ pub(crate) async fn list(
         }
     }
     if !items.is_empty() {
-        api.engine().record_person_read(&query, &actor).await?;
+        api.engine().audit.record_person_read(&query, &actor).await?;
     }
     let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
     let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
@@ -124,7 +124,7 @@ pub(crate) async fn erase(
         with_jobs: request.with_jobs,
     };
     let refused = |detail: String| Err(ApiError::new(Code::Conflict, detail));
-    match api.engine().erase(order).await? {
+    match api.engine().audit.erase(order).await? {
         Erasing::Done(erased) => Ok(answer::ok(&ErasureDone {
             records: erased.records,
             recorded_as: erased.recorded_as,

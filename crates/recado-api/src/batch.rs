@@ -72,7 +72,7 @@ async fn take_in(
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
         places.push(read_item(&api, item, heard).map(|submission| submissions.push(submission)));
     }
-    let mut answers = api.engine().submit(submissions).await?.into_iter();
+    let mut answers = api.engine().intake.submit(submissions).await?.into_iter();
     let mut answer = BatchAnswer {
         accepted: 0,
         duplicates: 0,

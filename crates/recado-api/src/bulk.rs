@@ -72,7 +72,7 @@ async fn begin(
     let words = asked.words().map(Into::into);
     let filter = read_filter(asked.filter);
     if asked.dry_run == Some(true) {
-        let (total, sample) = api.engine().choose(&filter, SAMPLE_ENTRIES).await?;
+        let (total, sample) = api.engine().dlq.choose(&filter, SAMPLE_ENTRIES).await?;
         let sample = sample.into_iter().map(show_sample).collect();
         return Ok(answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample }));
     }
@@ -92,7 +92,7 @@ async fn begin(
         words,
         actor: Some(actor.into()),
     };
-    match api.engine().start_bulk(order).await? {
+    match api.engine().dlq.start_bulk(order).await? {
         Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &show_bulk(bulk))),
         Err(TooMany) => {
             let detail = format!(
@@ -113,7 +113,7 @@ pub(crate) async fn list(
     CheckedQuery(()): CheckedQuery<()>,
     permit: AnswerPermit,
 ) -> Result<Response, ApiError> {
-    let items = api.engine().bulks().await?.into_iter().map(show_bulk).collect();
+    let items = api.engine().dlq.bulks().await?.into_iter().map(show_bulk).collect();
     Ok(permit.ok(&BulkList { items }))
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn show(
     PathSegment(id): PathSegment,
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
-    let bulk = api.engine().bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
+    let bulk = api.engine().dlq.bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&show_bulk(bulk)))
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn stop(
     PathSegment(id): PathSegment,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    let bulk = api.engine().stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
+    let bulk = api.engine().dlq.stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
     Ok(answer::ok(&show_bulk(bulk)))
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Res
         submission_error: &request.submission_error,
         retry_count: request.retry_count.unwrap_or(0),
     };
-    match api.engine().decide_claim(&failure).await? {
+    match api.engine().tiss.decide_claim(&failure).await? {
         Some(decision) => Ok(answer::ok(&Decision::from(decision))),
         None => Err(ApiError::invalid_at("/route", "is not a route here")),
     }

@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_engine::notify::endpoints::manage::{self, EndpointDraft, Tested, is_yes};
+use recado_engine::endpoint_admin::{self, EndpointDraft, Tested, is_yes};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
     Endpoint, EndpointChange, EndpointList, EndpointQuery, EndpointRequest, EndpointTested, Secret,
@@ -46,25 +46,26 @@ fn no_such_endpoint(id: &str) -> ApiError {
     ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn show_refusal(refusal: manage::EndpointRefusal, id: &str) -> ApiError {
+fn show_refusal(refusal: endpoint_admin::EndpointRefusal, id: &str) -> ApiError {
     match refusal {
-        manage::EndpointRefusal::Invalid(faults) => {
+        endpoint_admin::EndpointRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
             ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
-        manage::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
-        manage::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
-        manage::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
+        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
+        endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
+        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
             ApiError::new(Code::Conflict, error.to_string())
         }
-        manage::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
+        endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
             ApiError::again_soon(error.to_string())
         }
-        manage::EndpointRefusal::NoCarrier => {
-            ApiError::invalid_at("", format!("cannot be used: {}", manage::EndpointRefusal::NoCarrier))
-        }
-        manage::EndpointRefusal::NoRandomness => {
-            ApiError::new(Code::Internal, manage::EndpointRefusal::NoRandomness.to_string())
+        endpoint_admin::EndpointRefusal::NoCarrier => ApiError::invalid_at(
+            "",
+            format!("cannot be used: {}", endpoint_admin::EndpointRefusal::NoCarrier),
+        ),
+        endpoint_admin::EndpointRefusal::NoRandomness => {
+            ApiError::new(Code::Internal, endpoint_admin::EndpointRefusal::NoRandomness.to_string())
         }
     }
 }
@@ -94,7 +95,7 @@ pub(crate) async fn add(
         enabled: None,
     };
     let endpoint =
-        api.engine().add_endpoint(draft, &actor).await.map_err(|refusal| show_refusal(refusal, ""))?;
+        api.engine().endpoint_admin.add(draft, &actor).await.map_err(|refusal| show_refusal(refusal, ""))?;
     Ok(answer::json(StatusCode::CREATED, &show_with_secret(&api, &endpoint)))
 }
 
@@ -110,7 +111,7 @@ pub(crate) async fn list(
     let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let found = api.engine().endpoints().list(company, after.as_deref(), limit + 1);
+    let found = api.engine().notifier.endpoints.list(company, after.as_deref(), limit + 1);
     let items: Vec<_> = found.iter().take(limit).map(|endpoint| show_endpoint(&api, endpoint)).collect();
     let last = items.last().filter(|_| found.len() > limit);
     let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
@@ -131,7 +132,7 @@ pub(crate) async fn show(
     PathSegment(id): PathSegment,
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
-    match api.engine().endpoints().get(&id) {
+    match api.engine().notifier.endpoints.get(&id) {
         Some(endpoint) => Ok(answer::ok(&show_endpoint(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),
     }
@@ -164,7 +165,7 @@ pub(crate) async fn change(
         secret: asked.secret.map(|secret| secret.reveal().to_owned()),
         enabled: asked.enabled,
     };
-    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
+    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
     let shown = if rotates { show_with_secret(&api, &endpoint) } else { show_endpoint(&api, &endpoint) };
     Ok(answer::ok(&shown))
@@ -185,7 +186,7 @@ pub(crate) async fn remove(
     PathSegment(id): PathSegment,
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
-    api.engine().remove_endpoint(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
+    api.engine().endpoint_admin.remove(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::done())
 }
 
@@ -205,7 +206,7 @@ pub(crate) async fn enable(
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
     let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
-    let changed = api.engine().change_endpoint(&id, draft, &actor).await;
+    let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
     let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::ok(&show_endpoint(&api, &endpoint)))
 }
@@ -226,7 +227,7 @@ pub(crate) async fn test(
     Actor(actor): Actor,
 ) -> Result<Response, ApiError> {
     let tested =
-        api.engine().test_endpoint(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
+        api.engine().endpoint_admin.test(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }
 
@@ -261,12 +262,16 @@ mod tests {
     #[test]
     fn a_refusal_says_whether_the_same_again_may_work() {
         let rows = [
-            (manage::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
-            (manage::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
-            (manage::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
-            (manage::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()), 503, true),
-            (manage::EndpointRefusal::NoCarrier, 422, false),
-            (manage::EndpointRefusal::NoRandomness, 500, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown), 404, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::TooMany), 409, false),
+            (endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Contended), 503, true),
+            (
+                endpoint_admin::EndpointRefusal::Endpoint(StoreError::Unavailable("x".to_owned()).into()),
+                503,
+                true,
+            ),
+            (endpoint_admin::EndpointRefusal::NoCarrier, 422, false),
+            (endpoint_admin::EndpointRefusal::NoRandomness, 500, false),
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();

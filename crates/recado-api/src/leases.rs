@@ -41,7 +41,7 @@ pub(crate) async fn lease(
         return Err(faults.into_vec().into());
     }
     let leases = tokio::select! {
-        leases = api.engine().lease(&wanted) => leases?,
+        leases = api.engine().attempts.lease(&wanted) => leases?,
         // A waiting request would keep the server from stopping.
         () = api.closing().cancelled() => Vec::new(),
     };
@@ -56,7 +56,7 @@ fn read_lease_request(
 ) -> worker_leases::LeaseRequest {
     // A name that cannot be one is unknown like any other.
     let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
-    for (index, message) in api.engine().check_worker_routes(&routes) {
+    for (index, message) in api.engine().attempts.check_worker_routes(&routes) {
         faults.note_at(format!("/routes/{index}"), message);
     }
     let mut seen = HashSet::new();
@@ -124,7 +124,7 @@ fn failed(said: FailRequest) -> Report {
 }
 
 async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, ApiError> {
-    match api.engine().report(vec![(token, report)]).await?.pop() {
+    match api.engine().attempts.report(vec![(token, report)]).await?.pop() {
         Some(Reported::Done) => {
             Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true }))
         }
@@ -149,7 +149,7 @@ pub(crate) async fn extend(
     request: Request,
 ) -> Result<Response, ApiError> {
     let asked: ExtendRequest = body::json(&api, request).await?.read()?;
-    match api.engine().extend(token, Duration::from_millis(asked.lease_ms)).await? {
+    match api.engine().attempts.extend(token, Duration::from_millis(asked.lease_ms)).await? {
         Some(expires_at) => Ok(answer::ok(&LeaseExtended { lease_token: token.to_string(), expires_at })),
         None => Err(ApiError::stale()),
     }
@@ -177,7 +177,7 @@ pub(crate) async fn settle(
             token
         }));
     }
-    let mut reported = api.engine().report(reports).await?.into_iter();
+    let mut reported = api.engine().attempts.report(reports).await?.into_iter();
     let mut answer = SettleAnswer { settled: 0, refused: 0, items: Vec::with_capacity(places.len()) };
     for (index, place) in (0..).zip(places) {
         let lease_token = place.as_ref().ok().map(LeaseToken::to_string);

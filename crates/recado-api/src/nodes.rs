@@ -19,7 +19,7 @@ pub(crate) async fn list(
     State(api): State<ApiState>,
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
-    let items = api.engine().nodes().await?.into_iter().map(show).collect();
+    let items = api.engine().nodes.list().await?.into_iter().map(show).collect();
     Ok(answer::ok(&NodeList { items }))
 }
 

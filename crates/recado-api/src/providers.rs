@@ -26,7 +26,8 @@ use crate::state::ApiState;
 
 fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
     let name = shown_name(name);
-    let known: Vec<_> = api.engine().providers().iter().map(|known| known.name.to_string()).collect();
+    let known: Vec<_> =
+        api.engine().gate.provider_views().iter().map(|known| known.name.to_string()).collect();
     ApiError::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
@@ -98,7 +99,7 @@ pub(crate) async fn read_reason(api: &ApiState, request: Request) -> Result<Opti
 async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, ApiError> {
     let engine = api.engine();
     let mut parked = BTreeMap::new();
-    for route in engine.routes().iter().filter(|route| engine.route_hold(route).is_some()) {
+    for route in engine.routes().iter().filter(|route| engine.gate.route_hold(route).is_some()) {
         let filter = TenantFilter { route: Some(route.name.clone()), company: None };
         let tenants = engine.store().tenants(filter, engine.now()).await?;
         parked.insert(route.name.clone(), tenants.iter().map(|tenant| tenant.queued).sum());
@@ -110,13 +111,13 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     let named = |name: &str| name == &*view.name;
     let routes = api.engine().routes().iter().filter(|route| route.providers().any(named));
     let routes: Vec<RouteName> = routes.map(|route| route.name.clone()).collect();
-    let undeliverable = |route: &RouteName| api.engine().why_undeliverable(route.as_str());
+    let undeliverable = |route: &RouteName| api.engine().routes().why_undeliverable(route.as_str());
     let reasons: Option<Vec<String>> = routes.iter().map(undeliverable).collect();
     // A provider that none of its routes can reach looks well, for it is never tried.
     let unreachable = reasons.and_then(|reasons| reasons.into_iter().next());
-    let waiting_for = unreachable
-        .map(|why| WaitingFor::Route { why })
-        .or_else(|| view.hold().or_else(|| api.engine().receivers_hold(&view.name, None)).map(waiting_for));
+    let waiting_for = unreachable.map(|why| WaitingFor::Route { why }).or_else(|| {
+        view.hold().or_else(|| api.engine().gate.receivers_hold(&view.name, None)).map(waiting_for)
+    });
     Provider {
         state: view.breaker.state,
         failures_in_window: view.failures_in_window as u64,
@@ -156,7 +157,7 @@ pub(crate) async fn list(
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
     let parked = parked_by_route(&api).await?;
-    let views = api.engine().providers().into_iter();
+    let views = api.engine().gate.provider_views().into_iter();
     Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
 }
 
@@ -174,7 +175,7 @@ pub(crate) async fn show(
     PathSegment(name): PathSegment,
     CheckedQuery(()): CheckedQuery<()>,
 ) -> Result<Response, ApiError> {
-    let view = api.engine().provider(&name);
+    let view = api.engine().gate.provider_view(&name);
     show_or_refuse(&api, &name, view).await
 }
 
@@ -197,13 +198,16 @@ pub(crate) async fn turn(
     request: Request,
 ) -> Result<Response, ApiError> {
     let asked: BreakerRequest = body::json(&api, request).await?.read()?;
-    let known = api.engine().provider(&name).ok_or_else(|| no_such_provider(&api, &name))?;
+    let known = api.engine().gate.provider_view(&name).ok_or_else(|| no_such_provider(&api, &name))?;
     if known.terms.breaker.is_none() {
         let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
         return Err(ApiError::new(Code::Conflict, detail));
     }
-    let open = asked.action == BreakerAction::Open;
-    let view = api.engine().turn_breaker(&name, open, asked.reason.trim(), Some(&actor)).await?;
+    let (gate, reason) = (&api.engine().gate, asked.reason.trim());
+    let view = match asked.action {
+        BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
+        BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
+    };
     show_or_refuse(&api, &name, view).await
 }
 
@@ -225,7 +229,7 @@ pub(crate) async fn pause(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    let view = api.engine().pause_provider(&name, true, reason.as_deref(), Some(&actor)).await?;
+    let view = api.engine().gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -247,7 +251,7 @@ pub(crate) async fn resume(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    let view = api.engine().pause_provider(&name, false, reason.as_deref(), Some(&actor)).await?;
+    let view = api.engine().gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name, view).await
 }
 
@@ -265,7 +269,7 @@ pub(crate) async fn permit(
     State(api): State<ApiState>,
     PathSegment(name): PathSegment,
 ) -> Result<Response, ApiError> {
-    let permit = api.engine().permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
+    let permit = api.engine().gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
     Ok(answer::ok(&Permit {
         permitted: permit.permitted,
         state: permit.state,
@@ -290,7 +294,9 @@ pub(crate) async fn success(
     request: Request,
 ) -> Result<Response, ApiError> {
     let report: SuccessReport = body::optional_json(&api, request).await?.read_or_default()?;
-    report_result(&api, &name, None, report.took_ms).await
+    let took = Duration::from_millis(report.took_ms.unwrap_or(0));
+    let view = api.engine().gate.record_call_success(&name, took);
+    show_or_refuse(&api, &name, view).await
 }
 
 /// A permitted call failed, and the provider is to blame.
@@ -310,16 +316,7 @@ pub(crate) async fn failure(
 ) -> Result<Response, ApiError> {
     let report: FailureReport = body::optional_json(&api, request).await?.read_or_default()?;
     let reason = report.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    report_result(&api, &name, Some(reason.unwrap_or("a call reported to have failed")), report.took_ms).await
-}
-
-async fn report_result(
-    api: &ApiState,
-    name: &str,
-    failed: Option<&str>,
-    took_ms: Option<u64>,
-) -> Result<Response, ApiError> {
-    let took = Duration::from_millis(took_ms.unwrap_or(0));
-    let view = api.engine().tell_provider(name, failed.is_none(), failed.unwrap_or_default(), took);
-    show_or_refuse(api, name, view).await
+    let reason = reason.unwrap_or("a call reported to have failed");
+    let view = api.engine().gate.record_call_failure(&name, reason);
+    show_or_refuse(&api, &name, view).await
 }

@@ -16,18 +16,19 @@ use crate::state::ApiState;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = api.engine();
-    let undeliverable = engine.why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
+    let undeliverable =
+        engine.routes().why_undeliverable(route.name.as_str()).map(|why| WaitingFor::Route { why });
     Route {
         name: route.name.clone(),
         transport: route.transport_name().into(),
         providers: route.providers().map(Into::into).collect(),
         timeout_ms: millis(route.timeout),
         policy: RoutePolicy::from(&route.terms.policy),
-        paused: engine.pause_of(&route.name).map(show_pause),
+        paused: engine.gate.pause_of(&route.name).map(show_pause),
         waiting: counts.waiting_by_route.get(&route.name).copied().unwrap_or(0),
         waiting_for: undeliverable.or_else(|| {
-            let by_receivers = || engine.receivers_hold(&route.provider, None);
-            engine.route_hold(route).or_else(by_receivers).map(waiting_for)
+            let by_receivers = || engine.gate.receivers_hold(&route.provider, None);
+            engine.gate.route_hold(route).or_else(by_receivers).map(waiting_for)
         }),
     }
 }
@@ -68,7 +69,7 @@ pub(crate) async fn pause(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    api.engine().pause_route(&name, true, reason.as_deref(), Some(&actor)).await?;
+    api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
@@ -90,10 +91,11 @@ pub(crate) async fn resume(
     request: Request,
 ) -> Result<Response, ApiError> {
     let reason = read_reason(&api, request).await?;
-    api.engine().pause_route(&name, false, reason.as_deref(), Some(&actor)).await?;
+    api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
     show_or_refuse(&api, &name).await
 }
 
+/// Shows a route after an act on it, or says that there is none.
 async fn show_or_refuse(api: &ApiState, name: &str) -> Result<Response, ApiError> {
     match api.engine().routes().get(name) {
         Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),

@@ -51,7 +51,7 @@ fn show_route_stats(api: &ApiState, view: TenantView) -> TenantRoute {
     // Jobs of a held receiver are not due before they are looked at again.
     let held_by_receivers = || {
         let route = api.engine().routes().get(view.route.as_str())?;
-        api.engine().receivers_hold(&route.provider, Some(&view.company))
+        api.engine().gate.receivers_hold(&route.provider, Some(&view.company))
     };
     let stats = TenantStats {
         queued: view.queued,
@@ -99,7 +99,7 @@ struct Known {
 
 fn show_tenant(api: &ApiState, company_id: CompanyId, known: Known) -> Tenant {
     let TenantTerms { weight, max_per_minute, paused, paused_since, paused_reason, paused_by } =
-        api.engine().tenant_terms(company_id.as_str());
+        api.engine().gate.tenant_terms(company_id.as_str());
     let routes: Vec<_> = known.lanes.into_iter().map(|lane| show_route_stats(api, lane)).collect();
     Tenant {
         company_id,
@@ -134,7 +134,7 @@ async fn find(
             found.entry(company).or_default().dead = group.count;
         }
     }
-    let with_terms = engine.tenants_with_terms().into_iter().filter(|_| terms_matter);
+    let with_terms = engine.gate.tenants_with_terms().into_iter().filter(|_| terms_matter);
     for name in with_terms.filter(|name| company.as_ref().is_none_or(|wanted| wanted == name)) {
         found.entry(name).or_default();
     }
@@ -208,7 +208,7 @@ pub(crate) async fn set(
         CompanyId::new(name).map_err(|error| ApiError::invalid_at("/companyId", error.to_string()))?;
     let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     let change = TermsChange { weight, max_per_minute, paused, reason: reason.map(Into::into) };
-    api.engine().set_tenant(&company, change, Some(&actor)).await?;
+    api.engine().gate.set_tenant(&company, change, Some(&actor)).await?;
     let found = find_one(&api, company.clone()).await?;
     Ok(answer::ok(&found.unwrap_or_else(|| show_tenant(&api, company, Known::default()))))
 }

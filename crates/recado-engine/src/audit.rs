@@ -23,17 +23,24 @@ mod search;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use recado_audit::Trail;
+use recado_core::Random;
 use recado_core::Timestamp;
-use recado_store::{Namespace, Store, StoreError};
+use recado_store::{KeyValue, Namespace, Store, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use self::lease::ArchiverLease;
-use crate::duties::gauges::told;
-use crate::engine::Inner;
+use crate::audit::lease::ArchiverState;
+use crate::audit::reads::Reads;
+use crate::clock::Clock;
+use crate::dlq::DeadLetters;
+use crate::error::TrailError;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+use crate::notify::Notifier;
 use crate::shared::leader::LeaseWatch;
 
 pub use erase::{Erased, Erasing, ErasureOrder};
@@ -50,20 +57,6 @@ pub struct TrailTerms {
     /// Path of the signing key, if not beside the files.
     pub key: Option<PathBuf>,
     pub months_kept: u32,
-}
-
-/// The reason why the trail could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum TrailError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Files(#[from] recado_audit::Error),
-    /// The task that worked on the files is gone.
-    #[error("work on the audit trail's files was cut off; the log says more")]
-    CutOff,
-    #[error("this server keeps no audit trail")]
-    None,
 }
 
 /// The files, while this node writes them.
@@ -91,7 +84,7 @@ impl Files {
 pub(crate) struct AuditArchive {
     terms: Option<TrailTerms>,
     /// One at a time: archiving, erasing, or reading the progress of both sides.
-    desk: Mutex<ArchiveWriter>,
+    writer: Mutex<ArchiveWriter>,
     reach: parking_lot::Mutex<Reach>,
     lease: parking_lot::Mutex<LeaseState>,
     lateness: parking_lot::Mutex<Lateness>,
@@ -101,7 +94,7 @@ pub(crate) struct AuditArchive {
 #[derive(Debug, Default)]
 struct LeaseState {
     watch: LeaseWatch,
-    /// Time at which this process wrote the note last.
+    /// Time at which this process wrote the entry last.
     renewed: Option<Instant>,
 }
 
@@ -148,7 +141,13 @@ impl AuditArchive {
     pub fn new(terms: Option<TrailTerms>) -> Self {
         let reach = parking_lot::Mutex::new(Reach::Unknown);
         let lateness = parking_lot::Mutex::new(Lateness::new());
-        AuditArchive { terms, desk: Mutex::default(), reach, lease: parking_lot::Mutex::default(), lateness }
+        AuditArchive {
+            terms,
+            writer: Mutex::default(),
+            reach,
+            lease: parking_lot::Mutex::default(),
+            lateness,
+        }
     }
 
     pub fn terms(&self) -> Option<&TrailTerms> {
@@ -159,7 +158,7 @@ impl AuditArchive {
         *self.reach.lock()
     }
 
-    fn reaches(&self, reach: Reach) {
+    fn set_reach(&self, reach: Reach) {
         *self.reach.lock() = reach;
     }
 
@@ -167,35 +166,54 @@ impl AuditArchive {
         self.lease.lock()
     }
 
-    async fn desk(&self) -> MutexGuard<'_, ArchiveWriter> {
-        self.desk.lock().await
+    async fn writer(&self) -> MutexGuard<'_, ArchiveWriter> {
+        self.writer.lock().await
     }
 }
 
-impl Inner {
+/// The audit trail: archived, searched, and erased from.
+#[derive(Debug)]
+pub struct AuditTrail {
+    pub(crate) archive: AuditArchive,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dlq: Arc<DeadLetters>,
+    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Random>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) node: Box<str>,
+    /// Time that ended jobs are remembered.
+    pub(crate) jobs_kept: Duration,
+    pub(crate) reads: Reads,
+}
+
+impl AuditTrail {
     /// Lag of the files, whichever node writes them. Absent where no trail is kept, and while another node
     /// writes them that cannot be asked or does not say.
-    pub async fn trail_late(&self, now: Timestamp) -> Option<Duration> {
-        self.keeper.terms()?;
+    pub(crate) async fn lateness(&self, now: Timestamp) -> Option<Duration> {
+        self.archive.terms()?;
         let noted = match self.store.is_shared() {
-            true => {
-                told(ArchiverLease::read(&*self.store, now).await).flatten().and_then(|hold| hold.whole_until)
-            }
+            true => ArchiverState::read(&*self.store, now)
+                .await
+                .ok()
+                .flatten()
+                .and_then(|state| state.whole_until),
             false => None,
         };
-        let whole_until = match self.keeper.reach() {
+        let whole_until = match self.archive.reach() {
             // The note is written only now and then; or this node lost its place, and does not know yet.
             Reach::Here { whole_until } => noted.max(Some(whole_until)),
             Reach::Unknown => noted,
             Reach::Elsewhere => Some(noted?),
         };
-        Some(self.keeper.lateness.lock().measure(whole_until, now))
+        Some(self.archive.lateness.lock().measure(whole_until, now))
     }
 }
 
 /// Progress of a store's archived trail: the last number of each part.
-pub async fn archived_in(store: &dyn Store, now: Timestamp) -> Result<BTreeMap<u16, u64>, StoreError> {
-    Ok(ArchiverLease::read(store, now).await?.map(|hold| hold.archived).unwrap_or_default())
+pub async fn archived_in(kv: &dyn KeyValue, now: Timestamp) -> Result<BTreeMap<u16, u64>, StoreError> {
+    Ok(ArchiverState::read(kv, now).await?.map(|state| state.archived).unwrap_or_default())
 }
 
 /// Runs what blocks on files where that is allowed.

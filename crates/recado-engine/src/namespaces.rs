@@ -1,19 +1,18 @@
-//! The namespaces of notes that move with a store.
+//! The namespaces that move with a store.
 
 use recado_store::Namespace;
 
-use crate::admission::control::{LIMITS, PROVIDERS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
+use crate::admission::breaker::PROVIDERS;
+use crate::admission::control::{LIMITS, RECEIVER_HOLDS, ROUTES, TENANT_LIMITS};
 use crate::admission::tenant_limits;
 use crate::attempt::calls;
-use crate::dlq::archive;
-use crate::dlq::bulk;
+use crate::dlq::{archive, bulk};
 use crate::duties::alerts;
 use crate::metrics::dead_letter_rate;
-use crate::notify::accounts;
-use crate::notify::endpoints;
+use crate::notify::{accounts, endpoints};
 
-/// All but [`crate::duties::nodes::NAMESPACE`] and [`crate::audit::NAMESPACE`]: who shared one store does not share the next, and its
-/// trail's numbers are its own.
+/// All but [`crate::duties::nodes::NAMESPACE`] and [`crate::audit::NAMESPACE`]: the nodes of one store are not those of
+/// the next, and its trail's numbers are its own.
 pub const MOVED_NAMESPACES: [Namespace; 13] = [
     PROVIDERS,
     ROUTES,

@@ -1,29 +1,46 @@
 //! The stateless rule for process engines, put on record.
 
+use std::sync::Arc;
+
 use recado_core::redact::{Speaker, redact};
 use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
-use recado_core::{Event, EventData, EventKind, Payload, Policy, Timestamp};
+use recado_core::{Event, EventData, EventKind, Payload, Policy, Random, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
+use recado_store::AuditLog;
 
-use crate::engine::{Engine, EngineError};
-use crate::route::Route;
+use crate::clock::Clock;
+use crate::error::EngineError;
+use crate::metrics::Metrics;
+use crate::notify::Notifier;
+use crate::route::{Route, Routes};
 
 /// Bytes at most of a claim's error that an event repeats.
 const LAST_ERROR_MAX_BYTES: usize = 1_024;
 
-impl Engine {
+/// Decides about failed submissions of claims.
+#[derive(Debug)]
+pub struct TissDecisions {
+    pub(crate) routes: Routes,
+    pub(crate) audit: Arc<dyn AuditLog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Random>,
+}
+
+impl TissDecisions {
     /// Decides and records. `None` when there is no such route.
     pub async fn decide_claim(
         &self,
         failure: &SubmissionFailure<'_>,
     ) -> Result<Option<TissDecision>, EngineError> {
-        let Some(route) = self.routes().get(failure.route) else { return Ok(None) };
-        let now = self.now();
-        let draw = self.inner.chance.draw();
+        let Some(route) = self.routes.get(failure.route) else { return Ok(None) };
+        let now = self.clock.now();
+        let draw = self.random.next_draw();
         let (decision, audit) =
             tiss_decision::decide(failure, &route.classifier, &route.terms.policy, now, draw);
-        self.store().record(vec![audit]).await?;
-        self.inner.note(&Fact::Decided {
+        self.audit.record(vec![audit]).await?;
+        self.metrics.record(&Fact::Decided {
             route: route.name.as_str(),
             class: decision.classification,
             decided: decided(failure, &decision, &route.terms.policy, now),
@@ -63,7 +80,6 @@ impl Engine {
         route: &Route,
         now: Timestamp,
     ) {
-        let inner = &self.inner;
         let kind = match (decision.should_retry, decision.error_code) {
             (true, _) => EventKind::JobRetryScheduled,
             (false, Some(TissErrorCode::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
@@ -85,16 +101,14 @@ impl Engine {
         };
         let event = Event::new(kind, None, &[failure.claim_id], now, data);
         if !decision.should_retry {
-            let expires_at = now.plus(inner.settings.job_ttl);
-            let channel = route.fallback.notify.as_deref();
-            let notice = inner.settings.notices.notice(channel, &event, now, expires_at);
+            let notice = self.notifier.notice(route.fallback.notify.as_deref(), &event, now);
             if let Some(notice) = notice
-                && let Err(error) = inner.enqueue(vec![notice]).await
+                && let Err(error) = self.notifier.jobs.enqueue(vec![notice]).await
             {
                 tracing::warn!(%error, claimId = failure.claim_id, "cannot enqueue a notice");
             }
         }
-        inner.events.tell(event);
+        self.notifier.events.tell(event);
     }
 }
 

@@ -1,8 +1,11 @@
-//! Notes: small values with versions, all in one slot. The audit records of their writes are in that slot, too, as a part
-//! of the trail of its own: no script could write to another slot in the same step.
+//! Key-value entries: small values with versions, all in one slot. The audit records of their writes are in that slot,
+//! too, as the trail's last part: no script could write to another slot in the same step.
+//!
+//! Their keys are named after notes and shelves, as the first version called entries and namespaces.
 
+use async_trait::async_trait;
 use recado_core::{Payload, Timestamp};
-use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use recado_store::{KeyValue, KvEntry, KvWrite, KvWritten, Namespace, StoreError, Waker};
 
 use crate::answer::Answer;
 use crate::bytes::Reader;
@@ -13,19 +16,80 @@ use crate::store::RedisStore;
 /// Writes at most in one call: no other client is served while a script runs.
 const CALL_WRITES_MAX: usize = 500;
 
-impl RedisStore {
-    pub(crate) async fn note_down(
+#[async_trait]
+impl KeyValue for RedisStore {
+    async fn kv_write(&self, writes: Vec<KvWrite>, now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
+        let written = self.write_kv(&writes, now).await?;
+        if written.iter().any(|written| matches!(written, KvWritten::Done { .. })) {
+            self.wakeups.announce_kv(&self.link);
+        }
+        self.copy_circuits(&writes, &written, now).await;
+        Ok(written)
+    }
+
+    fn kv_changes(&self) -> Option<Waker> {
+        Some(self.wakeups.kv_waker())
+    }
+
+    async fn kv_get(
         &self,
-        writes: &[KvWrite],
+        namespace: Namespace,
+        key: &str,
         now: Timestamp,
-    ) -> Result<Vec<KvWritten>, StoreError> {
+    ) -> Result<Option<KvEntry>, StoreError> {
+        let name = self.namespace_key(namespace);
+        let mut command = redis::cmd("HGET");
+        command.arg(&name).arg(key);
+        let found = Answer(self.link.command(&command, &name).await?).there();
+        let entry =
+            found.map(Answer::bytes).transpose()?.and_then(|value| read_or_report(namespace, key, &value));
+        Ok(entry.filter(|entry| entry.is_there(now)))
+    }
+
+    async fn kv_list(&self, namespace: Namespace, now: Timestamp) -> Result<Vec<KvEntry>, StoreError> {
+        let name = self.namespace_key(namespace);
+        let mut command = redis::cmd("HGETALL");
+        command.arg(&name);
+        let pairs = match self.link.command(&command, &name).await? {
+            redis::Value::Map(pairs) => pairs,
+            other => {
+                let list = Answer(other).list()?;
+                let mut flat = list.into_iter().map(|answer| answer.0);
+                std::iter::from_fn(|| flat.next().zip(flat.next())).collect()
+            }
+        };
+        let mut entries = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let (key, value) = (Answer(key).bytes()?, Answer(value).bytes()?);
+            let entry = read_or_report(namespace, &String::from_utf8_lossy(&key), &value);
+            entries.extend(entry.filter(|entry| entry.is_there(now)));
+        }
+        entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(entries)
+    }
+
+    async fn kv_versions(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
+        let key = self.kv_root.key("shelves");
+        let mut command = redis::cmd("HMGET");
+        command.arg(&key);
+        for namespace in namespaces {
+            command.arg(namespace.as_str());
+        }
+        let found = Answer(self.link.command(&command, &key).await?).list()?;
+        // A namespace without a write yet has none.
+        found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
+    }
+}
+
+impl RedisStore {
+    async fn write_kv(&self, writes: &[KvWrite], now: Timestamp) -> Result<Vec<KvWritten>, StoreError> {
         let mut answers = Vec::with_capacity(writes.len());
         for some in writes.chunks(CALL_WRITES_MAX) {
             let mut args = vec![Arg::Int(now.as_millis())];
             for write in some {
-                push(write, &mut args)?;
+                push_write(write, &mut args)?;
             }
-            for answer in self.run_on_notes(&self.scripts.notes, &args).await?.list()? {
+            for answer in self.run_on_kv(&self.scripts.kv_write, &args).await?.list()? {
                 let [done, version] = answer.parts()?;
                 let (done, version) = (done.yes()?, version.count()?);
                 answers.push(if done {
@@ -38,69 +102,17 @@ impl RedisStore {
         Ok(answers)
     }
 
-    pub(crate) async fn read_note(
-        &self,
-        namespace: Namespace,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<KvEntry>, StoreError> {
-        let name = self.namespace(namespace);
-        let mut command = redis::cmd("HGET");
-        command.arg(&name).arg(key);
-        let found = Answer(self.link.command(&command, &name).await?).there();
-        let note = found.map(Answer::bytes).transpose()?.and_then(|value| read(namespace, key, &value));
-        Ok(note.filter(|note| note.is_there(now)))
-    }
-
-    pub(crate) async fn read_shelf(
-        &self,
-        namespace: Namespace,
-        now: Timestamp,
-    ) -> Result<Vec<KvEntry>, StoreError> {
-        let name = self.namespace(namespace);
-        let mut command = redis::cmd("HGETALL");
-        command.arg(&name);
-        let pairs = match self.link.command(&command, &name).await? {
-            redis::Value::Map(pairs) => pairs,
-            other => {
-                let list = Answer(other).list()?;
-                let mut flat = list.into_iter().map(|answer| answer.0);
-                std::iter::from_fn(|| flat.next().zip(flat.next())).collect()
-            }
-        };
-        let mut notes = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            let note =
-                read(namespace, &String::from_utf8_lossy(&Answer(key).bytes()?), &Answer(value).bytes()?);
-            notes.extend(note.filter(|note| note.is_there(now)));
-        }
-        notes.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        Ok(notes)
-    }
-
-    pub(crate) async fn versions_of(&self, namespaces: &[Namespace]) -> Result<Vec<Option<u64>>, StoreError> {
-        let key = self.notes_root.key("namespaces");
-        let mut command = redis::cmd("HMGET");
-        command.arg(&key);
-        for namespace in namespaces {
-            command.arg(namespace.as_str());
-        }
-        let found = Answer(self.link.command(&command, &key).await?).list()?;
-        // A namespace that nobody has written to yet has none.
-        found.into_iter().map(|version| version.there().map_or(Ok(0), Answer::count).map(Some)).collect()
-    }
-
-    pub(crate) async fn prune_notes(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
+    pub(crate) async fn prune_kv(&self, max: i64, now: Timestamp) -> Result<u64, StoreError> {
         let args = [Arg::Int(now.as_millis()), Arg::Int(max)];
-        self.run_on_notes(&self.scripts.notes_prune, &args).await?.count()
+        self.run_on_kv(&self.scripts.kv_prune, &args).await?.count()
     }
 
-    fn namespace(&self, namespace: Namespace) -> Vec<u8> {
-        self.notes_root.key(&format!("namespace:{}", namespace.as_str()))
+    fn namespace_key(&self, namespace: Namespace) -> Vec<u8> {
+        self.kv_root.key(&format!("shelf:{}", namespace.as_str()))
     }
 }
 
-fn push<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
+fn push_write<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreError> {
     let number = |number: Option<i64>| number.map_or(Arg::from(""), Arg::Int);
     args.push(Arg::from(write.namespace.as_str()));
     args.push(Arg::from(&*write.key));
@@ -115,17 +127,21 @@ fn push<'a>(write: &'a KvWrite, args: &mut Vec<Arg<'a>>) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Reads a note. One that is damaged is as good as none, and the log says so.
-fn read(namespace: Namespace, key: &str, bytes: &[u8]) -> Option<KvEntry> {
-    let note = note(key, bytes);
-    if note.is_none() {
-        tracing::error!(namespace = namespace.as_str(), key, "A stored note is damaged; it is left out");
+/// Reads an entry. A damaged one is left out, and the log says so.
+fn read_or_report(namespace: Namespace, key: &str, bytes: &[u8]) -> Option<KvEntry> {
+    let entry = read_entry(key, bytes);
+    if entry.is_none() {
+        tracing::error!(
+            namespace = namespace.as_str(),
+            key,
+            "A stored key-value entry is damaged; it is left out"
+        );
     }
-    note
+    entry
 }
 
-/// A note as `notes.lua` writes it: version, end or zero, value.
-fn note(key: &str, bytes: &[u8]) -> Option<KvEntry> {
+/// Reads an entry as `kv_write.lua` writes it: version, end or zero, value.
+fn read_entry(key: &str, bytes: &[u8]) -> Option<KvEntry> {
     let mut value = Reader(bytes);
     let version = value.fixed(7)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let expires_at = value.time()?;

@@ -50,7 +50,7 @@ pub async fn beside_idle(options: &BenchOptions, report: &mut Report) -> Result<
             take_in(&engine, idle, |nth| submission_of(&format!("idle-{nth}"), LANE)).await?;
             scene.emptied().await?;
             // From here on the lane is ours.
-            engine.pause_provider(LANE, true, None, None).await?;
+            engine.gate.pause_provider(LANE, None, None).await?;
             *best = best.min(claim_us(options, scene, &engine).await?);
         }
     }

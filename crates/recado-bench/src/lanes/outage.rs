@@ -122,7 +122,7 @@ pub async fn others_meanwhile(options: &BenchOptions, report: &mut Report) -> Re
 }
 
 fn is_open(engine: &Engine) -> bool {
-    engine.provider(DOWN).is_some_and(|provider| provider.breaker.state == BreakerState::Open)
+    engine.gate.provider_view(DOWN).is_some_and(|provider| provider.breaker.state == BreakerState::Open)
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), Failed> {

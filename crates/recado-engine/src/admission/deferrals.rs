@@ -47,7 +47,7 @@ impl HoldSpan {
 
 impl Deferrals {
     /// Notes whether the whole lane is held back now.
-    pub fn lane(&self, route: &RouteName, is_held: bool, now: Timestamp) {
+    pub fn record_lane(&self, route: &RouteName, is_held: bool, now: Timestamp) {
         let mut lanes = self.lanes.lock();
         match lanes.get_mut(route) {
             Some(lane) => lane.whole.see(is_held, now),
@@ -57,7 +57,7 @@ impl Deferrals {
     }
 
     /// Notes the quota of each bounded company: zero means held back.
-    pub fn companies(&self, route: &RouteName, quotas: &HashMap<CompanyId, u32>, now: Timestamp) {
+    pub fn record_companies(&self, route: &RouteName, quotas: &HashMap<CompanyId, u32>, now: Timestamp) {
         let mut lanes = self.lanes.lock();
         let mut held = quotas.iter().filter(|(_, quota)| **quota == 0).map(|(company, _)| company).peekable();
         if held.peek().is_none() && !lanes.contains_key(route) {
@@ -76,7 +76,7 @@ impl Deferrals {
     }
 
     /// Returns true if a job that was taken at `taken_at` had been held up although it was due.
-    pub fn had_held(&self, job: &Job, taken_at: Timestamp) -> bool {
+    pub fn was_deferred(&self, job: &Job, taken_at: Timestamp) -> bool {
         let lanes = self.lanes.lock();
         let Some(lane) = lanes.get(&job.route) else { return false };
         let company = lane.companies.get(&job.company);

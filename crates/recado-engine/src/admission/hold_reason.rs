@@ -1,10 +1,12 @@
 //! Reasons of waits: one answer for a job, a route or a provider: breaker, limit or pause, and its end.
 
+use std::time::Duration;
+
 use recado_core::{CompanyId, Job, RouteName, Timestamp};
 
 use crate::admission::control::Pause;
+use crate::admission::gate::Gate;
 use crate::admission::provider::{Provider, ProviderView, RefusalReason};
-use crate::engine::{Engine, Inner};
 use crate::route::Route;
 
 /// The reason why due jobs do not go out.
@@ -111,10 +113,10 @@ impl ProviderView {
     }
 }
 
-impl Inner {
+impl Gate {
     /// The pause of a route, if there is one.
     pub fn pause_of(&self, route: &RouteName) -> Option<Pause> {
-        self.doors.get(route)?.read(|door| door.paused.clone())
+        self.route_controls.get(route)?.read(|control| control.paused.clone())
     }
 
     /// The reason why a whole route waits, if it does. Its other providers have to be held, too.
@@ -175,21 +177,40 @@ impl Inner {
         }
         hold
     }
+
+    /// Returns what holds back a job that is pinned to one provider, beside what holds its route back.
+    pub fn hold_by_pin(&self, job: &Job) -> Option<HoldReason> {
+        let now = self.clock.now();
+        let route = self.routes.get(job.route.as_str())?;
+        let pin = job.pin()?;
+        let name = pin.provider.as_deref().unwrap_or(&route.provider);
+        let retry_at = job.attempts.last().map(|last| {
+            let delay = last.next_retry_delay_ms.map(Duration::from_millis).unwrap_or_default();
+            last.ended_at.plus(delay)
+        });
+        if route.others.is_empty() || retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let (why, until) = self.providers.get(name)?.view_of(route.hold_max(), now).held?;
+        let hold = HoldReason::new(&why, until);
+        Some(HoldReason {
+            why: format!("provider {name} may have taken it, and no other is asked; {}", hold.why),
+            ..hold
+        })
+    }
 }
 
-impl Engine {
-    /// The reason why this company's due jobs of this route wait, if they do.
-    pub fn hold(&self, route: &str, company: &str) -> Option<HoldReason> {
-        self.inner.hold(route, company)
-    }
-
-    /// The reason why a job waits that only one of its route's providers may carry.
-    pub fn hold_by_pin(&self, job: &Job) -> Option<HoldReason> {
-        self.inner.hold_by_pin(job, self.now())
-    }
-
-    /// The reason why a whole route waits, if it does.
-    pub fn route_hold(&self, route: &Route) -> Option<HoldReason> {
-        self.inner.route_hold(route)
+impl RefusalReason {
+    /// Returns the kind under which a lane's wait is counted. A store that does not answer holds all lanes alike, and is
+    /// no lane's figure.
+    pub(crate) fn metric(&self) -> Option<recado_observe::HoldKind> {
+        use recado_observe::HoldKind;
+        match self {
+            RefusalReason::Breaker { .. } => Some(HoldKind::Breaker),
+            RefusalReason::Rate | RefusalReason::Quiet(_) => Some(HoldKind::Rate),
+            RefusalReason::Busy | RefusalReason::CompanyBusy => Some(HoldKind::Concurrency),
+            RefusalReason::Paused(_) => Some(HoldKind::Pause),
+            RefusalReason::Store => None,
+        }
     }
 }

@@ -8,12 +8,12 @@ use recado_core::{AuditEvent, AuditKind, CompanyId, Job, Timestamp};
 use recado_transport::Receiver;
 
 use crate::admission::control::{LimitChange, LimitStep};
+use crate::admission::gate::{Gate, ProviderTarget};
 use crate::admission::hold_reason::{HoldCause, HoldReason, LimitKind};
 use crate::admission::provider::Provider;
 use crate::admission::receivers::ReceiverId;
-use crate::engine::{Engine, EngineError, Inner};
-use crate::route::ProviderTarget;
-use crate::shared::value::{SharedValue, make_on_record};
+use crate::error::EngineError;
+use crate::shared::value::SharedValue;
 
 /// The part of a provider's jobs that a hold keeps back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl OutsideHold {
 
 type Found = (OutsideHold, Arc<Provider>, Arc<SharedValue<Limit>>);
 
-impl Inner {
-    fn outside_holds(&self, now: Timestamp) -> Vec<Found> {
+impl Gate {
+    fn found_holds(&self, now: Timestamp) -> Vec<Found> {
         let mut found = Vec::new();
         for provider in self.providers.values() {
             let whole = provider.limit.read(|limit| limit.quiet(now));
@@ -90,15 +90,15 @@ impl Inner {
     }
 
     /// Drops the holds on an endpoint that is gone or has another address now: they came from another receiver.
-    pub fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
+    pub(crate) fn drop_endpoint_holds(self: &Arc<Self>, company: &CompanyId, endpoint: &str) {
         let now = self.clock.now();
         let id = ReceiverId { company: company.clone(), receiver: Receiver::Endpoint(endpoint.into()) };
         for provider in self.providers.values() {
             if let Some(hold) = provider.receivers.known_hold(&id) {
-                self.owe_limit(&hold, LimitChange::Lift, now);
+                self.change_limit(&hold, LimitChange::Lift, now);
             }
         }
-        self.said.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait. A route with several
@@ -106,15 +106,15 @@ impl Inner {
     pub fn receiver_hold(&self, job: &Job) -> Option<HoldReason> {
         let now = self.clock.now();
         let route = self.routes.get(job.route.as_str())?;
-        let legs = self.legs(route);
+        let targets = self.targets(route);
         // Most of the time nothing is held, and no job's data has to be read.
-        if legs.iter().any(|leg| leg.provider.receivers.is_empty()) {
+        if targets.iter().any(|target| target.provider.receivers.is_empty()) {
             return None;
         }
-        let held = |leg: &ProviderTarget| {
-            leg.provider.receivers.held(&leg.receiver_of(job)?, now)?.at_most(route.hold_max(), now)
+        let held = |target: &ProviderTarget| {
+            target.provider.receivers.held(&target.receiver_of(job)?, now)?.at_most(route.hold_max(), now)
         };
-        let held: Option<Vec<Quiet>> = legs.iter().map(held).collect();
+        let held: Option<Vec<Quiet>> = targets.iter().map(held).collect();
         let first = held?.into_iter().min_by_key(|quiet| quiet.until)?;
         if first.until <= job.due_at {
             return None;
@@ -123,12 +123,10 @@ impl Inner {
         let by = HoldCause::Limit(LimitKind::Quiet);
         Some(HoldReason { by, why, said: Some(first.reason), until: Some(first.until) })
     }
-}
 
-impl Engine {
     /// Sums up the holds on receivers of a provider, all or one company's.
     pub fn receivers_hold(&self, provider: &str, company: Option<&CompanyId>) -> Option<HoldReason> {
-        let mut held = self.inner.providers.get(provider)?.receivers.all_held(self.now());
+        let mut held = self.providers.get(provider)?.receivers.all_held(self.clock.now());
         held.retain(|(id, ..)| company.is_none_or(|company| id.company == *company));
         let (_, first, _) = held.iter().min_by_key(|(_, quiet, _)| quiet.until)?;
         let why = match held.len() {
@@ -141,12 +139,7 @@ impl Engine {
 
     /// Lists the holds that answers from outside imposed, by provider and scope.
     pub fn outside_holds(&self) -> Vec<OutsideHold> {
-        self.inner.outside_holds(self.now()).into_iter().map(|(hold, ..)| hold).collect()
-    }
-
-    /// Returns the hold on the receiver that a job goes to, if it lasts beyond the job's own wait.
-    pub fn receiver_hold(&self, job: &Job) -> Option<HoldReason> {
-        self.inner.receiver_hold(job)
+        self.found_holds(self.clock.now()).into_iter().map(|(hold, ..)| hold).collect()
     }
 
     /// Lifts a hold on every node; who did it and why is recorded in the same step. `None` when there is no such hold.
@@ -156,14 +149,14 @@ impl Engine {
         reason: Option<&str>,
         actor: Option<&str>,
     ) -> Result<Option<OutsideHold>, EngineError> {
-        let now = self.now();
-        let found = self.inner.outside_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
+        let now = self.clock.now();
+        let found = self.found_holds(now).into_iter().find(|(hold, ..)| &*hold.id == id);
         let Some((hold, provider, limit)) = found else { return Ok(None) };
-        let step = LimitStep { at: now, what: LimitChange::Lift };
+        let step = LimitStep { at: now, change: LimitChange::Lift };
         let audit = lifted(&hold, reason, actor, now);
-        make_on_record(&*self.inner.store, &[(&*limit, Some(step))], &|_| vec![audit.clone()], now).await?;
+        self.shared.save_with_audit(&[(&*limit, Some(step))], &|_| vec![audit.clone()]).await?;
         provider.changed.notify_waiters();
-        self.inner.said.notify_waiters();
+        self.changed.notify_waiters();
         tracing::warn!(holdId = id, provider = %hold.provider, scope = hold.scope.parts().join(" ").trim_end(), reason, actor, "HoldReason lifted by hand");
         Ok(Some(hold))
     }

@@ -2,7 +2,7 @@
 //!
 //! A claimer asks before it claims, so a job that may not go out is not even leased: it waits in its lane,
 //! spends no attempt and holds up no other provider. This file answers from what this process knows;
-//! [`crate::admission::gate`] asks the store where that is not enough, and takes in what deliveries tell.
+//! [`crate::admission::gate`] asks the store where that is not enough, and records how deliveries end.
 //!
 //! Breaker, pause, rates and quiet times are agreed on by all nodes. SlotOwner, the pace of `adaptive` and the budget of
 //! retries are each process's own.
@@ -14,10 +14,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms};
 use recado_core::limit::{Limit, Quiet, Rate};
-use recado_core::{Blame, Class, CompanyId, Failure, Job, Timestamp, Verdict};
+use recado_core::{Class, CompanyId, Timestamp};
 use tokio::sync::Notify;
 
-use crate::admission::control::{LIMITS, LimitChange, PROVIDERS, ProviderControl};
+use crate::admission::breaker::{DeliveryFeedback, PROVIDERS, ProviderControl};
+use crate::admission::control::{LIMITS, LimitChange};
 use crate::admission::receivers::Receivers;
 use crate::admission::retry_budget::RetryBudget;
 use crate::shared::value::SharedValue;
@@ -128,16 +129,16 @@ pub(crate) enum SlotOwner {
 pub struct Provider {
     pub name: Box<str>,
     pub terms: ProviderTerms,
-    pub(crate) valve: Arc<SharedValue<ProviderControl>>,
+    pub(crate) control: Arc<SharedValue<ProviderControl>>,
     pub(crate) limit: Arc<SharedValue<Limit>>,
     pub(crate) receivers: Receivers,
     /// The longest wait that an answer or a rule of its routes can impose.
     pub(crate) longest_wait: Duration,
     here: Mutex<LocalState>,
-    /// AlertLease when something changed that a held claimer waits for.
+    /// Wakes when something changed that a held claimer waits for.
     pub(crate) changed: Notify,
-    /// AlertLease when a delivery of a bounded company ended: it has a slot again. Not when a lane gives back what it did
-    /// not use, or lanes that hold the same company back would ring each other for ever.
+    /// Wakes when a delivery of a bounded company ended: it has a slot again. Not when a lane gives back what it did
+    /// not use, or lanes that hold the same company back would wake each other for ever.
     pub(crate) freed: Notify,
 }
 
@@ -164,7 +165,9 @@ struct CompanyState {
 impl CompanyState {
     /// Nothing would be lost by forgetting it: the next to ask about it finds the same.
     fn is_at_rest(&self, now: Timestamp) -> bool {
-        self.running == 0 && !self.limit.owes() && self.limit.read(|limit| limit.expires_at() <= now)
+        self.running == 0
+            && !self.limit.has_pending_writes()
+            && self.limit.read(|limit| limit.expires_at() <= now)
     }
 }
 
@@ -180,7 +183,7 @@ impl Provider {
         Provider {
             name: name.into(),
             terms,
-            valve: Arc::new(SharedValue::new(PROVIDERS, name)),
+            control: Arc::new(SharedValue::new(PROVIDERS, name)),
             limit: Arc::new(SharedValue::new(LIMITS, format!("{name}/"))),
             receivers: Receivers::new(name, terms.receiver_slots_max()),
             longest_wait,
@@ -200,11 +203,11 @@ impl Provider {
     ) -> Admittance {
         let refused = |why, until| Admittance::Refused(Refusal { why, until });
         let mut here = self.here.lock();
-        let admission = self.valve.read(|valve| match (&valve.paused, &self.terms.breaker) {
+        let admission = self.control.read(|control| match (&control.paused, &self.terms.breaker) {
             (Some(pause), _) => Err((RefusalReason::Paused(pause.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
-            (None, Some(terms)) => match valve.breaker.peek_admission(terms, now) {
-                Admission::Refused { until } => Err((closed_off(&valve.breaker), until)),
+            (None, Some(terms)) => match control.breaker.peek_admission(terms, now) {
+                Admission::Refused { until } => Err((closed_off(&control.breaker), until)),
                 admission => Ok(admission),
             },
         });
@@ -235,7 +238,7 @@ impl Provider {
             });
         }
         if wanted == 0 {
-            // The ramp grows by itself; deliveries that end ring as well.
+            // The ramp grows by itself; deliveries that end wake it as well.
             return refused(RefusalReason::Busy, (strength < 1.0).then(|| now.plus(LOOK_AGAIN)));
         }
         self.reserve(&mut here, wanted, slots);
@@ -300,7 +303,7 @@ impl Provider {
             .terms
             .breaker
             .as_ref()
-            .map_or(1.0, |terms| self.valve.read(|valve| valve.breaker.ramp_share(terms, now)));
+            .map_or(1.0, |terms| self.control.read(|control| control.breaker.ramp_share(terms, now)));
         self.bound(here, strength).saturating_sub(here.started)
     }
 
@@ -336,7 +339,9 @@ impl Provider {
     ) -> &'a mut CompanyState {
         if here.companies.len() >= COMPANIES_KEPT_MAX && !here.companies.contains_key(name) {
             let needed = |limit: &Limit| limit.quiet_at(now).is_some();
-            let idle = |one: &CompanyState| one.running == 0 && !one.limit.owes() && !one.limit.read(needed);
+            let idle = |one: &CompanyState| {
+                one.running == 0 && !one.limit.has_pending_writes() && !one.limit.read(needed)
+            };
             here.companies.retain(|_, one| !idle(one));
         }
         here.companies.entry(name.clone()).or_insert_with(|| {
@@ -366,7 +371,7 @@ impl Provider {
     /// Returns true when a retry may go out now; while the provider is well they all may.
     pub(crate) fn admits_retry(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return true };
-        let in_trouble = self.valve.read(|valve| valve.breaker.failures_in_window(terms, now) > 0);
+        let in_trouble = self.control.read(|control| control.breaker.failures_in_window(terms, now) > 0);
         !in_trouble || self.here.lock().retries.retry(now)
     }
 
@@ -385,11 +390,11 @@ impl Provider {
         }
     }
 
-    /// Adapts the pace of `adaptive` to what deliveries tell.
-    pub(crate) fn pace(&self, told: DeliveryFeedback<'_>) {
+    /// Adapts the pace of `adaptive` to the result of a delivery.
+    pub(crate) fn adapt_pace(&self, feedback: DeliveryFeedback<'_>) {
         let mut here = self.here.lock();
-        match told {
-            DeliveryFeedback::Well => {
+        match feedback {
+            DeliveryFeedback::Delivered => {
                 here.pace = (here.pace + 1.0 / here.pace.max(1.0)).min(self.terms.concurrency as f64);
             }
             DeliveryFeedback::Failed(_, failure) if failure.class == Class::RateLimit => {
@@ -449,30 +454,6 @@ fn quiet(limit: &Limit, hold_max: Duration, now: Timestamp) -> Option<(RefusalRe
     limit.quiet(now)?.at_most(hold_max, now).map(|quiet| (RefusalReason::Quiet(quiet.reason), quiet.until))
 }
 
-/// The news of a delivery about its provider.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum DeliveryFeedback<'a> {
-    Well,
-    /// The failure, and the job that it was about.
-    Failed(&'a Job, &'a Failure),
-    /// It was never asked.
-    Nothing,
-}
-
-impl<'a> DeliveryFeedback<'a> {
-    pub fn by(job: &'a Job, verdict: &'a Verdict) -> Self {
-        match verdict {
-            Verdict::Delivered { .. } => DeliveryFeedback::Well,
-            // The one to blame the provider for, if there is one.
-            Verdict::Partial { refused, .. } => {
-                let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
-                blamed.map_or(DeliveryFeedback::Well, |(_, failure)| DeliveryFeedback::Failed(job, failure))
-            }
-            Verdict::Failed(failure) => DeliveryFeedback::Failed(job, failure),
-        }
-    }
-}
-
 /// A provider as people see it.
 #[derive(Clone, Debug)]
 pub struct ProviderView {
@@ -496,7 +477,7 @@ impl Provider {
 
     /// Returns the provider as a route sees it that waits `hold_max` at most for a quiet.
     pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
-        let ProviderControl { breaker, paused } = self.valve.read(ProviderControl::clone);
+        let ProviderControl { breaker, paused } = self.control.read(ProviderControl::clone);
         let terms = self.terms.breaker.as_ref();
         let strength = terms.map_or(1.0, |terms| breaker.ramp_share(terms, now));
         let here = self.here.lock();
@@ -556,9 +537,9 @@ impl Provider {
     /// Closed off, and not even a probe may go.
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
-        self.valve.read(|valve| {
-            let refused = matches!(valve.breaker.peek_admission(terms, now), Admission::Refused { .. });
-            refused && valve.breaker.state == BreakerState::Open
+        self.control.read(|control| {
+            let refused = matches!(control.breaker.peek_admission(terms, now), Admission::Refused { .. });
+            refused && control.breaker.state == BreakerState::Open
         })
     }
 }

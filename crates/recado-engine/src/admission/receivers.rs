@@ -98,7 +98,9 @@ struct ReceiverState {
 
 impl ReceiverState {
     fn is_at_rest(&self, now: Timestamp) -> bool {
-        self.running.is_empty() && !self.hold.owes() && self.hold.read(|hold| hold.expires_at() <= now)
+        self.running.is_empty()
+            && !self.hold.has_pending_writes()
+            && self.hold.read(|hold| hold.expires_at() <= now)
     }
 }
 

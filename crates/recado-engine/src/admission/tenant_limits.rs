@@ -83,7 +83,7 @@ impl Replayable for TenantTerms {
     type Step = TermsStep;
     type Effect = ();
 
-    fn step(&mut self, TermsStep { change, actor, at }: &TermsStep) {
+    fn apply(&mut self, TermsStep { change, actor, at }: &TermsStep) {
         self.weight = change.weight.unwrap_or(self.weight);
         self.max_per_minute = change.max_per_minute.unwrap_or(self.max_per_minute);
         match change.paused {
@@ -111,7 +111,7 @@ pub struct Tenants {
 #[derive(Debug, Default)]
 struct TenantsState {
     known: HashMap<CompanyId, Tenant>,
-    // Ready for claims; made anew when something is said.
+    // Ready for claims; derived anew when terms change.
     weights: Arc<HashMap<CompanyId, u32>>,
     /// Those that are paused or have a rate.
     bounded: Vec<CompanyId>,
@@ -134,35 +134,34 @@ impl TenantsState {
 
 impl Tenants {
     /// Takes in what a read of the store found of companies' terms.
-    pub(crate) fn learn(&self, found: &NamespaceSnapshot<'_>) -> SyncResult {
-        let companies: Vec<_> = {
+    pub(crate) fn sync(&self, found: &NamespaceSnapshot<'_>) -> SyncResult {
+        let terms: Vec<_> = {
             let mut state = self.state.lock();
             for company in found.keys().filter_map(|key| CompanyId::new(key).ok()) {
                 state.tenant(&company);
             }
-            state.known.iter().map(|(company, tenant)| (company.clone(), tenant.terms.clone())).collect()
+            state.known.values().map(|tenant| tenant.terms.clone()).collect()
         };
-        let heard: SyncResult =
-            companies.iter().map(|(one, terms)| found.teach(one.as_str(), terms)).collect();
-        if heard.news {
-            self.said();
+        let synced: SyncResult = terms.iter().map(|terms| found.sync(terms)).collect();
+        if synced.changed {
+            self.refresh();
         }
-        heard
+        synced
     }
 
-    /// The same of what they have spent.
-    pub(crate) fn learn_limits(&self, found: &NamespaceSnapshot<'_>) -> SyncResult {
+    /// Takes in what a read of the store found of companies' spent limits.
+    pub(crate) fn sync_limits(&self, found: &NamespaceSnapshot<'_>) -> SyncResult {
         let state = self.state.lock();
-        state.known.iter().map(|(company, tenant)| found.teach(company.as_str(), &tenant.limit)).collect()
+        state.known.values().map(|tenant| found.sync(&tenant.limit)).collect()
     }
 
     /// A company's terms, shared with all nodes.
-    pub(crate) fn agreed(&self, company: &CompanyId) -> Arc<SharedValue<TenantTerms>> {
+    pub(crate) fn shared_terms(&self, company: &CompanyId) -> Arc<SharedValue<TenantTerms>> {
         self.state.lock().tenant(company).terms.clone()
     }
 
-    /// Something was said.
-    pub(crate) fn said(&self) {
+    /// Derives the weights and bounds that claims read, after terms changed.
+    pub(crate) fn refresh(&self) {
         let mut state = self.state.lock();
         let terms =
             state.known.iter().map(|(company, tenant)| (company, tenant.terms.read(TenantTerms::clone)));

@@ -17,15 +17,16 @@ use recado_transport::{DataFault, Delivery, Transport, Wanted};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::admission::gate::{NotStarted, Permit};
+use crate::admission::gate::{NotStarted, Permit, ProviderTarget};
 use crate::admission::provider::{Refusal, RefusalReason, SlotOwner};
 use crate::admission::receivers::ReceiverWait;
-use crate::attempt::deliver::send;
-use crate::attempt::post_settle;
-use crate::engine::{Engine, EngineError, Inner};
+use crate::attempt::Attempts;
+use crate::error::EngineError;
 use crate::fallback::Act;
 use crate::notify::notices::follow_up;
-use crate::route::{Carrier, ProviderTarget, Route};
+use crate::route::{Carrier, Route};
+use crate::send::send;
+use crate::shared::entry::{EntryKey, read_entry, write_of};
 use crate::traces::AttemptSummary;
 
 pub const NAMESPACE: Namespace = Namespace::new("answers");
@@ -103,12 +104,11 @@ struct Remembered {
     answer: Payload,
 }
 
-impl Engine {
-    pub async fn call(&self, mut call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
-        if self.is_stopping() {
+impl Attempts {
+    pub async fn call(self: &Arc<Self>, mut call: Call) -> Result<Result<Called, CallRefused>, EngineError> {
+        if self.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let inner = &self.inner;
         let (route, transport) = match self.callable(&call.route) {
             Ok(found) => found,
             Err(why) => return Ok(Err(CallRefused::Route(why))),
@@ -116,51 +116,55 @@ impl Engine {
         if let Err(faults) = transport.check(&call.data) {
             return Ok(Err(CallRefused::Data(faults)));
         }
-        let started_at = inner.clock.now();
+        let started_at = self.clock.now();
         let timeout = call.timeout.unwrap_or(route.timeout).min(route.timeout);
-        let mut job = ephemeral(&route, &call, started_at, timeout);
+        let mut job = self.ephemeral(&route, &call, started_at, timeout);
         let about = (&job.id, &job.route, &job.company);
-        let span = inner.open("call", &mut job.traceparent, about, started_at);
+        let span = self.traces.open("call", &mut job.traceparent, about, started_at);
         call.traceparent = job.traceparent;
         let mut called = self.ask(&route, &job, call, timeout).await?;
         if let Called::Unavailable { failure, .. } = &mut called {
             // The caller hears of it by a problem, and problems end up in logs.
-            failure.reason = Reason::or(&inner.redact(&job, &failure.reason), format_args!("***"));
+            failure.reason = Reason::or(&self.routes.redact(&job, &failure.reason), format_args!("***"));
         }
-        inner.close(span, !matches!(called, Called::Answered { .. }), ("result", called.as_str().into()));
+        self.traces.close(
+            span,
+            !matches!(called, Called::Answered { .. }),
+            ("result", called.as_str().into()),
+        );
         Ok(Ok(called))
     }
 
     async fn ask(
-        &self,
+        self: &Arc<Self>,
         route: &Route,
         job: &Job,
         call: Call,
         timeout: Duration,
     ) -> Result<Called, EngineError> {
-        let (inner, started_at) = (&self.inner, job.enqueued_at);
-        let (leg, way) = match self.way_out(route, job, timeout).await {
-            Ok(way) => way,
-            Err(failure) => return self.fall_back(route, call, failure, inner.clock.now()).await,
+        let started_at = job.enqueued_at;
+        let (target, permit) = match self.permit_call(route, job, timeout).await {
+            Ok(permitted) => permitted,
+            Err(failure) => return self.fall_back_call(route, call, failure, self.clock.now()).await,
         };
-        let (sent_at, began) = (inner.clock.now(), Instant::now());
+        let (sent_at, began) = (self.clock.now(), Instant::now());
         let left = timeout.saturating_sub(sent_at.since(started_at));
         let delivery = Delivery { job, attempt: 1, now: started_at, timeout: left, answer: Wanted::Answer };
-        let outcome = send(&leg.transport, delivery).await;
+        let outcome = send(&target.transport, delivery).await;
         let lasted = (sent_at, began.elapsed());
-        let now = inner.clock.now();
+        let now = self.clock.now();
         let verdict = route.classifier.verdict(outcome);
         let took = now.since(started_at);
-        let _ = way.told(job, &verdict, now);
-        inner.traced(job, 1, &leg.provider.name, AttemptSummary::from(&verdict), lasted);
+        let _ = permit.record_verdict(job, &verdict, now);
+        self.traces.record(job, 1, &target.provider.name, AttemptSummary::from(&verdict), lasted);
         let failure = match verdict {
             Verdict::Delivered { answer } => {
                 tracing::info!(route = %route.name, companyId = %call.company_id, tookMs = took.as_millis() as u64, "Call answered");
                 if let (Some(key), Some(answer)) = (&call.cache_key, &answer) {
                     let key = key_of(&call.route, &call.company_id, key);
-                    remember(inner, &key, answer.clone(), now);
+                    self.remember_answer(&key, answer.clone(), now);
                 }
-                post_settle::of_call(inner, route, job, None, now).await;
+                self.clear_account(route, job, now).await;
                 return Ok(Called::Answered { answer, took });
             }
             Verdict::Partial { mut refused, .. } => match refused.pop() {
@@ -174,20 +178,20 @@ impl Engine {
             companyId = %call.company_id,
             tookMs = took.as_millis() as u64,
             errorCode = failure.code.as_deref(),
-            errorReason = inner.redact(job, &failure.reason),
+            errorReason = self.routes.redact(job, &failure.reason),
             errorClassification = failure.class.as_str(),
             rule = &*failure.rule,
             "Call failed"
         );
-        post_settle::of_call(inner, route, job, Some(&failure), now).await;
-        self.fall_back(route, call, failure, now).await
+        self.mark_account(route, job, &failure, now).await;
+        self.fall_back_call(route, call, failure, now).await
     }
 
     fn callable(&self, name: &str) -> Result<(Arc<Route>, Arc<dyn Transport>), String> {
-        if let Some(why) = self.why_undeliverable(name) {
+        if let Some(why) = self.routes.why_undeliverable(name) {
             return Err(why);
         }
-        let route = self.routes().get(name).cloned().ok_or_else(|| self.unknown_route(name))?;
+        let route = self.routes.get(name).cloned().ok_or_else(|| self.routes.unknown_route(name))?;
         match &route.carrier {
             Carrier::Transport(transport) => Ok((route.clone(), transport.clone())),
             _ => Err(format!(
@@ -196,31 +200,30 @@ impl Engine {
         }
     }
 
-    /// The first provider that admits the call. A busy one is waited for as long as the caller waits; one that
+    /// Gets a permit of the first provider that admits the call. A busy one is waited for as long as the caller waits; one that
     /// is closed off is not.
-    async fn way_out(
-        &self,
+    async fn permit_call(
+        self: &Arc<Self>,
         route: &Route,
         job: &Job,
         timeout: Duration,
     ) -> Result<(ProviderTarget, Permit), Failure> {
-        let inner = &self.inner;
         let deadline = Instant::now() + timeout;
         loop {
             let mut held: Option<(Refusal, ProviderTarget)> = None;
-            for leg in inner.legs(route) {
-                match self.admit_call(route, &leg, job).await {
-                    Ok(way) => return Ok((leg, way)),
-                    Err(refusal) => held = held.or(Some((refusal, leg))),
+            for target in self.gate.targets(route) {
+                match self.admit_call(route, &target, job).await {
+                    Ok(permit) => return Ok((target, permit)),
+                    Err(refusal) => held = held.or(Some((refusal, target))),
                 }
             }
-            let now = inner.clock.now();
+            let now = self.clock.now();
             match held {
-                Some((Refusal { why: RefusalReason::Busy, .. }, leg)) if Instant::now() < deadline => {
-                    let freed = tokio::time::timeout(BUSY_LOOK, leg.provider.changed.notified());
+                Some((Refusal { why: RefusalReason::Busy, .. }, target)) if Instant::now() < deadline => {
+                    let freed = tokio::time::timeout(BUSY_LOOK, target.provider.changed.notified());
                     let _ = tokio::time::timeout_at(deadline, freed).await;
                 }
-                Some((refusal, leg)) => return Err(held_back(&refusal, &leg.provider.name, now)),
+                Some((refusal, target)) => return Err(held_back(&refusal, &target.provider.name, now)),
                 None => {
                     let refusal = Refusal { why: RefusalReason::Busy, until: None };
                     return Err(held_back(&refusal, &route.provider, now));
@@ -230,22 +233,27 @@ impl Engine {
     }
 
     /// Everything that holds a job back holds a call back.
-    async fn admit_call(&self, route: &Route, leg: &ProviderTarget, job: &Job) -> Result<Permit, Refusal> {
-        let (inner, company) = (&self.inner, &job.company);
-        let now = inner.clock.now();
+    async fn admit_call(
+        self: &Arc<Self>,
+        route: &Route,
+        target: &ProviderTarget,
+        job: &Job,
+    ) -> Result<Permit, Refusal> {
+        let (now, company) = (self.clock.now(), &job.company);
         let refused = |(why, until)| Refusal { why, until };
-        if let Some(pause) = inner.pause_of(&route.name) {
+        if let Some(pause) = self.gate.pause_of(&route.name) {
             return Err(Refusal { why: RefusalReason::Paused(pause), until: None });
         }
         let by_company = || {
-            let everywhere = inner.tenants.held(company.as_str(), now);
-            everywhere.or_else(|| leg.provider.company_held(company, route.hold_max(), now)).map(refused)
+            let everywhere = self.gate.tenants.held(company.as_str(), now);
+            everywhere.or_else(|| target.provider.company_held(company, route.hold_max(), now)).map(refused)
         };
         if let Some(refusal) = by_company() {
             return Err(refusal);
         }
-        let mut places = inner.admit(&leg.provider, 1, SlotOwner::ThisProcess, route.hold_max()).await?;
-        let way = places.start(job, leg.receiver_of(job)).map_err(|why| match why {
+        let reserving = self.gate.reserve(&target.provider, 1, SlotOwner::ThisProcess, route.hold_max());
+        let mut reservation = reserving.await?;
+        let permit = reservation.start(job, target.receiver_of(job)).map_err(|why| match why {
             NotStarted::CompanyBusy => Refusal { why: RefusalReason::CompanyBusy, until: None },
             NotStarted::Receiver(ReceiverWait::Busy { .. }) => {
                 Refusal { why: RefusalReason::Busy, until: None }
@@ -254,18 +262,18 @@ impl Engine {
                 Refusal { why: RefusalReason::Quiet(quiet.reason), until: Some(quiet.until) }
             }
         })?;
-        match inner.take(Some(&leg.provider), &[Some(company)]).await.as_deref() {
-            Ok([true]) => Ok(way),
+        match self.gate.draw_rates(Some(&target.provider), &[Some(company)]).await.as_deref() {
+            Ok([true]) => Ok(permit),
             // Another caller was faster.
             Ok(_) => Err(by_company().unwrap_or(Refusal { why: RefusalReason::Rate, until: None })),
             Err(error) => {
-                tracing::warn!(provider = %leg.provider.name, %error, "cannot spend a rate; the call is refused");
+                tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; the call is refused");
                 Err(Refusal { why: RefusalReason::Store, until: None })
             }
         }
     }
 
-    async fn fall_back(
+    async fn fall_back_call(
         &self,
         route: &Route,
         call: Call,
@@ -275,8 +283,8 @@ impl Engine {
         let wanted = call.cache_key.as_deref().filter(|_| route.fallback.act != Act::Unavailable);
         let key = wanted.map(|key| key_of(&call.route, &call.company_id, key));
         if let Some(key) = &key
-            && let Some(note) = self.store().kv_get(NAMESPACE, key, now).await?
-            && let Ok(Remembered { at, answer }) = note.value.parse()
+            && let Some(entry) = self.notifier.kv.kv_get(NAMESPACE, key, now).await?
+            && let Some(Remembered { at, answer }) = read_entry(&entry)
         {
             let retry = match failure.class {
                 Class::Permanent => None,
@@ -288,7 +296,7 @@ impl Engine {
             return Ok(Called::Refused { failure });
         }
         let retry_after =
-            decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.inner.chance.draw());
+            decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, self.random.next_draw());
         Ok(Called::Unavailable { failure, retry_after })
     }
 
@@ -302,14 +310,14 @@ impl Engine {
         now: Timestamp,
     ) -> Option<JobId> {
         let id = format!("{REFRESH}{key}:{}", now.as_millis() / REFRESH_EVERY_MS);
-        let expires_at = now.plus(self.settings().job_ttl);
+        let expires_at = now.plus(self.notifier.job_ttl);
         let mut job = follow_up(&id, &route.name, &call.company_id, call.data.as_str(), now, expires_at)?;
-        let draw = self.inner.chance.draw();
+        let draw = self.random.next_draw();
         job.correlation_id = call.cache_key.as_deref().map(Into::into);
         job.traceparent = call.traceparent;
         job.due_at = now.plus(decide::next_delay(&route.terms.policy, 0, None, failure.retry_after, draw));
         let id = job.id.clone();
-        match self.inner.enqueue(vec![job]).await {
+        match self.jobs.enqueue(vec![job]).await {
             Ok(_) => Some(id),
             Err(error) => {
                 tracing::warn!(%error, route = %route.name, "cannot schedule the retry of a call");
@@ -362,45 +370,41 @@ pub(crate) fn as_receipt(verdict: Verdict) -> Verdict {
     }
 }
 
-/// Writes an answer down. The caller does not wait for it: a crash costs at most an older last resort.
-pub(crate) fn remember(engine: &Arc<Inner>, key: &str, answer: Payload, now: Timestamp) {
-    let Ok(value) = serde_json::to_string(&Remembered { at: now, answer }) else { return };
-    let write = KvWrite {
-        namespace: NAMESPACE,
-        key: key.into(),
-        value: Some(Payload::trusted(value)),
-        expect: None,
-        expires_at: Some(now.plus(ANSWER_TTL)),
-        audit: Vec::new(),
-    };
-    let store = engine.store.clone();
-    engine.deliveries.spawn(async move {
-        if let Err(error) = store.kv_write(vec![write], now).await {
-            tracing::warn!(%error, "cannot remember an answer");
-        }
-    });
-}
-
 fn key_of(route: &str, company: &CompanyId, key: &str) -> String {
     format!("{:032x}", recado_core::payload::digest_of(&[route, company.as_str(), key]))
 }
 
-/// A call in the shape that transports know. It is never stored.
-fn ephemeral(route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> Job {
-    Job {
-        id: JobId::trusted(format!("call-{}", uuid::Uuid::now_v7())),
-        route: route.name.clone(),
-        company: call.company_id.clone(),
-        data: call.data.clone(),
-        user_id: None,
-        correlation_id: None,
-        traceparent: call.traceparent,
-        priority: Priority::default(),
-        enqueued_at: now,
-        due_at: now,
-        expires_at: now.plus(timeout),
-        progress: Progress::default(),
-        attempts: Vec::new(),
-        checksum: None,
+impl Attempts {
+    /// Writes an answer down. The caller does not wait for it: a crash costs at most an older last resort.
+    pub(crate) fn remember_answer(&self, key: &str, answer: Payload, now: Timestamp) {
+        let place = EntryKey { namespace: NAMESPACE, key };
+        let Ok(write) = write_of(place, Some(&Remembered { at: now, answer }), None) else { return };
+        let write = KvWrite { expires_at: Some(now.plus(ANSWER_TTL)), ..write };
+        let kv = self.notifier.kv.clone();
+        self.lifecycle.deliveries.spawn(async move {
+            if let Err(error) = kv.kv_write(vec![write], now).await {
+                tracing::warn!(%error, "cannot remember an answer");
+            }
+        });
+    }
+
+    /// Makes a job of a call, for its transport. It is never stored.
+    fn ephemeral(&self, route: &Route, call: &Call, now: Timestamp, timeout: Duration) -> Job {
+        Job {
+            id: JobId::trusted(format!("call-{}", self.random.uuid_v7(now))),
+            route: route.name.clone(),
+            company: call.company_id.clone(),
+            data: call.data.clone(),
+            user_id: None,
+            correlation_id: None,
+            traceparent: call.traceparent,
+            priority: Priority::default(),
+            enqueued_at: now,
+            due_at: now,
+            expires_at: now.plus(timeout),
+            progress: Progress::default(),
+            attempts: Vec::new(),
+            checksum: None,
+        }
     }
 }

@@ -8,24 +8,22 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
 use recado_observe::HoldKind;
-use recado_store::{Claim, Pick, StoreError, Turns};
+use recado_store::{Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::admission::gate::{NotStarted, Permit, Reservation};
-use crate::admission::provider::{Provider, Quotas, SlotOwner};
+use crate::admission::gate::{NotStarted, Permit, ProviderTarget, Reservation};
+use crate::admission::provider::SlotOwner;
 use crate::admission::receivers::ReceiverWait;
-use crate::attempt::deliver::{deliver, release, settle_with};
-use crate::attempt::leases::{HeldClaim, HeldLease};
+use crate::attempt::Attempts;
+use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
 use crate::clock::sleep_until;
-use crate::engine::Inner;
-use crate::metrics::{HoldTimer, WaitBy, hold_of};
-use crate::route::{ProviderTarget, Route};
+use crate::metrics::{HoldTimer, WaitBy};
+use crate::route::Route;
 
 /// Leases that one claim asks for at most.
 const CLAIM_JOBS_MAX: usize = 256;
@@ -33,72 +31,75 @@ const CLAIM_JOBS_MAX: usize = 256;
 /// Pause after a claim that the store could not answer.
 pub(crate) const CLAIM_RETRY: Duration = Duration::from_millis(250);
 
-pub(crate) async fn run(engine: Arc<Inner>, route: Arc<Route>) {
-    let legs = engine.legs(&route);
-    let mut waker = engine.store.waker(&route.name);
-    let mut held = HoldTimer::default();
+/// Claims and delivers the jobs of one route until the engine stops.
+pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
+    let (gate, lifecycle) = (&attempts.gate, &attempts.lifecycle);
+    let targets = gate.targets(&route);
+    let mut waker = attempts.jobs.waker(&route.name);
+    let mut hold_timer = HoldTimer::default();
     loop {
         // Listen before asking: what changes in between must not be missed.
-        let changes = listen(legs.iter().map(|leg| &leg.provider.changed).chain([&engine.said]));
-        let mut said = std::pin::pin!(engine.said.notified());
-        said.as_mut().enable();
-        if engine.stopping.is_cancelled() {
+        let changes = listen(targets.iter().map(|target| &target.provider.changed).chain([&gate.changed]));
+        let mut changed = std::pin::pin!(gate.changed.notified());
+        changed.as_mut().enable();
+        if lifecycle.is_stopping() {
             return;
         }
-        let (leg, mut places) = match admitted(&engine, &route, &legs).await {
-            Ok(admitted) => admitted,
+        let (target, mut reservation) = match attempts.reserve(&route, &targets).await {
+            Ok(reserved) => reserved,
             Err((why, free_at)) => {
-                held.held(&engine, &route.name, why);
+                hold_timer.switch(&attempts.metrics, &route.name, why);
                 let is_held = why.is_some_and(|why| why != HoldKind::Concurrency);
-                engine.held_up.lane(&route.name, is_held, engine.clock.now());
+                gate.deferrals.record_lane(&route.name, is_held, attempts.clock.now());
                 tokio::select! {
-                    () = engine.stopping.cancelled() => return,
+                    () = lifecycle.stopping.cancelled() => return,
                     () = any(changes) => {}
-                    () = sleep_until(&*engine.clock, free_at) => {}
+                    () = sleep_until(&*attempts.clock, free_at) => {}
                 }
                 continue;
             }
         };
-        held.held(&engine, &route.name, None);
-        engine.held_up.lane(&route.name, false, engine.clock.now());
-        let granted = places.count();
+        hold_timer.switch(&attempts.metrics, &route.name, None);
+        gate.deferrals.record_lane(&route.name, false, attempts.clock.now());
+        let granted = reservation.count();
         waker.reset();
-        let (shares, _) = turns(&engine, Some(&leg.provider), route.hold_max(), granted);
+        let turns = || gate.turns(Some(&target.provider), route.hold_max(), granted, attempts.turn_jobs);
+        let (shares, _) = turns();
         let quota = shares.quota.clone();
-        engine.held_up.companies(&route.name, &quota, engine.clock.now());
+        gate.deferrals.record_companies(&route.name, &quota, attempts.clock.now());
         // A stop must not tear a claim apart: its answer carries leases.
-        let claimed = match claim(&engine, &route, leg, granted, shares).await {
+        let claimed = match attempts.claim_lane(&route, target, granted, shares).await {
             Ok(claimed) => claimed,
-            Err(StoreError::Broken(error)) => return engine.store_broke(&error),
+            Err(StoreError::Broken(error)) => return lifecycle.fail_store(&error),
             Err(error) => {
                 tracing::warn!(route = %route.name, %error, "cannot claim; trying again");
-                drop(places);
+                drop(reservation);
                 tokio::time::sleep(CLAIM_RETRY).await;
                 continue;
             }
         };
         let came = claimed.leases.len();
         let held_back = held_back(&quota, &claimed.leases);
-        let all_sent = send_off(&engine, leg, &mut places, claimed.leases).await;
-        drop(places);
+        let all_sent = attempts.send_off(target, &mut reservation, claimed.leases).await;
+        drop(reservation);
         if came == granted || !all_sent {
             continue;
         }
         // Listen before looking again.
-        let mut freed = std::pin::pin!(leg.provider.freed.notified());
+        let mut freed = std::pin::pin!(target.provider.freed.notified());
         freed.as_mut().enable();
-        let (shares, tenant_free_at) = turns(&engine, Some(&leg.provider), route.hold_max(), granted);
-        engine.held_up.companies(&route.name, &shares.quota, engine.clock.now());
+        let (shares, tenant_free_at) = turns();
+        gate.deferrals.record_companies(&route.name, &shares.quota, attempts.clock.now());
         if held_back.iter().any(|company| shares.quota_of(company) > 0) {
             continue;
         }
         let next = claimed.next_at.into_iter().chain(tenant_free_at).min();
         tokio::select! {
-            () = engine.stopping.cancelled() => {}
-            () = said => {}
+            () = lifecycle.stopping.cancelled() => {}
+            () = changed => {}
             () = waker.rung() => {}
             () = freed => {}
-            () = sleep_until(&*engine.clock, next) => {}
+            () = sleep_until(&*attempts.clock, next) => {}
         }
     }
 }
@@ -114,134 +115,93 @@ fn held_back(quota: &HashMap<CompanyId, u32>, leases: &[HeldLease]) -> Vec<Compa
     left.into_iter().filter(|(_, left)| *left == 0).map(|(company, _)| company).collect()
 }
 
-/// The first provider that admits anything, or what the lane waits for and when to ask again.
-async fn admitted<'a>(
-    engine: &Arc<Inner>,
-    route: &Route,
-    legs: &'a [ProviderTarget],
-) -> Result<(&'a ProviderTarget, Reservation), (Option<HoldKind>, Option<Timestamp>)> {
-    if engine.pause_of(&route.name).is_some() {
-        return Err((Some(HoldKind::Pause), None));
-    }
-    let mut why = None;
-    let mut free_at: Option<Timestamp> = None;
-    for leg in legs {
-        match engine.admit(&leg.provider, CLAIM_JOBS_MAX, SlotOwner::ThisProcess, route.hold_max()).await {
-            Ok(places) => return Ok((leg, places)),
-            Err(refusal) => {
-                why = why.or(hold_of(&refusal.why));
-                free_at = free_at.into_iter().chain(refusal.until).min();
+impl Attempts {
+    /// Reserves slots of the first provider that has any, or says what the lane waits for and when to ask again.
+    async fn reserve<'a>(
+        &self,
+        route: &Route,
+        targets: &'a [ProviderTarget],
+    ) -> Result<(&'a ProviderTarget, Reservation), (Option<HoldKind>, Option<Timestamp>)> {
+        if self.gate.pause_of(&route.name).is_some() {
+            return Err((Some(HoldKind::Pause), None));
+        }
+        let mut why = None;
+        let mut free_at: Option<Timestamp> = None;
+        for target in targets {
+            let owner = SlotOwner::ThisProcess;
+            match self.gate.reserve(&target.provider, CLAIM_JOBS_MAX, owner, route.hold_max()).await {
+                Ok(reservation) => return Ok((target, reservation)),
+                Err(refusal) => {
+                    why = why.or(refusal.why.metric());
+                    free_at = free_at.into_iter().chain(refusal.until).min();
+                }
             }
         }
+        Err((why, free_at))
     }
-    Err((why, free_at))
-}
 
-/// The terms of turns for this claim, and the time when the first held company is free again.
-pub(crate) fn turns(
-    engine: &Arc<Inner>,
-    provider: Option<&Arc<Provider>>,
-    hold_max: Duration,
-    granted: usize,
-) -> (Turns, Option<Timestamp>) {
-    let now = engine.clock.now();
-    let mut quotas = Quotas::default();
-    if let Some(provider) = provider {
-        provider.bound_companies(&mut quotas, hold_max, now);
+    async fn claim_lane(
+        self: &Arc<Self>,
+        route: &Route,
+        target: &ProviderTarget,
+        max: usize,
+        turns: Turns,
+    ) -> Result<HeldClaim, StoreError> {
+        let (pick, now) = (Pick::Ready(route.name.clone()), self.clock.now());
+        let provider = Some(target.provider.name.clone());
+        self.claim_here(ClaimHere { pick, max, now, provider, turns }).await
     }
-    engine.tenants.bound(&mut quotas, now);
-    let Quotas { mut of, free_at, ahead } = quotas;
-    for (limit, spend) in ahead {
-        engine.owe_limit(&limit, spend, now);
-    }
-    let unbounded = u32::try_from(granted).unwrap_or(u32::MAX);
-    of.retain(|_, quota| *quota < unbounded);
-    let turns = Turns {
-        batch: engine.settings.turn_jobs,
-        weights: engine.tenants.weights(),
-        quota: Arc::<HashMap<_, _>>::new(of),
-    };
-    (turns, free_at)
-}
 
-async fn claim(
-    engine: &Arc<Inner>,
-    route: &Route,
-    leg: &ProviderTarget,
-    max: usize,
-    turns: Turns,
-) -> Result<HeldClaim, StoreError> {
-    engine
-        .claim_here(Claim {
-            pick: Pick::Ready(route.name.clone()),
-            max,
-            now: engine.clock.now(),
-            lease_until: engine.lease_until(),
-            worker: engine.settings.node.clone(),
-            provider: Some(leg.provider.name.clone()),
-            outlives_process: false,
-            turns,
-        })
-        .await
-}
-
-/// Starts what was claimed, as far as rates and slots go; whether nothing of it was put back. A job whose receiver is
-/// held or has no slot left is not due again before that is looked at again.
-async fn send_off(
-    engine: &Arc<Inner>,
-    leg: &ProviderTarget,
-    places: &mut Reservation,
-    leases: Vec<HeldLease>,
-) -> bool {
-    let (mut starting, mut back, mut deferred) = (Vec::with_capacity(leases.len()), Vec::new(), Vec::new());
-    for lease in leases {
-        match places.start(&lease.job, leg.receiver_of(&lease.job)) {
-            Ok(way) => starting.push((lease, way)),
-            Err(NotStarted::CompanyBusy) => back.push(lease),
-            Err(NotStarted::Receiver(wait)) => deferred.push((lease, wait)),
-        }
-    }
-    defer(engine, deferred);
-    let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
-    let taken = engine.take(Some(&leg.provider), &companies).await;
-    let failed = taken.is_err();
-    let go = taken.unwrap_or_else(|error| {
-        tracing::warn!(provider = %leg.provider.name, %error, "cannot spend a rate; its jobs go back");
-        vec![false; starting.len()]
-    });
-    for ((lease, way), go) in starting.into_iter().zip(go) {
-        match go {
-            true => start(engine, leg, lease, way),
-            false => back.push(lease),
-        }
-    }
-    let all_sent = back.is_empty();
-    put_back(engine, back);
-    if failed {
-        tokio::time::sleep(CLAIM_RETRY).await;
-    }
-    all_sent
-}
-
-fn start(engine: &Arc<Inner>, leg: &ProviderTarget, lease: HeldLease, way: Permit) {
-    let running = engine.beats.delivery();
-    let (engine, leg, deliveries) = (engine.clone(), leg.clone(), engine.deliveries.clone());
-    deliveries.spawn(async move {
-        tokio::select! {
-            biased;
-            () = deliver(&engine, &leg, way, lease) => {}
-            () = engine.stopped.cancelled() => {
-                engine.abandoned.fetch_add(1, Ordering::Relaxed);
+    /// Starts what was claimed, as far as rates and slots go; returns true when nothing of it was put back. A job whose
+    /// receiver is held or has no slot left is not due again before that is looked at again.
+    async fn send_off(
+        self: &Arc<Self>,
+        target: &ProviderTarget,
+        reservation: &mut Reservation,
+        leases: Vec<HeldLease>,
+    ) -> bool {
+        let mut starting = Vec::with_capacity(leases.len());
+        let mut back = Vec::new();
+        for lease in leases {
+            match reservation.start(&lease.job, target.receiver_of(&lease.job)) {
+                Ok(permit) => starting.push((lease, permit)),
+                Err(NotStarted::CompanyBusy) => back.push(lease),
+                Err(NotStarted::Receiver(wait)) => self.defer(lease, wait),
             }
         }
-        drop(running);
-    });
-}
+        let companies: Vec<_> = starting.iter().map(|(lease, _)| Some(&lease.job.company)).collect();
+        let drawn = self.gate.draw_rates(Some(&target.provider), &companies).await;
+        let failed = drawn.is_err();
+        let go = drawn.unwrap_or_else(|error| {
+            tracing::warn!(provider = %target.provider.name, %error, "cannot spend a rate; its jobs go back");
+            vec![false; starting.len()]
+        });
+        for ((lease, permit), go) in starting.into_iter().zip(go) {
+            match go {
+                true => self.start(target, lease, permit),
+                false => back.push(lease),
+            }
+        }
+        let all_sent = back.is_empty();
+        self.put_back(back);
+        if failed {
+            tokio::time::sleep(CLAIM_RETRY).await;
+        }
+        all_sent
+    }
 
-/// Gives jobs back until their receivers are looked at again. Nothing was sent, and they spend no attempt. A hold
-/// counts once as a deferral, however often it is looked at; waiting for a slot does not count.
-fn defer(engine: &Arc<Inner>, waiting: Vec<(HeldLease, ReceiverWait)>) {
-    for (lease, wait) in waiting {
+    fn start(self: &Arc<Self>, target: &ProviderTarget, lease: HeldLease, permit: Permit) {
+        let running = self.leases.count_delivery();
+        let (attempts, target) = (self.clone(), target.clone());
+        self.lifecycle.spawn_delivery(async move {
+            attempts.deliver(&target, permit, lease).await;
+            drop(running);
+        });
+    }
+
+    /// Gives a job back until its receiver is looked at again. Nothing was sent, and it spends no attempt. A hold counts
+    /// once as a deferral, however often it is looked at; waiting for a slot does not count.
+    fn defer(self: &Arc<Self>, lease: HeldLease, wait: ReceiverWait) {
         let transition = match wait {
             ReceiverWait::Held { look_at, .. } if lease.job.progress.deferrals == 0 => {
                 Transition::Postpone { until: look_at }
@@ -250,32 +210,16 @@ fn defer(engine: &Arc<Inner>, waiting: Vec<(HeldLease, ReceiverWait)>) {
                 Transition::Release { at: look_at, lost: None }
             }
         };
-        let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
-        deliveries.spawn(async move {
-            tokio::select! {
-                () = settle_with(&engine, &lease, transition, None, WaitBy::Policy) => {}
-                () = engine.stopped.cancelled() => {}
-            }
+        let attempts = self.clone();
+        self.lifecycle.spawn(async move {
+            attempts.settle(&lease, transition, None, WaitBy::Policy).await;
         });
     }
 }
 
-/// Gives jobs back that may not go out after all. Nothing was sent, and they spend no attempt.
-pub(crate) fn put_back(engine: &Arc<Inner>, leases: Vec<HeldLease>) {
-    for lease in leases {
-        let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
-        deliveries.spawn(async move {
-            tokio::select! {
-                () = release(&engine, &lease) => {}
-                () = engine.stopped.cancelled() => {}
-            }
-        });
-    }
-}
-
-/// Listens from now on: a ring before [`any`] is waited for is not missed.
-pub(crate) fn listen<'a>(bells: impl Iterator<Item = &'a Notify>) -> Vec<Pin<Box<Notified<'a>>>> {
-    let mut listening: Vec<_> = bells.map(|bell| Box::pin(bell.notified())).collect();
+/// Listens from now on: a signal before [`any`] is waited for is not missed.
+pub(crate) fn listen<'a>(signals: impl Iterator<Item = &'a Notify>) -> Vec<Pin<Box<Notified<'a>>>> {
+    let mut listening: Vec<_> = signals.map(|signal| Box::pin(signal.notified())).collect();
     for one in &mut listening {
         one.as_mut().enable();
     }

@@ -1,9 +1,9 @@
-//! Keeps the leases that this process holds alive, so that a slow provider is not taken for a dead worker.
+//! The leases that this process holds, kept alive so that a slow provider is not taken for a dead worker.
 //!
-//! All leases here are measured by [`Clock::steady_now`](crate::clock::Clock::steady_now). A lease that is held here is
-//! never taken over by this process itself, however long its disk stalled or it stood still: before the sweeper takes
-//! anything over it has the leases extended that may have ended meanwhile, and takes over what had ended before that
-//! ([`Inner::takeover_time`]). A claim whose answer is still on its way counts as held.
+//! All leases here are measured by [`Clock::steady_now`]. A lease that is held here is never taken over by this process
+//! itself, however long its disk stalled or it stood still: before the rescuer takes anything over it has the leases
+//! extended that may have ended meanwhile, and takes over what had ended before that ([`HeldLeases::takeover_time`]). A
+//! claim whose answer is still on its way counts as held.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use recado_core::{Lease, LeaseToken, Timestamp};
-use recado_store::{Claim, Claimed, Extended, StoreError};
+use recado_store::{Claim, Claimed, Extended, JobStore, Pick, StoreError, Turns};
 
-use crate::attempt::claimer::put_back;
-use crate::engine::Inner;
+use crate::attempt::Attempts;
+use crate::clock::Clock;
+use crate::lifecycle::Lifecycle;
 
 /// Extensions that one request carries at most.
 const BEAT_TOKENS_MAX: usize = 1_000;
@@ -25,8 +26,15 @@ const BEAT_TOKENS_MAX: usize = 1_000;
 const BEAT_RETRY: Duration = Duration::from_millis(500);
 
 /// The leases that this process holds, and how many deliveries run and have ended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeldLeases {
+    jobs: Arc<dyn JobStore>,
+    clock: Arc<dyn Clock>,
+    lifecycle: Arc<Lifecycle>,
+    /// This process, for the record of who holds a lease.
+    pub node: Box<str>,
+    /// Length of a lease without a heartbeat.
+    pub length: Duration,
     leases: Mutex<LeaseEnds>,
     /// Held while leases are extended: an older extension must not be written over a newer one.
     extending: tokio::sync::Mutex<()>,
@@ -46,7 +54,7 @@ struct LeaseEnds {
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     lease: Lease,
-    beats: Arc<HeldLeases>,
+    held: Arc<HeldLeases>,
 }
 
 impl Deref for HeldLease {
@@ -59,7 +67,7 @@ impl Deref for HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        self.beats.leases.lock().ends.remove(&self.lease.token);
+        self.held.leases.lock().ends.remove(&self.lease.token);
     }
 }
 
@@ -72,13 +80,13 @@ pub(crate) struct HeldClaim {
 
 /// A claim whose answer is on its way, until this is dropped.
 struct ClaimUnderWay<'a> {
-    beats: &'a HeldLeases,
+    held: &'a HeldLeases,
     lease_until: Timestamp,
 }
 
 impl Drop for ClaimUnderWay<'_> {
     fn drop(&mut self) {
-        let mut leases = self.beats.leases.lock();
+        let mut leases = self.held.leases.lock();
         if let Some(claims) = leases.claimed_ends.get_mut(&self.lease_until) {
             *claims -= 1;
             if *claims == 0 {
@@ -100,12 +108,34 @@ impl Drop for RunningDelivery {
 }
 
 impl HeldLeases {
-    pub fn hold(self: &Arc<Self>, lease: Lease) -> HeldLease {
-        self.leases.lock().ends.insert(lease.token, lease.expires_at);
-        HeldLease { lease, beats: self.clone() }
+    pub fn new(
+        jobs: Arc<dyn JobStore>,
+        clock: Arc<dyn Clock>,
+        lifecycle: Arc<Lifecycle>,
+        node: Box<str>,
+        length: Duration,
+    ) -> Self {
+        HeldLeases {
+            jobs,
+            clock,
+            lifecycle,
+            node,
+            length,
+            leases: Mutex::default(),
+            extending: tokio::sync::Mutex::default(),
+            running: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
     }
 
-    pub fn delivery(self: &Arc<Self>) -> RunningDelivery {
+    /// Holds a lease, which is extended until the result is dropped.
+    pub fn hold(self: &Arc<Self>, lease: Lease) -> HeldLease {
+        self.leases.lock().ends.insert(lease.token, lease.expires_at);
+        HeldLease { lease, held: self.clone() }
+    }
+
+    /// Counts a delivery as running until the result is dropped.
+    pub fn count_delivery(self: &Arc<Self>) -> RunningDelivery {
         self.running.fetch_add(1, Ordering::Relaxed);
         RunningDelivery(self.clone())
     }
@@ -121,14 +151,14 @@ impl HeldLeases {
 
     fn claim_under_way(&self, lease_until: Timestamp) -> ClaimUnderWay<'_> {
         *self.leases.lock().claimed_ends.entry(lease_until).or_default() += 1;
-        ClaimUnderWay { beats: self, lease_until }
+        ClaimUnderWay { held: self, lease_until }
     }
 
     fn end_of(&self, token: LeaseToken) -> Option<Timestamp> {
         self.leases.lock().ends.get(&token).copied()
     }
 
-    fn extended(&self, tokens: &[LeaseToken], answers: &[Extended]) {
+    fn record_extended(&self, tokens: &[LeaseToken], answers: &[Extended]) {
         let mut leases = self.leases.lock();
         for (token, answer) in tokens.iter().zip(answers) {
             match answer {
@@ -154,16 +184,16 @@ impl LeaseEnds {
     }
 }
 
-/// HeldLeases three times a lease: two may fail before anybody notices. Goes on during a graceful stop.
-pub(crate) async fn run(engine: Arc<Inner>) {
-    let beat = engine.settings.lease / 3;
+/// Extends all held leases three times a lease: two times may fail before it matters. Goes on during a graceful stop.
+pub(crate) async fn run_heartbeat(leases: Arc<HeldLeases>) {
+    let beat = leases.length / 3;
     let mut wait = beat;
     loop {
         tokio::select! {
-            () = engine.stopped.cancelled() => return,
+            () = leases.lifecycle.stopped.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
-        wait = match engine.extend_all().await {
+        wait = match leases.extend_all().await {
             Ok(()) => beat,
             Err(error) => {
                 tracing::warn!(%error, "cannot extend the leases of running deliveries; trying again");
@@ -173,32 +203,106 @@ pub(crate) async fn run(engine: Arc<Inner>) {
     }
 }
 
-impl Inner {
+impl HeldLeases {
     /// The end of a lease that this process takes now.
     pub fn lease_until(&self) -> Timestamp {
-        self.clock.steady_now().plus(self.settings.lease)
+        self.clock.steady_now().plus(self.length)
     }
 
     /// A lease that ends by this time has missed a heartbeat.
-    fn soon(&self) -> Timestamp {
-        self.clock.steady_now().plus(self.settings.lease / 3)
+    fn next_beat(&self) -> Timestamp {
+        self.clock.steady_now().plus(self.length / 3)
+    }
+
+    async fn extend_all(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = self.extending.lock().await;
+        let tokens = self.leases.lock().tokens(Timestamp::MAX);
+        self.extend_tokens(&tokens).await
+    }
+
+    /// Extends leases from now on. The caller holds the lock over extensions.
+    async fn extend_tokens(&self, tokens: &[LeaseToken]) -> Result<(), StoreError> {
+        for tokens in tokens.chunks(BEAT_TOKENS_MAX) {
+            let answers = self.jobs.extend(tokens.to_vec(), self.lease_until()).await?;
+            self.record_extended(tokens, &answers);
+        }
+        Ok(())
+    }
+
+    /// The time by which a lease must have ended to be taken over. No lease that this process holds, or may just have
+    /// been given, ends before it: those that could are extended first, and without the store's word on that nothing is
+    /// taken over.
+    pub async fn takeover_time(&self) -> Result<Timestamp, StoreError> {
+        let _one_at_a_time = self.extending.lock().await;
+        let (time, ending) = {
+            let leases = self.leases.lock();
+            (leases.before_claims(self.clock.steady_now()), leases.tokens(self.next_beat()))
+        };
+        self.extend_tokens(&ending).await?;
+        Ok(time)
+    }
+
+    /// Returns true when a held lease still lasts. One that has ended or is about to is extended first; if it was lost,
+    /// another holder decides about the job, and nothing may be sent.
+    pub async fn still_holds(&self, lease: &HeldLease) -> bool {
+        loop {
+            match self.end_of(lease.token) {
+                None => return false,
+                Some(end) if end > self.next_beat() => return true,
+                Some(_) => {}
+            }
+            // With all others that are about to end: many deliveries come here at once.
+            match self.takeover_time().await {
+                Ok(_) => {}
+                Err(StoreError::Broken(error)) => {
+                    self.lifecycle.fail_store(&error);
+                    return false;
+                }
+                Err(error) => {
+                    tracing::warn!(jobId = %lease.job.id, %error, "cannot extend a lease before its job is sent; trying again");
+                    tokio::time::sleep(BEAT_RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// A claim of jobs for this process.
+pub(crate) struct ClaimHere {
+    pub pick: Pick,
+    pub max: usize,
+    pub now: Timestamp,
+    pub provider: Option<Box<str>>,
+    pub turns: Turns,
+}
+
+impl Attempts {
+    /// Leases jobs from the store. Those whose stored content is damaged are moved to the dead letter queue and not given
+    /// out.
+    async fn claim(self: &Arc<Self>, claim: Claim) -> Result<Claimed, StoreError> {
+        let mut claimed = self.jobs.claim(claim).await?;
+        self.bury_damaged(&mut claimed.leases);
+        Ok(claimed)
     }
 
     /// Claims jobs for this process, which holds their leases until each is dropped.
-    pub async fn claim_here(self: &Arc<Self>, claim: Claim) -> Result<HeldClaim, StoreError> {
-        let _under_way = self.beats.claim_under_way(claim.lease_until);
+    pub(crate) async fn claim_here(self: &Arc<Self>, claim: ClaimHere) -> Result<HeldClaim, StoreError> {
+        let ClaimHere { pick, max, now, provider, turns } = claim;
+        let (lease_until, worker) = (self.leases.lease_until(), self.leases.node.clone());
+        let _under_way = self.leases.claim_under_way(lease_until);
+        let claim = Claim { pick, max, now, lease_until, worker, provider, outlives_process: false, turns };
         let Claimed { leases, next_at } = self.claim(claim).await?;
-        Ok(HeldClaim { leases: leases.into_iter().map(|lease| self.beats.hold(lease)).collect(), next_at })
+        Ok(HeldClaim { leases: leases.into_iter().map(|lease| self.leases.hold(lease)).collect(), next_at })
     }
 
     /// Claims jobs for a worker outside this process. Leases that a slow store left little of are extended before they
     /// are handed out; one that was lost meanwhile is not.
-    pub async fn claim_for_outside(
+    pub(crate) async fn claim_for_outside(
         self: &Arc<Self>,
         claim: Claim,
         length: Duration,
     ) -> Result<Claimed, StoreError> {
-        let _under_way = self.beats.claim_under_way(claim.lease_until);
+        let _under_way = self.leases.claim_under_way(claim.lease_until);
         let mut claimed = self.claim(claim).await?;
         let is_short = |lease: &Lease| lease.expires_at <= self.clock.steady_now().plus(length / 2);
         if !claimed.leases.iter().any(is_short) {
@@ -206,7 +310,7 @@ impl Inner {
         }
         let until = self.clock.steady_now().plus(length);
         let tokens = claimed.leases.iter().map(|lease| lease.token).collect();
-        match self.store.extend(tokens, until).await {
+        match self.jobs.extend(tokens, until).await {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
                 claimed.leases.retain_mut(|lease| {
@@ -216,60 +320,8 @@ impl Inner {
                 Ok(claimed)
             }
             Err(error) => {
-                put_back(self, claimed.leases.into_iter().map(|lease| self.beats.hold(lease)).collect());
+                self.put_back(claimed.leases.into_iter().map(|lease| self.leases.hold(lease)).collect());
                 Err(error)
-            }
-        }
-    }
-
-    async fn extend_all(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.beats.extending.lock().await;
-        let tokens = self.beats.leases.lock().tokens(Timestamp::MAX);
-        self.extend_held(&tokens).await
-    }
-
-    /// Extends leases from now on. The caller holds the lock over extensions.
-    async fn extend_held(&self, tokens: &[LeaseToken]) -> Result<(), StoreError> {
-        for tokens in tokens.chunks(BEAT_TOKENS_MAX) {
-            let answers = self.store.extend(tokens.to_vec(), self.lease_until()).await?;
-            self.beats.extended(tokens, &answers);
-        }
-        Ok(())
-    }
-
-    /// The time by which a lease must have ended to be taken over. No lease that this process holds, or may just have
-    /// been given, ends before it: those that could are extended first, and without the store's word on that nothing is
-    /// taken over.
-    pub async fn takeover_time(&self) -> Result<Timestamp, StoreError> {
-        let _one_at_a_time = self.beats.extending.lock().await;
-        let (time, ending) = {
-            let leases = self.beats.leases.lock();
-            (leases.before_claims(self.clock.steady_now()), leases.tokens(self.soon()))
-        };
-        self.extend_held(&ending).await?;
-        Ok(time)
-    }
-
-    /// Returns true when a held lease still lasts. One that has ended or is about to is extended first; if it was lost,
-    /// another holder decides about the job, and nothing may be sent.
-    pub async fn still_holds(&self, lease: &HeldLease) -> bool {
-        loop {
-            match self.beats.end_of(lease.token) {
-                None => return false,
-                Some(end) if end > self.soon() => return true,
-                Some(_) => {}
-            }
-            // With all others that are about to end: many deliveries come here at once.
-            match self.takeover_time().await {
-                Ok(_) => {}
-                Err(StoreError::Broken(error)) => {
-                    self.store_broke(&error);
-                    return false;
-                }
-                Err(error) => {
-                    tracing::warn!(jobId = %lease.job.id, %error, "cannot extend a lease before its job is sent; trying again");
-                    tokio::time::sleep(BEAT_RETRY).await;
-                }
             }
         }
     }

@@ -1,26 +1,16 @@
-//! Log lines of an attempt. Routes for insurance claims use the terms of claims (`claimId`, `submission_*`), all
-//! others those of deliveries. No line holds a payload, not even where a provider repeats it.
+//! The log lines of an attempt, under their required names. Never a payload, not even where a
+//! provider repeats it.
 
 use recado_core::audit::whole_minutes;
-use recado_core::redact::{Speaker, redact};
-use recado_core::{Job, Lease, Policy, Reason, Transition};
-use recado_transport::TransportKind;
+use recado_core::{Lease, Transition};
 use std::time::Duration;
 
-use crate::engine::Inner;
+use crate::route::Routes;
 
-impl Inner {
-    /// A provider's words about a job, for eyes that its payload is not meant for.
-    pub fn redact(&self, job: &Job, words: &Reason) -> String {
-        let route = self.routes.get(job.route.as_str());
-        let scripted = route.is_some_and(|route| route.has_transport(TransportKind::Sandbox));
-        let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
-        redact(words.as_str(), &job.data, speaker)
-    }
-}
-
-pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition: &Transition) {
+/// Logs the transition that ends an attempt.
+pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
     let job = &lease.job;
+    let policy = &routes.terms_of(&job.route).policy;
     let (job_id, company, route) = (job.id.as_str(), job.company.as_str(), job.route.as_str());
     match transition {
         Transition::Deliver { attempt, .. } => {
@@ -36,7 +26,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
-            let reason = attempt.error_reason.as_ref().map(|reason| engine.redact(job, reason));
+            let reason = attempt.error_reason.as_ref().map(|reason| routes.redact(job, reason));
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -55,7 +45,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
             let retry_count = job.progress.attempts_spent + 1;
             let class = attempt.error_classification.map(|class| class.as_str());
             let backoff_minutes = whole_minutes(Duration::from_millis(delay_ms));
-            let route = engine.routes.get(route);
+            let route = routes.get(route);
             if route.is_some_and(|route| route.classifier.judges_claims()) {
                 tracing::info!(
                     event = "submission_retry_scheduled",
@@ -90,7 +80,7 @@ pub(crate) fn attempt(engine: &Inner, lease: &Lease, policy: &Policy, transition
                 attempt = burial.attempt.as_ref().map_or(job.progress.attempts_started, |last| last.number),
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
-                errorReason = engine.redact(job, &burial.failure.reason),
+                errorReason = routes.redact(job, &burial.failure.reason),
                 errorClassification = burial.failure.class.as_str(),
                 rule = &*burial.failure.rule,
                 cause = burial.cause.as_str(),

@@ -7,16 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Draw, Job, Lease, RouteName, Timestamp, decide};
+use recado_core::{Job, Lease, RouteName, Timestamp, decide};
 
-use crate::admission::gate::Permit;
-use crate::admission::hold_reason::HoldReason;
-use crate::admission::provider::{RefusalReason, SlotOwner};
-use crate::attempt::deliver::settle_with;
-use crate::attempt::log;
-use crate::engine::Inner;
-use crate::metrics::WaitBy;
-use crate::route::{ProviderTarget, Route};
+use crate::admission::gate::{Permit, ProviderTarget};
+use crate::admission::provider::SlotOwner;
+use crate::attempt::Attempts;
+use crate::route::Route;
 
 /// Shortest and longest wait of a job whose provider may not be asked; each is stretched by up to its double, so that
 /// such jobs do not come back all at once.
@@ -50,79 +46,55 @@ pub(crate) fn relation<'a>(job: &Job, route: &'a Route, provider: &str) -> Pinne
     }
 }
 
-/// Asks the provider that a job is pinned to for a permit, while its lane was claimed for another one.
-pub(crate) async fn admit(
-    engine: &Arc<Inner>,
-    route: &Route,
-    provider: &str,
-    job: &Job,
-) -> Option<(ProviderTarget, Permit)> {
-    let leg = engine.legs(route).into_iter().find(|leg| *leg.provider.name == *provider)?;
-    let mut places = engine.admit(&leg.provider, 1, SlotOwner::ThisProcess, route.hold_max()).await.ok()?;
-    let way = places.start(job, leg.receiver_of(job)).ok()?;
-    let taken = engine.take(Some(&leg.provider), &[Some(&job.company)]).await;
-    matches!(taken.as_deref(), Ok([true])).then_some((leg, way))
-}
+impl Attempts {
+    /// Asks the provider that a job is pinned to for a permit, while its lane was claimed for another one.
+    pub(crate) async fn admit_pinned(
+        &self,
+        route: &Route,
+        provider: &str,
+        job: &Job,
+    ) -> Option<(ProviderTarget, Permit)> {
+        let targets = self.gate.targets(route);
+        let target = targets.into_iter().find(|target| *target.provider.name == *provider)?;
+        let reserving = self.gate.reserve(&target.provider, 1, SlotOwner::ThisProcess, route.hold_max());
+        let mut reservation = reserving.await.ok()?;
+        let permit = reservation.start(job, target.receiver_of(job)).ok()?;
+        let drawn = self.gate.draw_rates(Some(&target.provider), &[Some(&job.company)]).await;
+        matches!(drawn.as_deref(), Ok([true])).then_some((target, permit))
+    }
 
-/// Moves a job whose pinned provider left its route to the dead letter queue.
-pub(crate) async fn bury(engine: &Inner, lease: &Lease, provider: &str) {
-    let (terms, now) = (engine.terms_of(&lease.job.route), engine.clock.now());
-    let (transition, audit) = decide::bury_without_pinned_provider(&lease.job, provider, &terms, now);
-    log::attempt(engine, lease, &terms.policy, &transition);
-    settle_with(engine, lease, transition, Some(audit), WaitBy::Policy).await;
-}
+    /// Moves a job whose pinned provider left its route to the dead letter queue.
+    pub(crate) async fn bury_pinned(&self, lease: &Lease, provider: &str) {
+        let (terms, now) = (self.routes.terms_of(&lease.job.route), self.clock.now());
+        self.settle_and_log(lease, decide::bury_without_pinned_provider(&lease.job, provider, terms, now))
+            .await;
+    }
 
-/// Keeps leases that a worker may have, and buries those whose pinned provider left the route.
-pub(crate) fn without_gone(engine: &Arc<Inner>, route: &RouteName, leases: Vec<Lease>) -> Vec<Lease> {
-    let Some(route) = engine.routes.get(route.as_str()) else { return leases };
-    let mut kept = Vec::with_capacity(leases.len());
-    for lease in leases {
-        match relation(&lease.job, route, &route.provider) {
-            Pinned::Here | Pinned::Elsewhere(_) => kept.push(lease),
-            Pinned::Gone(provider) => {
-                let (engine, deliveries) = (engine.clone(), engine.deliveries.clone());
-                deliveries.spawn(async move {
-                    tokio::select! {
-                        () = bury(&engine, &lease, &provider) => {}
-                        () = engine.stopped.cancelled() => {}
-                    }
-                });
+    /// Keeps leases that a worker may have, and buries those whose pinned provider left the route.
+    pub(crate) fn without_gone(self: &Arc<Self>, route: &RouteName, leases: Vec<Lease>) -> Vec<Lease> {
+        let Some(route) = self.routes.get(route.as_str()) else { return leases };
+        let mut kept = Vec::with_capacity(leases.len());
+        for lease in leases {
+            match relation(&lease.job, route, &route.provider) {
+                Pinned::Here | Pinned::Elsewhere(_) => kept.push(lease),
+                Pinned::Gone(provider) => {
+                    let attempts = self.clone();
+                    self.lifecycle.spawn(async move { attempts.bury_pinned(&lease, &provider).await });
+                }
             }
         }
+        kept
     }
-    kept
-}
 
-impl Inner {
-    /// The time at which a job that is pinned to this provider is looked at again.
-    pub fn pinned_until(&self, provider: &str, now: Timestamp, draw: Draw) -> Timestamp {
-        let wait = match self.providers.get(provider).and_then(|provider| provider.view(now).held) {
+    /// Returns the time at which a job that is pinned to this provider is looked at again.
+    pub(crate) fn pinned_until(&self, provider: &str, now: Timestamp) -> Timestamp {
+        let provider = self.gate.providers.get(provider);
+        let wait = match provider.and_then(|provider| provider.view(now).held) {
             Some((_, Some(until))) => until.since(now).clamp(PINNED_WAIT_MIN, PINNED_WAIT_MAX),
             Some((_, None)) => PINNED_WAIT_MAX,
             // It is busy, or free again already.
             None => PINNED_WAIT_MIN,
         };
-        now.plus(wait.mul_f64(draw.between(1.0, 2.0)))
-    }
-
-    /// Returns what holds back a job that is pinned to a provider, beside what holds its route back.
-    pub fn hold_by_pin(&self, job: &Job, now: Timestamp) -> Option<HoldReason> {
-        let route = self.routes.get(job.route.as_str())?;
-        let pin = job.pin()?;
-        let name = pin.provider.as_deref().unwrap_or(&route.provider);
-        let retry_at = job.attempts.last().map(|last| {
-            let delay = last.next_retry_delay_ms.map(Duration::from_millis).unwrap_or_default();
-            last.ended_at.plus(delay)
-        });
-        if route.others.is_empty() || retry_at.is_some_and(|at| at > now) {
-            return None;
-        }
-        let (why, until): (RefusalReason, _) =
-            self.providers.get(name)?.view_of(route.hold_max(), now).held?;
-        let hold = HoldReason::new(&why, until);
-        Some(HoldReason {
-            why: format!("provider {name} may have taken it, and no other is asked; {}", hold.why),
-            ..hold
-        })
+        now.plus(wait.mul_f64(self.random.next_draw().between(1.0, 2.0)))
     }
 }

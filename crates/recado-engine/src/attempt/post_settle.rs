@@ -10,23 +10,22 @@ use std::borrow::Cow;
 
 use recado_core::event;
 use recado_core::{
-    AttemptResult, Blame, Burial, Cause, Class, EngineCode, Event, Failure, Job, NewJob, RouteName,
-    Timestamp, Transition,
+    AttemptResult, Blame, Burial, Cause, Class, EngineCode, Event, Failure, Job, NewJob, Timestamp,
+    Transition,
 };
 use recado_observe::DeadLetterExit;
 use recado_transport::TransportKind;
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::engine::Inner;
+use crate::attempt::Attempts;
 use crate::fallback::Act;
 use crate::metrics::WaitBy;
 use crate::notify::accounts::Account;
-use crate::notify::direct_send;
 use crate::notify::endpoints::EndpointResult;
-use crate::notify::notices::{NOTICES_COMPANY, follow_up, telling_of};
-use crate::route::Route;
+use crate::notify::notices::NOTICES_COMPANY;
+use crate::notify::{Notifier, warn_of};
+use crate::route::{Route, Routes};
 
 #[derive(Debug, Default)]
 pub(crate) struct PostSettle {
@@ -41,21 +40,28 @@ pub(crate) struct PostSettle {
 }
 
 impl PostSettle {
-    pub fn of(engine: &Inner, job: &Job, transition: &Transition, wait_by: WaitBy, now: Timestamp) -> Self {
+    pub fn plan(
+        attempts: &Attempts,
+        job: &Job,
+        transition: &Transition,
+        wait_by: WaitBy,
+        now: Timestamp,
+    ) -> Self {
         let mut after = PostSettle { wait_by, ..PostSettle::default() };
-        let route = engine.routes.get(job.route.as_str());
+        let Attempts { routes, notifier, .. } = attempts;
+        let route = routes.get(job.route.as_str());
         // The result of a notice is told to no channel, and that of a callback to no endpoint, or it would
         // never end.
         let own = job.company.as_str() == NOTICES_COMPANY;
         let webhook = route.is_some_and(|route| is_webhook(route));
-        if engine.events.are_heard() || engine.may_tell() {
+        if notifier.events.are_heard() || notifier.has_receivers() {
             after.events = event::of_transition(job, transition, now);
         }
         if own {
             return after;
         }
         if !webhook {
-            after.follow_ups.extend(after.events.iter().flat_map(|event| callbacks(engine, event, now)));
+            after.follow_ups.extend(after.events.iter().flat_map(|event| notifier.callbacks(event, now)));
         }
         if let (Transition::Bury(burial), Some(last)) = (transition, after.events.last()) {
             let fallback =
@@ -63,13 +69,13 @@ impl PostSettle {
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
             let mut told = last.clone();
-            told.data.last_error = Some(engine.redact(job, &burial.failure.reason).into());
-            after.follow_ups.extend(notice(engine, channel, &told, now));
+            told.data.last_error = Some(routes.redact(job, &burial.failure.reason).into());
+            after.follow_ups.extend(notifier.notice(channel, &told, now));
         }
-        if let Some(event) = after.foresee(engine, route.map(|route| &**route), job, transition, now) {
+        if let Some(event) = after.foresee(attempts, route.map(|route| &**route), job, transition, now) {
             warn_of(&event);
-            after.follow_ups.extend(callbacks(engine, &event, now));
-            after.follow_ups.extend(notice(engine, None, &event, now));
+            after.follow_ups.extend(notifier.callbacks(&event, now));
+            after.follow_ups.extend(notifier.notice(None, &event, now));
             after.events.push(event);
         }
         after.follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
@@ -79,77 +85,75 @@ impl PostSettle {
     /// The consequence of the transition for the endpoint or the account, and its event.
     fn foresee(
         &mut self,
-        engine: &Inner,
+        attempts: &Attempts,
         route: Option<&Route>,
         job: &Job,
         transition: &Transition,
         now: Timestamp,
     ) -> Option<Event> {
-        let route = route?;
+        let (route, notifier) = (route?, &attempts.notifier);
         if is_webhook(route) {
-            let (endpoint, went) = counted(engine, job, transition)?;
+            let (endpoint, went) = counted(notifier, job, transition)?;
             self.count = Some((endpoint.clone(), went));
-            return engine.endpoints.foresee(&endpoint, went, now);
+            return notifier.endpoints.foresee(&endpoint, went, now);
         }
         let Transition::Bury(burial) = transition else { return None };
         let failure = Some(&burial.failure).filter(|_| marks(route, burial))?;
-        let (account, event) = engine.accounts.foresee(
+        let (account, event) = notifier.accounts.foresee(
             &route.provider,
             job,
             failure,
-            &engine.redact(job, &failure.reason),
+            &attempts.routes.redact(job, &failure.reason),
             now,
         )?;
         self.mark = Some(account);
         Some(event)
     }
 
-    /// The same for something that a person did.
-    pub fn of_act(engine: &Inner, job: &Job, event: Event, now: Timestamp) -> Self {
-        let webhook = engine.routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
+    /// Plans the effects of something that a person did.
+    pub fn of_act(notifier: &Notifier, routes: &Routes, job: &Job, event: Event, now: Timestamp) -> Self {
+        let webhook = routes.get(job.route.as_str()).is_some_and(|route| is_webhook(route));
         let own = webhook || job.company.as_str() == NOTICES_COMPANY;
-        let mut follow_ups = if own { Vec::new() } else { callbacks(engine, &event, now) };
+        let mut follow_ups = if own { Vec::new() } else { notifier.callbacks(&event, now) };
         follow_ups.iter_mut().for_each(|follow_up| follow_up.traceparent = job.traceparent);
         PostSettle { events: vec![event], follow_ups, ..PostSettle::default() }
     }
 
-    /// To the live stream.
-    pub fn tell(self, engine: &Inner) {
-        self.events.into_iter().for_each(|event| engine.events.tell(event));
+    /// Tells the live stream.
+    pub fn tell(self, notifier: &Notifier) {
+        self.events.into_iter().for_each(|event| notifier.events.tell(event));
     }
 
     /// Runs once the transition has happened. Listeners that hear of it can see what it led to.
-    pub async fn happened(mut self, engine: &Inner, job: &Job, transition: &Transition, now: Timestamp) {
-        engine.transited(job, transition, self.wait_by, now);
+    pub async fn run(mut self, attempts: &Attempts, job: &Job, transition: &Transition, now: Timestamp) {
+        let Attempts { routes, notifier, metrics, .. } = attempts;
+        let policy = &routes.terms_of(&job.route).policy;
+        metrics.record_transition(job, transition, policy, self.wait_by, now);
         if let Some(moved_at) = self.leaves_queue {
-            engine.left_queue(DeadLetterExit::Replayed, moved_at);
+            metrics.record_dead_letter_left(DeadLetterExit::Replayed, moved_at);
         }
         if let Some(account) = self.mark.take()
-            && let Err(error) = engine.accounts.mark(&*engine.store, account, now).await
+            && let Err(error) = notifier.accounts.mark(&*notifier.kv, account, now).await
         {
             tracing::warn!(%error, "cannot mark an account");
         }
         if let Some((endpoint, went)) = self.count.take() {
-            match engine.endpoints.count(&*engine.store, &endpoint, went, now).await {
+            match notifier.endpoints.count(&*notifier.kv, &endpoint, went, now).await {
                 // Others counted as well, and it was one more than anybody knew.
                 Ok(Some(event)) if !self.events.iter().any(|foreseen| foreseen.id == event.id) => {
-                    tell_all(engine, event, now).await;
+                    notifier.announce(event, now).await;
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, endpointId = &*endpoint, "cannot count a delivery"),
             }
-        } else if let (Transition::Deliver { .. }, Some(route)) =
-            (transition, engine.routes.get(job.route.as_str()))
+        } else if let (Transition::Deliver { .. }, Some(route)) = (transition, routes.get(job.route.as_str()))
         {
-            let cleared = engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now);
-            if let Err(error) = cleared.await {
-                tracing::warn!(%error, "cannot take the mark off an account");
-            }
+            attempts.clear_account(route, job, now).await;
         }
         if matches!(transition, Transition::Bury(_)) {
-            engine.entries.count(now);
+            attempts.dead_letter_rate.count(now);
         }
-        self.tell(engine);
+        self.tell(notifier);
     }
 }
 
@@ -167,107 +171,31 @@ fn marks(route: &Route, burial: &Burial) -> bool {
     told && (refused || falls_back)
 }
 
-fn notice(engine: &Inner, channel: Option<&str>, event: &Event, now: Timestamp) -> Option<NewJob> {
-    engine.settings.notices.notice(channel, event, now, now.plus(engine.settings.job_ttl))
-}
-
-/// An event for each endpoint of the company that subscribes to it.
-fn callbacks(engine: &Inner, event: &Event, now: Timestamp) -> Vec<NewJob> {
-    let (Some(route), Some(company)) = (&engine.callback_route, &event.company_id) else { return Vec::new() };
-    let mut subscribers = engine.endpoints.subscribers(company, event.kind);
-    // It is being switched off: no use telling it so.
-    subscribers.retain(|endpoint| event.data.endpoint_id.as_ref() != Some(&endpoint.id));
-    let job = |endpoint: &str| callback(route, event, endpoint, now, now.plus(engine.settings.job_ttl));
-    subscribers.iter().filter_map(|endpoint| job(&endpoint.id)).collect()
-}
-
-fn callback(
-    route: &RouteName,
-    event: &Event,
-    endpoint: &str,
-    now: Timestamp,
-    expires_at: Timestamp,
-) -> Option<NewJob> {
-    let data = json!({ "endpointId": endpoint, "event": event.kind.as_str(), "payload": event }).to_string();
-    let id = format!("{}-{endpoint}", event.id);
-    let job = follow_up(&id, route, event.company_id.as_ref()?, &data, now, expires_at)?;
-    Some(telling_of(event, job))
-}
-
-/// The consequence of a call for its account.
-pub(crate) async fn of_call(
-    engine: &Inner,
-    route: &Route,
-    job: &Job,
-    failure: Option<&Failure>,
-    now: Timestamp,
-) {
-    let done = match failure {
-        None => engine.accounts.clear(&*engine.store, &route.provider, job.company.as_str(), now).await,
-        Some(failure) if failure.blame == Blame::Credential && failure.class == Class::Permanent => {
-            let words = engine.redact(job, &failure.reason);
-            match engine.accounts.foresee(&route.provider, job, failure, &words, now) {
-                Some((account, event)) => {
-                    tell_all(engine, event, now).await;
-                    engine.accounts.mark(&*engine.store, account, now).await
-                }
-                None => Ok(()),
-            }
+impl Attempts {
+    /// Takes the mark off an account because a delivery was accepted.
+    pub(crate) async fn clear_account(&self, route: &Route, job: &Job, now: Timestamp) {
+        let Notifier { accounts, kv, .. } = &*self.notifier;
+        let cleared = accounts.clear(&**kv, &route.provider, job.company.as_str(), now).await;
+        if let Err(error) = cleared {
+            tracing::warn!(%error, "cannot take the mark off an account");
         }
-        Some(_) => Ok(()),
-    };
-    if let Err(error) = done {
-        tracing::warn!(%error, "cannot keep the mark of an account");
     }
-}
 
-/// Tells of an event that belongs to no settlement: to the stream, to endpoints and to the default channel.
-pub(crate) async fn tell_all(engine: &Inner, event: Event, now: Timestamp) {
-    warn_of(&event);
-    notify(engine, &event, now).await;
-    engine.events.tell(event);
-}
-
-/// The notices that tell the channels for alerts of an event.
-pub(crate) fn alert_notices(engine: &Inner, event: &Event, now: Timestamp) -> Vec<NewJob> {
-    notices(engine, &engine.settings.notices.alerts, event, now)
-}
-
-/// The notices to these channels, or to the default one where none is named.
-fn notices(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) -> Vec<NewJob> {
-    match channels {
-        [] => notice(engine, None, event, now).into_iter().collect(),
-        named => named.iter().filter_map(|channel| notice(engine, Some(channel), event, now)).collect(),
+    /// Marks the account of a call whose credential was refused, and announces it.
+    pub(crate) async fn mark_account(&self, route: &Route, job: &Job, failure: &Failure, now: Timestamp) {
+        if failure.blame != Blame::Credential || failure.class != Class::Permanent {
+            return;
+        }
+        let Notifier { accounts, kv, .. } = &*self.notifier;
+        let words = self.routes.redact(job, &failure.reason);
+        let Some((account, event)) = accounts.foresee(&route.provider, job, failure, &words, now) else {
+            return;
+        };
+        self.notifier.announce(event, now).await;
+        if let Err(error) = accounts.mark(&**kv, account, now).await {
+            tracing::warn!(%error, "cannot mark an account");
+        }
     }
-}
-
-/// To endpoints and to the default channel.
-pub(crate) async fn notify(engine: &Inner, event: &Event, now: Timestamp) {
-    notify_channels(engine, &[], event, now).await;
-}
-
-/// To endpoints and to these channels, or the default one where none is named.
-pub(crate) async fn notify_channels(engine: &Inner, channels: &[Box<str>], event: &Event, now: Timestamp) {
-    let mut jobs = callbacks(engine, event, now);
-    jobs.extend(notices(engine, channels, event, now));
-    if jobs.is_empty() {
-        return;
-    }
-    if let Err(error) = engine.enqueue(jobs.clone()).await {
-        tracing::warn!(%error, event = event.kind.as_str(), "cannot enqueue the notices of an event; they go out past the store");
-        jobs.into_iter().for_each(|job| direct_send::send(engine, job));
-    }
-}
-
-fn warn_of(event: &Event) {
-    tracing::warn!(
-        event = event.kind.as_str(),
-        companyId = event.company_id.as_ref().map(|company| company.as_str()),
-        endpointId = event.data.endpoint_id.as_deref(),
-        provider = event.data.provider.as_deref(),
-        reason = event.data.reason.as_deref().or(event.data.last_error.as_deref()),
-        "Needs attention"
-    );
 }
 
 #[derive(Deserialize)]
@@ -287,7 +215,7 @@ const NOT_ASKED: [EngineCode; 3] =
 const HTTP_GONE: u16 = 410;
 
 /// The result of a delivery for its endpoint, if it counts.
-fn went(transition: &Transition) -> Option<EndpointResult> {
+fn endpoint_result(transition: &Transition) -> Option<EndpointResult> {
     let attempt = transition.attempt()?;
     match transition {
         Transition::Deliver { .. } => Some(EndpointResult::Delivered),
@@ -300,13 +228,13 @@ fn went(transition: &Transition) -> Option<EndpointResult> {
 }
 
 /// Which endpoint a delivery went to, and how.
-fn counted(engine: &Inner, job: &Job, transition: &Transition) -> Option<(Box<str>, EndpointResult)> {
-    let went = went(transition)?;
+fn counted(notifier: &Notifier, job: &Job, transition: &Transition) -> Option<(Box<str>, EndpointResult)> {
+    let result = endpoint_result(transition)?;
     let WebhookData { endpoint_id, .. } = job.data.parse().ok()?;
     let endpoint: Box<str> = endpoint_id?.into();
     // Naming an endpoint of another company must not do it any harm.
-    let known = engine.endpoints.get(&endpoint)?;
-    (known.company_id == job.company).then_some((endpoint, went))
+    let known = notifier.endpoints.get(&endpoint)?;
+    (known.company_id == job.company).then_some((endpoint, result))
 }
 
 #[cfg(test)]
@@ -327,13 +255,16 @@ mod tests {
 
     #[test]
     fn an_endpoint_answers_for_its_own_failures_only() {
-        assert_eq!(went(&retried(AttemptResult::Failed, "500")), Some(EndpointResult::Failed));
-        assert_eq!(went(&retried(AttemptResult::Uncertain, "TIMEOUT")), Some(EndpointResult::Failed));
-        assert_eq!(went(&retried(AttemptResult::Failed, "410")), Some(EndpointResult::Gone));
-        assert_eq!(went(&retried(AttemptResult::Lost, "LEASE_LOST")), None, "our own crash");
+        assert_eq!(endpoint_result(&retried(AttemptResult::Failed, "500")), Some(EndpointResult::Failed));
+        assert_eq!(
+            endpoint_result(&retried(AttemptResult::Uncertain, "TIMEOUT")),
+            Some(EndpointResult::Failed)
+        );
+        assert_eq!(endpoint_result(&retried(AttemptResult::Failed, "410")), Some(EndpointResult::Gone));
+        assert_eq!(endpoint_result(&retried(AttemptResult::Lost, "LEASE_LOST")), None, "our own crash");
         for code in NOT_ASKED {
-            assert_eq!(went(&retried(AttemptResult::Failed, code.as_str())), None, "{code:?}");
+            assert_eq!(endpoint_result(&retried(AttemptResult::Failed, code.as_str())), None, "{code:?}");
         }
-        assert_eq!(went(&Transition::Postpone { until: Timestamp::from_millis(0) }), None);
+        assert_eq!(endpoint_result(&Transition::Postpone { until: Timestamp::from_millis(0) }), None);
     }
 }

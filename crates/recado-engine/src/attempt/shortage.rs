@@ -24,7 +24,7 @@ impl Shortages {
     }
 
     /// Counts a delivery that met a shortage, and tells the operator unless that was done a moment ago.
-    pub fn note(&self, job: &Job, fault: &Fault, now: Timestamp) {
+    pub fn record(&self, job: &Job, fault: &Fault, now: Timestamp) {
         let mut seen = self.0.lock();
         seen.count += 1;
         if seen.told_at.is_some_and(|at| (0..TELL_EVERY_MS).contains(&(now.as_millis() - at.as_millis()))) {

@@ -6,21 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::decide;
-use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp};
+use recado_core::{Fault, Lease, LeaseToken, Outcome, Payload, RouteName, Timestamp, decide};
 use recado_store::{Claim, Extended, PAGE_MAX_BYTES, Pick, Settled, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::admission::breaker::DeliveryFeedback;
 use crate::admission::gate::Reservation;
-use crate::admission::provider::{DeliveryFeedback, Provider, SlotOwner};
-use crate::attempt::claimer::{CLAIM_RETRY, put_back, turns};
-use crate::attempt::deliver::release;
-use crate::attempt::log;
-use crate::attempt::pins;
+use crate::admission::provider::{Provider, SlotOwner};
+use crate::attempt::claimer::CLAIM_RETRY;
 use crate::attempt::post_settle::PostSettle;
+use crate::attempt::{Attempts, log};
 use crate::clock::sleep_until;
-use crate::engine::{Engine, EngineError};
+use crate::error::EngineError;
 use crate::metrics::WaitBy;
 use crate::route::Carrier;
 
@@ -67,13 +65,13 @@ pub enum Reported {
     Stale,
 }
 
-impl Engine {
+impl Attempts {
     /// The reasons why these routes cannot be leased, if they cannot.
     pub fn check_worker_routes(&self, routes: &[RouteName]) -> Vec<(usize, String)> {
         let mut faults = Vec::new();
         for (at, name) in routes.iter().enumerate() {
-            match self.routes().get(name.as_str()).map(|route| &route.carrier) {
-                None => faults.push((at, self.unknown_route(name.as_str()))),
+            match self.routes.get(name.as_str()).map(|route| &route.carrier) {
+                None => faults.push((at, self.routes.unknown_route(name.as_str()))),
                 Some(Carrier::Workers) => {}
                 Some(_) => faults.push((
                     at,
@@ -85,19 +83,18 @@ impl Engine {
     }
 
     /// Leases jobs for a worker, waiting up to `wait` for the first.
-    pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
-        let inner = &self.inner;
+    pub async fn lease(self: &Arc<Self>, request: &LeaseRequest) -> Result<Vec<Lease>, EngineError> {
         let deadline = Instant::now() + request.wait.min(WAIT_MAX);
-        let mut wakers: Vec<_> = request.routes.iter().map(|route| inner.store.waker(route)).collect();
+        let mut wakers: Vec<_> = request.routes.iter().map(|route| self.jobs.waker(route)).collect();
         loop {
-            if self.is_stopping() {
+            if self.lifecycle.is_stopping() {
                 return Err(EngineError::Stopping);
             }
             for waker in &mut wakers {
                 waker.reset();
             }
-            let mut said = std::pin::pin!(inner.said.notified());
-            said.as_mut().enable();
+            let mut changed = std::pin::pin!(self.gate.changed.notified());
+            changed.as_mut().enable();
             let (leases, next_at) = self.claim_whole(request).await?;
             if !leases.is_empty() || Instant::now() >= deadline {
                 return Ok(leases.into_iter().map(|lease| self.shown(lease)).collect());
@@ -105,10 +102,10 @@ impl Engine {
             let rung =
                 futures_util::future::select_all(wakers.iter_mut().map(|waker| Box::pin(waker.rung())));
             tokio::select! {
-                () = inner.stopping.cancelled() => {}
+                () = self.lifecycle.stopping.cancelled() => {}
                 _ = rung => {}
-                () = &mut said => {}
-                () = sleep_until(&*inner.clock, next_at) => {}
+                () = &mut changed => {}
+                () = sleep_until(&*self.clock, next_at) => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
         }
@@ -117,16 +114,16 @@ impl Engine {
     /// Claims on a task of its own. The caller's future goes away when its worker hangs up, and that must not
     /// tear a claim apart: leases that are not taken go back at once instead of running out.
     async fn claim_whole(
-        &self,
+        self: &Arc<Self>,
         request: &LeaseRequest,
     ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let (hand_over, taken) = oneshot::channel();
-        let (engine, request) = (self.clone(), request.clone());
-        self.inner.deliveries.spawn(async move {
-            let claimed = engine.claim_pieces(&request).await;
+        let (attempts, request) = (self.clone(), request.clone());
+        self.lifecycle.deliveries.spawn(async move {
+            let claimed = attempts.claim_pieces(&request).await;
             if let Err(Ok((leases, _))) = hand_over.send(claimed) {
                 for lease in &leases {
-                    release(&engine.inner, lease).await;
+                    attempts.release(lease).await;
                 }
             }
         });
@@ -135,7 +132,7 @@ impl Engine {
 
     /// Claims piece by piece, until there are enough or they hold as much data as a page may.
     async fn claim_pieces(
-        &self,
+        self: &Arc<Self>,
         request: &LeaseRequest,
     ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
         let max = request.max.min(LEASES_MAX);
@@ -158,47 +155,49 @@ impl Engine {
     }
 
     async fn claim_for_worker(
-        &self,
+        self: &Arc<Self>,
         request: &LeaseRequest,
     ) -> Result<(Vec<Lease>, Option<Timestamp>), EngineError> {
-        let inner = &self.inner;
         let mut leases = Vec::new();
         let mut next_at: Option<Timestamp> = None;
         for route in &request.routes {
-            if inner.pause_of(route).is_some() {
-                inner.held_up.lane(route, true, inner.clock.now());
+            if self.gate.pause_of(route).is_some() {
+                self.gate.deferrals.record_lane(route, true, self.clock.now());
                 continue;
             }
             // Workers' slots are their own; breaker, rate and pause hold for them as for everybody.
             let wanted = request.max - leases.len();
-            let provider = self.provider_of(route);
-            let mut places = None;
+            let provider = self.gate.provider_of(route);
+            let mut reservation = None;
             if let Some(provider) = provider {
-                match inner.admit(provider, wanted, SlotOwner::Outside, inner.hold_max(route)).await {
-                    Ok(granted) => places = Some(granted),
+                let reserving =
+                    self.gate.reserve(provider, wanted, SlotOwner::Outside, self.routes.hold_max(route));
+                match reserving.await {
+                    Ok(granted) => reservation = Some(granted),
                     Err(refusal) => {
-                        inner.held_up.lane(route, true, inner.clock.now());
+                        self.gate.deferrals.record_lane(route, true, self.clock.now());
                         next_at = next_at.into_iter().chain(refusal.until).min();
                         continue;
                     }
                 }
             }
-            let (turns, free_at) = turns(inner, provider, inner.hold_max(route), wanted);
+            let hold_max = self.routes.hold_max(route);
+            let (turns, free_at) = self.gate.turns(provider, hold_max, wanted, self.turn_jobs);
             next_at = next_at.into_iter().chain(free_at).min();
-            let now = inner.clock.now();
-            inner.held_up.lane(route, false, now);
-            inner.held_up.companies(route, &turns.quota, now);
+            let now = self.clock.now();
+            self.gate.deferrals.record_lane(route, false, now);
+            self.gate.deferrals.record_companies(route, &turns.quota, now);
             let claim = Claim {
                 pick: Pick::Ready(route.clone()),
-                max: places.as_ref().map_or(wanted, Reservation::count),
+                max: reservation.as_ref().map_or(wanted, Reservation::count),
                 now,
-                lease_until: inner.clock.steady_now().plus(request.lease),
+                lease_until: self.clock.steady_now().plus(request.lease),
                 worker: request.worker_id.clone(),
                 provider: provider.map(|provider| provider.name.clone()),
                 outlives_process: true,
                 turns,
             };
-            let claimed = match inner.claim_for_outside(claim, request.lease).await {
+            let claimed = match self.claim_for_outside(claim, request.lease).await {
                 Ok(claimed) => claimed,
                 // What is leased already is worth more than the error.
                 Err(_) if !leases.is_empty() => break,
@@ -210,10 +209,10 @@ impl Engine {
             for lease in expired {
                 self.give_up_expired(lease, now).await;
             }
-            let due = pins::without_gone(inner, route, due);
+            let due = self.without_gone(route, due);
             let taken = self.take_for_worker(provider, due).await;
-            if let Some(places) = &mut places {
-                places.leave(taken.len());
+            if let Some(reservation) = &mut reservation {
+                reservation.hand_out(taken.len());
             }
             leases.extend(taken);
             if leases.len() >= request.max {
@@ -224,9 +223,13 @@ impl Engine {
     }
 
     /// Those that the rates have room for; the others go back.
-    async fn take_for_worker(&self, provider: Option<&Arc<Provider>>, leases: Vec<Lease>) -> Vec<Lease> {
+    async fn take_for_worker(
+        self: &Arc<Self>,
+        provider: Option<&Arc<Provider>>,
+        leases: Vec<Lease>,
+    ) -> Vec<Lease> {
         let companies: Vec<_> = leases.iter().map(|lease| Some(&lease.job.company)).collect();
-        let taken = self.inner.take(provider, &companies).await;
+        let taken = self.gate.draw_rates(provider, &companies).await;
         if let Err(error) = &taken {
             tracing::warn!(%error, "cannot spend a rate; its jobs go back");
             tokio::time::sleep(CLAIM_RETRY).await;
@@ -234,13 +237,13 @@ impl Engine {
         let taken = taken.unwrap_or_else(|_| vec![false; leases.len()]);
         let mut go = taken.into_iter();
         let (taken, back) = leases.into_iter().partition(|_| go.next().unwrap_or(false));
-        self.put_back(back);
+        self.give_back(back);
         taken
     }
 
     /// Gives jobs back that no worker gets after all.
-    fn put_back(&self, leases: Vec<Lease>) {
-        put_back(&self.inner, leases.into_iter().map(|lease| self.inner.beats.hold(lease)).collect());
+    fn give_back(self: &Arc<Self>, leases: Vec<Lease>) {
+        self.put_back(leases.into_iter().map(|lease| self.leases.hold(lease)).collect());
     }
 
     fn shown(&self, lease: Lease) -> Lease {
@@ -250,22 +253,18 @@ impl Engine {
     /// A lease's end by the wall clock, as people and workers read it. Steps of that clock count in whole seconds, so that
     /// the same end is always told as the same time.
     pub fn wall_time_of(&self, end: Timestamp) -> Timestamp {
-        let step_ms = self.now().as_millis() - self.inner.clock.steady_now().as_millis();
+        let step_ms = self.clock.now().as_millis() - self.clock.steady_now().as_millis();
         Timestamp::from_millis(end.as_millis() + (step_ms + 500).div_euclid(1_000) * 1_000)
-    }
-
-    fn provider_of(&self, route: &RouteName) -> Option<&Arc<Provider>> {
-        self.inner.providers.get(&self.routes().get(route.as_str())?.provider)
     }
 
     /// Settles a job whose time is over. When the store cannot take that now the job goes back, and the sweeper settles
     /// it: the other leases of the request are still the worker's.
-    async fn give_up_expired(&self, lease: Lease, now: Timestamp) {
-        let terms = self.inner.terms_of(&lease.job.route);
-        let (transition, audit) = decide::bury_expired(&lease.job, None, &terms, now);
-        log::attempt(&self.inner, &lease, &terms.policy, &transition);
-        let mut aftermath = PostSettle::of(&self.inner, &lease.job, &transition, WaitBy::Policy, now);
-        let follow_ups = std::mem::take(&mut aftermath.follow_ups);
+    async fn give_up_expired(self: &Arc<Self>, lease: Lease, now: Timestamp) {
+        let terms = self.routes.terms_of(&lease.job.route);
+        let (transition, audit) = decide::bury_expired(&lease.job, None, terms, now);
+        log::attempt(&self.routes, &lease, &transition);
+        let mut post_settle = PostSettle::plan(self, &lease.job, &transition, WaitBy::Policy, now);
+        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
         let settlement = Settlement {
             token: lease.token,
             transition: transition.clone(),
@@ -273,41 +272,43 @@ impl Engine {
             now,
             follow_ups,
         };
-        match self.inner.settle(vec![settlement]).await {
+        match self.jobs.settle(vec![settlement]).await {
             Ok(settled) if settled.first() == Some(&Settled::Done) => {
-                aftermath.happened(&self.inner, &lease.job, &transition, now).await;
+                post_settle.run(self, &lease.job, &transition, now).await;
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(jobId = %lease.job.id, %error, "cannot settle a job whose time is over yet; it goes back");
-                self.put_back(vec![lease]);
+                self.give_back(vec![lease]);
             }
         }
     }
 
     /// Settles what workers report, each on its own, in order.
-    pub async fn report(&self, reports: Vec<(LeaseToken, Report)>) -> Result<Vec<Reported>, EngineError> {
-        let inner = &self.inner;
+    pub async fn report(
+        self: &Arc<Self>,
+        reports: Vec<(LeaseToken, Report)>,
+    ) -> Result<Vec<Reported>, EngineError> {
         let mut settlements = Vec::with_capacity(reports.len());
-        let mut aftermaths = Vec::with_capacity(reports.len());
+        let mut planned = Vec::with_capacity(reports.len());
         let mut known = Vec::with_capacity(reports.len());
         for (token, report) in reports {
-            let Some(lease) = inner.store.lease(token).await? else {
+            let Some(lease) = self.jobs.lease(token).await? else {
                 known.push(false);
                 continue;
             };
             known.push(true);
-            let now = inner.clock.now();
-            let terms = inner.terms_of(&lease.job.route);
-            let verdict = match self.routes().get(lease.job.route.as_str()) {
+            let now = self.clock.now();
+            let terms = self.routes.terms_of(&lease.job.route);
+            let verdict = match self.routes.get(lease.job.route.as_str()) {
                 Some(route) => route.classifier.verdict(outcome(report)),
                 None => recado_core::Classifier::default().verdict(outcome(report)),
             };
-            if let Some(provider) = self.provider_of(&lease.job.route) {
-                inner.heard(
+            if let Some(provider) = self.gate.provider_of(&lease.job.route) {
+                self.gate.record_feedback(
                     provider,
                     &lease.job.company,
-                    DeliveryFeedback::by(&lease.job, &verdict),
+                    DeliveryFeedback::of(&lease.job, &verdict),
                     lease.claimed_at,
                     now,
                 );
@@ -316,32 +317,32 @@ impl Engine {
             let (mut transition, audit) = decide::decide_after_attempt(
                 &lease,
                 verdict,
-                &terms,
+                terms,
                 lease.claimed_at,
                 now,
-                inner.chance.draw(),
+                self.random.next_draw(),
             );
-            let provider = self.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
+            let provider = self.gate.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
             if !provider.is_empty() {
-                let held_up = inner.held_up.had_held(&lease.job, lease.claimed_at);
+                let was_deferred = self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at);
                 transition.set_provider(provider);
-                if held_up {
+                if was_deferred {
                     transition.mark_held_up();
                 }
             }
-            log::attempt(inner, &lease, &terms.policy, &transition);
+            log::attempt(&self.routes, &lease, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));
-            inner.traced_attempt(&lease, provider, &transition, lasted);
-            let mut aftermath = PostSettle::of(inner, &lease.job, &transition, wait_by, now);
-            aftermath.leaves_queue = inner.leaves_queue(&lease.job, &transition).await;
-            let follow_ups = std::mem::take(&mut aftermath.follow_ups);
-            aftermaths.push((aftermath, lease, transition.clone()));
+            self.traces.record_attempt(&lease, provider, &transition, lasted);
+            let mut post_settle = PostSettle::plan(self, &lease.job, &transition, wait_by, now);
+            post_settle.leaves_queue = self.leaves_queue(&lease.job, &transition).await;
+            let follow_ups = std::mem::take(&mut post_settle.follow_ups);
+            planned.push((post_settle, lease, transition.clone()));
             settlements.push(Settlement { token, transition, audit: Some(audit), now, follow_ups });
         }
-        let settled = if settlements.is_empty() { Vec::new() } else { inner.settle(settlements).await? };
-        for ((aftermath, lease, transition), settled) in aftermaths.into_iter().zip(&settled) {
+        let settled = if settlements.is_empty() { Vec::new() } else { self.jobs.settle(settlements).await? };
+        for ((post_settle, lease, transition), settled) in planned.into_iter().zip(&settled) {
             if *settled == Settled::Done {
-                aftermath.happened(inner, &lease.job, &transition, inner.clock.now()).await;
+                post_settle.run(self, &lease.job, &transition, self.clock.now()).await;
             }
         }
         let mut settled = settled.into_iter();
@@ -354,8 +355,8 @@ impl Engine {
 
     /// Moves a worker's lease; `None` when it is no longer the worker's.
     pub async fn extend(&self, token: LeaseToken, lease: Duration) -> Result<Option<Timestamp>, EngineError> {
-        let end = self.inner.clock.steady_now().plus(lease);
-        let extended = self.inner.store.extend(vec![token], end).await?;
+        let end = self.clock.steady_now().plus(lease);
+        let extended = self.jobs.extend(vec![token], end).await?;
         Ok(match extended.first() {
             Some(Extended::Until(at)) => Some(self.wall_time_of(*at)),
             Some(Extended::Stale) | None => None,

@@ -17,11 +17,11 @@ use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
 use recado_observe::DeadLetterExit;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
-use super::archiver::{ArchiveRound, round, trim};
+use super::archiver::ArchiveRound;
 use super::follow_ups::{in_notices, is_about, is_follow_up};
-use super::lease::ArchiverLease;
-use super::{TrailError, off_thread};
-use crate::engine::{Engine, EngineError};
+use super::lease::ArchiverState;
+use super::{AuditTrail, off_thread};
+use crate::error::{EngineError, TrailError};
 
 /// Jobs that are looked through at a time: they come with their payloads.
 const PAGE_JOBS: usize = 100;
@@ -66,19 +66,16 @@ pub enum Erasing {
     },
 }
 
-impl Engine {
+impl AuditTrail {
     /// Removes a person's data from the store and from the trail, and puts on record who asked for it.
     pub async fn erase(&self, order: ErasureOrder) -> Result<Erasing, EngineError> {
-        let inner = &self.inner;
-        let terms = inner.keeper.terms().ok_or(TrailError::None)?;
-        let mut desk = inner.keeper.desk().await;
-        let first = round(inner, &mut desk, terms).await?;
-        drop(desk);
+        let terms = self.archive.terms().ok_or(TrailError::None)?;
+        let mut writer = self.archive.writer().await;
+        let first = self.archive_round(&mut writer, terms).await?;
+        drop(writer);
         if first == ArchiveRound::NotOurs {
-            let node = ArchiverLease::read(&**self.store(), self.now())
-                .await?
-                .map(|hold| hold.node)
-                .unwrap_or_default();
+            let state = ArchiverState::read(&*self.store, self.clock.now()).await?;
+            let node = state.map(|state| state.node).unwrap_or_default();
             return Ok(Erasing::Elsewhere { node });
         }
         let (jobs, follow_ups) = self.all_of(&order.subject).await?;
@@ -95,7 +92,7 @@ impl Engine {
         let mut erased = Erased::default();
         for (id, status) in &jobs {
             if is_waiting(*status) {
-                match self.cancel(id, Some(&order.actor)).await? {
+                match self.dlq.cancel(id, Some(&order.actor)).await? {
                     Cancelled::Refused(Status::Delivering) => return Ok(Erasing::JobsUnderWay(1)),
                     Cancelled::Done => erased.jobs_cancelled += 1,
                     _ => {}
@@ -105,25 +102,27 @@ impl Engine {
         }
         for (id, status) in &follow_ups {
             if is_waiting(*status)
-                && self.cancel(id, Some(&order.actor)).await? == Cancelled::Refused(Status::Delivering)
+                && self.dlq.cancel(id, Some(&order.actor)).await? == Cancelled::Refused(Status::Delivering)
             {
                 return Ok(Erasing::JobsUnderWay(1));
             }
             self.discard_quietly(id, &order).await?;
         }
-        let mut desk = inner.keeper.desk().await;
+        let mut writer = self.archive.writer().await;
         loop {
-            match round(inner, &mut desk, terms).await? {
+            match self.archive_round(&mut writer, terms).await? {
                 ArchiveRound::Copied { .. } => {}
                 ArchiveRound::Even => break,
                 ArchiveRound::NotOurs => return Err(TrailError::CutOff.into()),
             }
         }
-        let files = desk.files.take().ok_or(TrailError::CutOff)?;
+        let files = writer.files.take().ok_or(TrailError::CutOff)?;
         let ErasureOrder { subject, reason, actor, .. } = order;
         let subjects = [Some(subject.clone()), in_notices(&subject)];
-        self.inner.events.forget(|event| subjects.iter().flatten().any(|subject| is_about(event, subject)));
-        let (now, who, why) = (self.now(), actor.clone(), reason.clone());
+        self.notifier
+            .events
+            .forget(|event| subjects.iter().flatten().any(|subject| is_about(event, subject)));
+        let (now, who, why) = (self.clock.now(), actor.clone(), reason.clone());
         let (files, outcome) = off_thread(move || {
             let mut files = files;
             let erase = |subject| files.trail.erase(&subject, &who, &why, now);
@@ -132,15 +131,15 @@ impl Engine {
         })
         .await?;
         let outcome = outcome.map_err(TrailError::from)?;
-        desk.files = Some(files);
-        drop(desk);
+        writer.files = Some(files);
+        drop(writer);
         erased.records = outcome.iter().map(|outcome| outcome.records).sum();
         erased.recorded_as = outcome.into_iter().flat_map(|outcome| outcome.recorded_as).collect();
         // Of jobs that it had forgotten before, the store still has the records for a while.
-        trim(inner, Duration::ZERO).await?;
+        self.trim(Duration::ZERO).await?;
         let ids = |jobs: Found| jobs.into_iter().map(|(id, _)| id).collect();
-        erased.jobs_forgotten = self.store().forget(ids(jobs)).await?;
-        erased.follow_ups = self.store().forget(ids(follow_ups)).await?;
+        erased.jobs_forgotten = self.store.forget(ids(jobs)).await?;
+        erased.follow_ups = self.store.forget(ids(follow_ups)).await?;
         if erased != Erased::default() {
             let (records, jobs) = (erased.records, erased.jobs_forgotten);
             tracing::warn!(actor = &*actor, reason = &*reason, records, jobs, "Personal data was erased");
@@ -166,7 +165,7 @@ impl Engine {
 
     /// Every job with a person's number that the store knows.
     async fn jobs_of(&self, subject: &Subject) -> Result<Found, EngineError> {
-        let now = self.now();
+        let now = self.clock.now();
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let mut filter = JobFilter { company: company.clone(), ..JobFilter::default() };
         match &subject.identity {
@@ -174,15 +173,14 @@ impl Engine {
             Identity::Correlation(id) => filter.correlation_id = Some(id.clone()),
             Identity::Job(id) | Identity::Claim(id) => {
                 let Ok(id) = JobId::new(&**id) else { return Ok(Vec::new()) };
-                let found = self.store().job(&id, now).await?;
+                let found = self.store.job(&id, now).await?;
                 let own = found.filter(|view| filter.is_about(&view.job));
                 return Ok(own.map(|view| (id, view.status)).into_iter().collect());
             }
         }
         let (mut jobs, mut before) = (Vec::new(), None);
         loop {
-            let page =
-                self.store().jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
+            let page = self.store.jobs(filter.clone(), PageRequest { before, limit: PAGE_JOBS }, now).await?;
             jobs.extend(page.items.into_iter().map(|view| (view.job.id, view.status)));
             before = page.next;
             if before.is_none() {
@@ -193,15 +191,15 @@ impl Engine {
 
     /// Discards a dead letter without an event: its person is to be forgotten.
     async fn discard_quietly(&self, id: &JobId, order: &ErasureOrder) -> Result<bool, EngineError> {
-        let Some(entry) = self.store().dead_letter(id).await? else { return Ok(false) };
-        let Some(view) = self.store().job(id, self.now()).await? else { return Ok(false) };
-        let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.now())
+        let Some(entry) = self.store.dead_letter(id).await? else { return Ok(false) };
+        let Some(view) = self.store.job(id, self.clock.now()).await? else { return Ok(false) };
+        let audit = AuditEvent::about(&view.job, AuditKind::Discarded, self.clock.now())
             .reason(order.reason.to_string())
             .by(Some(&order.actor));
         let discard = Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() };
-        let done = self.store().discard(discard).await? == Discarded::Done;
+        let done = self.store.discard(discard).await? == Discarded::Done;
         if done {
-            self.inner.left_queue(DeadLetterExit::Discarded, entry.moved_at);
+            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
         }
         Ok(done)
     }

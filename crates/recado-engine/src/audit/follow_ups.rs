@@ -13,7 +13,8 @@ use recado_store::{DeadLetterFilter, JobFilter, PageRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::engine::{Engine, EngineError};
+use crate::audit::AuditTrail;
+use crate::error::EngineError;
 use crate::notify::notices::NOTICES_COMPANY;
 
 /// Jobs that are looked through at a time: they come with their payloads.
@@ -35,7 +36,7 @@ pub(super) fn in_notices(subject: &Subject) -> Option<Subject> {
         .then(|| Subject { identity: subject.identity.clone(), company: Some(NOTICES_COMPANY.into()) })
 }
 
-impl Engine {
+impl AuditTrail {
     /// Every follow-up with a payload that tells of a person's jobs. One that is being replayed is there twice, as waiting
     /// first.
     pub(super) async fn follow_ups_about(
@@ -45,7 +46,7 @@ impl Engine {
         let company = subject.company.as_deref().and_then(|name| CompanyId::new(name).ok());
         let notices = CompanyId::new(NOTICES_COMPANY).ok();
         let mut filters = vec![JobFilter { company: notices, ..JobFilter::default() }];
-        if let Some(route) = self.inner.callback_route.clone() {
+        if let Some(route) = self.notifier.callback_route.clone() {
             filters.push(JobFilter { company, route: Some(route), ..JobFilter::default() });
         }
         let mut found = Vec::new();
@@ -68,7 +69,7 @@ impl Engine {
         let mut before = None;
         loop {
             let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store().jobs(filter.clone(), page, self.now()).await?;
+            let page = self.store.jobs(filter.clone(), page, self.clock.now()).await?;
             let views = page.items.into_iter().filter(|view| is_follow_up(&view.job.id));
             let views = views.filter(|view| tells_of(&view.job.data, subject));
             found.extend(views.map(|view| (view.job.id, view.status)));
@@ -90,7 +91,7 @@ impl Engine {
         let mut before = None;
         loop {
             let page = PageRequest { before, limit: PAGE_JOBS };
-            let page = self.store().dead_letters(filter.clone(), page).await?;
+            let page = self.store.dead_letters(filter.clone(), page).await?;
             let entries = page.items.into_iter().filter(|entry| is_follow_up(&entry.job_id));
             let entries = entries.filter(|entry| tells_of(&entry.original_data, subject));
             found.extend(entries.map(|entry| (entry.job_id, Status::Failed)));

@@ -16,7 +16,8 @@ use recado_core::payload::digest_of;
 use recado_core::{AuditEvent, AuditKind, DeadLetter, Job, Timestamp};
 use recado_store::{DeadLetterFilter, PageRequest};
 
-use crate::engine::{Engine, EngineError};
+use crate::audit::AuditTrail;
+use crate::error::EngineError;
 
 /// Repetitions of a read that one record covers.
 const SAME_READ: Duration = Duration::from_secs(10 * 60);
@@ -45,10 +46,11 @@ impl Reads {
     }
 }
 
-impl Engine {
+impl AuditTrail {
     /// Records that a job's payload is shown.
     pub async fn record_payload_read(&self, job: &Job, actor: &str) -> Result<(), EngineError> {
-        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.now()).by(Some(actor))).await
+        self.record_read(AuditEvent::about(job, AuditKind::PayloadRead, self.clock.now()).by(Some(actor)))
+            .await
     }
 
     /// Records that a dead letter is shown with its payload.
@@ -59,7 +61,7 @@ impl Engine {
             company_id: Some(entry.company.as_str().into()),
             user_id: entry.user_id.clone(),
             correlation_id: entry.correlation_id.clone(),
-            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.now())
+            ..AuditEvent::claim(id, route, AuditKind::PayloadRead, self.clock.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -87,7 +89,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let words = format!("Export as {format}{}", chosen_by(filter));
         let audit = self.about_letters(filter, AuditKind::DeadLettersExported, words, actor);
-        Ok(self.store().record(vec![audit]).await?)
+        Ok(self.store.record(vec![audit]).await?)
     }
 
     /// Records that the audit records or jobs of one person are shown, if that is what the query asks for: a person is
@@ -103,7 +105,7 @@ impl Engine {
             company_id: company.clone(),
             user_id: user.clone(),
             correlation_id: correlation.clone(),
-            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.now())
+            ..AuditEvent::claim(claim, "", AuditKind::PersonalDataRead, self.clock.now())
         };
         self.record_read(audit.by(Some(actor))).await
     }
@@ -118,7 +120,7 @@ impl Engine {
         let route = filter.route.as_ref().map_or("*", |route| route.as_str());
         AuditEvent {
             company_id: filter.company.as_ref().map(|company| company.as_str().into()),
-            ..AuditEvent::claim("", route, kind, self.now())
+            ..AuditEvent::claim("", route, kind, self.clock.now())
         }
         .reason(words)
         .by(Some(actor))
@@ -132,11 +134,11 @@ impl Engine {
         let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         parts.extend([&*audit.claim_id, &*audit.route, audit.kind.as_str()]);
         let read = digest_of(&parts);
-        if self.inner.reads.is_covered(read, now) {
+        if self.reads.is_covered(read, now) {
             return Ok(());
         }
-        self.store().record(vec![audit]).await?;
-        self.inner.reads.remember(read, now);
+        self.store.record(vec![audit]).await?;
+        self.reads.remember(read, now);
         Ok(())
     }
 }

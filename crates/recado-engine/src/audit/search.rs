@@ -11,9 +11,9 @@ use recado_core::{AuditEvent, JobId, Timestamp};
 use recado_store::AuditSpan;
 use serde::{Deserialize, Serialize};
 
-use super::lease::{ArchiverLease, source};
-use super::{TrailError, TrailTerms, off_thread};
-use crate::engine::{Engine, Inner};
+use super::lease::{ArchiverState, source};
+use super::{AuditTrail, TrailTerms, off_thread};
+use crate::error::TrailError;
 
 /// Fresh records that are read at a time. All of them are read for a page, so that none is passed by.
 const FRESH_RECORDS: usize = 1_000;
@@ -75,27 +75,23 @@ enum At {
 /// Orders fresh records, and stays the same when one is archived.
 type Key = (Timestamp, u16, u64);
 
-impl Engine {
+impl AuditTrail {
     /// A page of what is on record, from the store and the files.
-    pub async fn search_trail(
-        &self,
-        query: Query,
-        place: Option<TrailPlace>,
-    ) -> Result<TrailPage, TrailError> {
-        let terms = self.inner.keeper.terms().ok_or(TrailError::None)?;
-        let walk = Walk::begin(&self.inner, terms, query).await?;
-        walk.page(&self.inner, place).await
+    pub async fn search(&self, query: Query, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
+        let terms = self.archive.terms().ok_or(TrailError::None)?;
+        let walk = Walk::begin(self, terms, query).await?;
+        walk.page(self, place).await
     }
 
     /// Everything on record about one job: from the store, and from the files what the store may have
     /// forgotten. `None` when it is unknown.
     pub async fn job_trail(&self, id: &JobId) -> Result<Option<Vec<AuditEvent>>, TrailError> {
-        let (store, now) = (self.store(), self.now());
+        let (store, now) = (&self.store, self.clock.now());
         let view = store.job(id, now).await?;
         let kept = store.audit(id).await?;
-        let kept_for = self.settings().retention.ended_max_age;
+        let kept_for = self.jobs_kept;
         let is_young = view.as_ref().is_some_and(|view| view.job.enqueued_at.plus(kept_for) > now);
-        let (Some(terms), false) = (self.inner.keeper.terms(), is_young) else {
+        let (Some(terms), false) = (self.archive.terms(), is_young) else {
             return Ok(view.map(|_| kept));
         };
         let mut trail = Vec::new();
@@ -106,7 +102,7 @@ impl Engine {
             ..Query::default()
         };
         loop {
-            let page = search(terms, query.clone()).await?;
+            let page = search_files(terms, query.clone()).await?;
             trail.extend(page.records.iter().map(Record::event));
             query.beyond = page.next;
             if page.next.is_none() {
@@ -120,7 +116,7 @@ impl Engine {
 }
 
 /// No files are no records: a node that has never archived has none.
-async fn search(terms: &TrailTerms, query: Query) -> Result<recado_audit::Page, TrailError> {
+async fn search_files(terms: &TrailTerms, query: Query) -> Result<recado_audit::Page, TrailError> {
     let dir = terms.dir.clone();
     off_thread(move || match dir.is_dir() {
         true => Ok(recado_audit::search(&dir, &query)?),
@@ -141,30 +137,30 @@ struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
-    async fn begin(engine: &Inner, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
+    async fn begin(trail: &AuditTrail, terms: &'t TrailTerms, query: Query) -> Result<Self, TrailError> {
         // Nothing is appended meanwhile, so both sides are of one moment.
-        let desk = engine.keeper.desk().await;
-        if let Some(files) = &desk.files {
-            let archived = (0..engine.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
+        let writer = trail.archive.writer().await;
+        if let Some(files) = &writer.files {
+            let archived = (0..trail.store.audit_parts()).map(|part| (part, files.archived(part))).collect();
             let end = files.trail.checkpoint().map_or(0, |checkpoint| checkpoint.sequence);
             return Ok(Walk { terms, query, end, store: files.store.clone(), archived });
         }
-        let (store, archived) = match ArchiverLease::read(&*engine.store, engine.clock.now()).await? {
-            Some(hold) => (hold.store, hold.archived),
+        let (store, archived) = match ArchiverState::read(&*trail.store, trail.clock.now()).await? {
+            Some(state) => (state.store, state.archived),
             None => Default::default(),
         };
         let mut walk = Walk { terms, query, end: 0, store, archived };
-        walk.end = walk.last_marked(engine).await?;
+        walk.end = walk.last_marked(trail).await?;
         Ok(walk)
     }
 
-    /// The last sequence of the files that the note of who archives has counted. What another node has appended and
+    /// The last sequence of the files that the archiver has marked. What another node has appended and
     /// not marked yet is still among the store's fresh records, and must not be shown from the files as well.
-    async fn last_marked(&self, engine: &Inner) -> Result<u64, TrailError> {
+    async fn last_marked(&self, trail: &AuditTrail) -> Result<u64, TrailError> {
         let mut query = Query { limit: UNMARKED_RECORDS, ..Query::default() };
         loop {
-            let page = search(self.terms, query.clone()).await?;
-            let marked = page.records.iter().find(|record| match self.origin(engine, record) {
+            let page = search_files(self.terms, query.clone()).await?;
+            let marked = page.records.iter().find(|record| match self.origin(trail, record) {
                 Some((part, number)) => number <= self.archived.get(&part).copied().unwrap_or(0),
                 None => true,
             });
@@ -175,7 +171,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    async fn page(&self, engine: &Inner, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
+    async fn page(&self, trail: &AuditTrail, place: Option<TrailPlace>) -> Result<TrailPage, TrailError> {
         let newest_first = self.query.order == Order::NewestFirst;
         let begin = if newest_first { At::Fresh(None) } else { At::Files(None) };
         let TrailPlace { split, at } = place.unwrap_or(TrailPlace { split: self.end, at: begin });
@@ -184,7 +180,7 @@ impl<'t> Walk<'t> {
         while let Some(here) = at.filter(|_| page.found.len() < self.query.limit) {
             let room = self.query.limit - page.found.len();
             let (found, next) = match here {
-                At::Fresh(beyond) => self.fresh(engine, split, beyond, room).await?,
+                At::Fresh(beyond) => self.fresh(trail, split, beyond, room).await?,
                 At::Files(beyond) => self.archived(split, beyond, room).await?,
             };
             page.found.extend(found);
@@ -209,7 +205,7 @@ impl<'t> Walk<'t> {
         if query.order == Order::NewestFirst && beyond.is_none() {
             query.beyond = split.checked_add(1);
         }
-        let page = search(self.terms, query).await?;
+        let page = search_files(self.terms, query).await?;
         let found: Vec<TrailRecord> = page
             .records
             .into_iter()
@@ -223,17 +219,17 @@ impl<'t> Walk<'t> {
     /// The records that were not in the files by then, wherever they are now.
     async fn fresh(
         &self,
-        engine: &Inner,
+        trail: &AuditTrail,
         split: u64,
         beyond: Option<Key>,
         room: usize,
     ) -> Result<(Vec<TrailRecord>, Option<At>), TrailError> {
         let mut left = Nearest { found: BTreeMap::new(), order: self.query.order, beyond, room };
-        for part in 0..engine.store.audit_parts() {
+        for part in 0..trail.store.audit_parts() {
             let after = self.archived.get(&part).copied().unwrap_or(0);
             let mut span = AuditSpan { part, after, newest_first: false };
             loop {
-                let records = engine.store.audit_in(span, FRESH_RECORDS).await?;
+                let records = trail.store.audit_in(span, FRESH_RECORDS).await?;
                 let Some(last) = records.last() else { break };
                 let is_last = records.len() < FRESH_RECORDS;
                 span.after = last.number;
@@ -249,9 +245,9 @@ impl<'t> Walk<'t> {
         let (order, limit) = (Order::OldestFirst, FRESH_RECORDS);
         let mut query = Query { order, limit, beyond: Some(split), ..self.query.clone() };
         while query.beyond.is_some() {
-            let page = search(self.terms, query.clone()).await?;
+            let page = search_files(self.terms, query.clone()).await?;
             for record in page.records {
-                left.offer(self.key(engine, &record), TrailRecord::from(record));
+                left.offer(self.key(trail, &record), TrailRecord::from(record));
             }
             query.beyond = page.next;
         }
@@ -259,10 +255,10 @@ impl<'t> Walk<'t> {
         Ok((found, next.map(|key| At::Fresh(Some(key)))))
     }
 
-    fn key(&self, engine: &Inner, record: &Record) -> Key {
+    fn key(&self, trail: &AuditTrail, record: &Record) -> Key {
         match &record.content {
             Content::Event { source_sequence, event, .. } => {
-                let part = self.origin(engine, record).map_or(u16::MAX, |(part, _)| part);
+                let part = self.origin(trail, record).map_or(u16::MAX, |(part, _)| part);
                 (event.timestamp, part, *source_sequence)
             }
             Content::Erasure { .. } => (record.archived_at, u16::MAX, record.sequence),
@@ -270,9 +266,9 @@ impl<'t> Walk<'t> {
     }
 
     /// The part of this store that an archived record came from, and its number there.
-    fn origin(&self, engine: &Inner, record: &Record) -> Option<(u16, u64)> {
+    fn origin(&self, trail: &AuditTrail, record: &Record) -> Option<(u16, u64)> {
         let Content::Event { source: from, source_sequence, .. } = &record.content else { return None };
-        let part = (0..engine.store.audit_parts()).find(|part| source(&self.store, *part) == *from);
+        let part = (0..trail.store.audit_parts()).find(|part| source(&self.store, *part) == *from);
         part.map(|part| (part, *source_sequence))
     }
 }

@@ -21,8 +21,9 @@ use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind
 use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
-use crate::attempt::post_settle;
-use crate::engine::{Engine, EngineError, Inner};
+use crate::dlq::DeadLetters;
+use crate::error::EngineError;
+use crate::notify::notices::OURSELVES;
 
 pub use import::{Imported, NAMESPACE};
 
@@ -45,24 +46,22 @@ const BITE_ENTRIES: usize = 50;
 /// Begin of the record that names an entry's place in the archive.
 const MOVED_TO: &str = "Moved to ";
 
-/// The actor of acts that no person made.
-pub(crate) const OURSELVES: &str = "recado";
-
-pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
+/// Archives surplus entries until the engine stops.
+pub(crate) async fn run(dlq: Arc<DeadLetters>, archive: Arc<dyn Archive>) {
     // The hour of the last notice that it cannot be written.
     let mut told = None;
     loop {
-        let wait = match bite(&engine, &archive, &mut told).await {
+        let wait = match bite(&dlq, &archive, &mut told).await {
             Ok(true) => Duration::ZERO,
             Ok(false) => LOOK_EVERY,
-            Err(StoreError::Broken(error)) => return engine.inner.store_broke(&error),
+            Err(StoreError::Broken(error)) => return dlq.lifecycle.fail_store(&error),
             Err(error) => {
                 tracing::warn!(%error, "cannot look after the dead letter queue; trying again");
                 LOOK_EVERY
             }
         };
         tokio::select! {
-            () = engine.inner.stopping.cancelled() => return,
+            () = dlq.lifecycle.stopping.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -70,12 +69,12 @@ pub(crate) async fn run(engine: Engine, archive: Arc<dyn Archive>) {
 
 /// Moves some of what is too much; whether there is more.
 async fn bite(
-    engine: &Engine,
+    dlq: &DeadLetters,
     archive: &Arc<dyn Archive>,
     told: &mut Option<i64>,
 ) -> Result<bool, StoreError> {
-    let (store, now) = (engine.store(), engine.now());
-    let over = store.counts(now).await?.dead_letters.saturating_sub(engine.inner.dead_letters.max_size);
+    let (store, now) = (&dlq.store, dlq.clock.now());
+    let over = store.counts(now).await?.dead_letters.saturating_sub(dlq.terms.max_size);
     let wanted = usize::try_from(over).unwrap_or(usize::MAX).min(BITE_ENTRIES);
     if wanted == 0 {
         return Ok(false);
@@ -95,7 +94,7 @@ async fn bite(
     let place = match written.map_err(io::Error::other).and_then(|written| written) {
         Ok(place) => place,
         Err(error) => {
-            tell_of_failure(&engine.inner, &error, told, now).await;
+            tell_of_failure(dlq, &error, told, now).await;
             return Ok(false);
         }
     };
@@ -108,24 +107,24 @@ async fn bite(
         // What its line does not say is not given up: an entry that died again meanwhile waits for the next round.
         let replays = Some(job.progress.replays);
         let discard = Discard { id: job.id, replays, audit, follow_ups: Vec::new() };
-        if store.discard(discard).await? == Discarded::Done {
-            engine.inner.left_queue(DeadLetterExit::Archived, moved_at);
+        if dlq.jobs.discard(discard).await? == Discarded::Done {
+            dlq.metrics.record_dead_letter_left(DeadLetterExit::Archived, moved_at);
             moved += 1;
         }
     }
-    // That it rings is the business of an alert, by what is counted here.
+    // An alert is made by what is counted here.
     tracing::warn!(
         moved,
         place,
-        maxSize = engine.inner.dead_letters.max_size,
+        maxSize = dlq.terms.max_size,
         "The dead letter queue is full; the oldest entries were moved to the archive, and `recado dlq import` brings them back"
     );
     Ok(over > wanted as u64)
 }
 
 /// Once an hour is enough; nodes that share a store tell of the same event.
-async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Option<i64>, now: Timestamp) {
-    let (max, hour) = (engine.dead_letters.max_size, now.as_millis() / 3_600_000);
+async fn tell_of_failure(dlq: &DeadLetters, error: &io::Error, told: &mut Option<i64>, now: Timestamp) {
+    let (max, hour) = (dlq.terms.max_size, now.as_millis() / 3_600_000);
     if told.replace(hour) == Some(hour) {
         return;
     }
@@ -140,7 +139,7 @@ async fn tell_of_failure(engine: &Inner, error: &io::Error, told: &mut Option<i6
     );
     let data = EventData { reason: Some(words.into()), ..EventData::default() };
     let about = ["dlq-archive-failed", &hour.to_string()];
-    post_settle::tell_all(engine, Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
+    dlq.notifier.announce(Event::once(EventKind::AlertFired, None, &about, now, data), now).await;
 }
 
 /// The place of an archived dead letter.
@@ -156,10 +155,10 @@ fn last_change(trail: &[AuditEvent]) -> Option<&AuditEvent> {
     trail.iter().rfind(|event| !event.kind.is_read())
 }
 
-impl Engine {
+impl DeadLetters {
     /// Finds this job's dead letter in the archive, if it was archived and nothing happened to it since.
     pub async fn archived(&self, id: &JobId) -> Result<Option<Archived>, EngineError> {
-        let trail = self.store().audit(id).await?;
+        let trail = self.store.audit(id).await?;
         let Some(last) = last_change(&trail).filter(|last| last.kind == AuditKind::DeadLetterArchived) else {
             return Ok(None);
         };
@@ -169,7 +168,7 @@ impl Engine {
 
     /// A dead letter as a line that an import takes; `None` when it left the queue meanwhile.
     pub async fn exported(&self, entry: &DeadLetter) -> Result<Option<String>, EngineError> {
-        let transfer = self.store().transfer(&entry.job_id).await?;
-        Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.now()))))
+        let transfer = self.store.transfer(&entry.job_id).await?;
+        Ok(transfer.and_then(|transfer| line::write(&transfer, Some(self.clock.now()))))
     }
 }

@@ -10,9 +10,10 @@ use recado_core::{Cause, DeadLetterState, Job, RouteName};
 use recado_store::{DeadLetterFilter, PageRequest, StoreError};
 
 use crate::admission::hold_reason::HoldCause;
-use crate::dlq::archive::OURSELVES;
+use crate::dlq::DeadLetters;
 use crate::dlq::operator::Replay;
-use crate::engine::{Engine, EngineError};
+use crate::error::EngineError;
+use crate::notify::notices::OURSELVES;
 use crate::route::Route;
 
 /// Terms of automatic replays of a route's dead letters.
@@ -40,20 +41,21 @@ const PAGE_ENTRIES: usize = 50;
 /// Between two replays: a provider that has just come back is not stormed.
 const REPLAY_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(engine: Engine) {
+/// Replays entries after their cooldown until the engine stops.
+pub(crate) async fn run(dlq: Arc<DeadLetters>) {
     loop {
         tokio::select! {
-            () = engine.inner.stopping.cancelled() => return,
+            () = dlq.lifecycle.stopping.cancelled() => return,
             () = tokio::time::sleep(WALK_EVERY) => {}
         }
-        for (route, terms) in &engine.inner.dead_letters.auto_replay {
-            match walk(&engine, route, terms).await {
+        for (route, terms) in &dlq.terms.auto_replay {
+            match walk(&dlq, route, terms).await {
                 Ok(0) => {}
                 Ok(replayed) => {
                     tracing::info!(%route, replayed, "Dead letters were replayed after their cooldown")
                 }
                 Err(EngineError::Store(StoreError::Broken(error))) => {
-                    return engine.inner.store_broke(&error);
+                    return dlq.lifecycle.fail_store(&error);
                 }
                 Err(error) => tracing::warn!(%route, %error, "cannot replay dead letters; trying again"),
             }
@@ -62,8 +64,8 @@ pub(crate) async fn run(engine: Engine) {
 }
 
 /// Replays what is due of one route; how many.
-async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<u64, EngineError> {
-    let rested = engine.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
+async fn walk(dlq: &DeadLetters, route: &RouteName, terms: &AutoReplay) -> Result<u64, EngineError> {
+    let rested = dlq.clock.now().as_millis() - i64::try_from(terms.after.as_millis()).unwrap_or(i64::MAX);
     let filter = DeadLetterFilter {
         route: Some(route.clone()),
         until: Some(recado_core::Timestamp::from_millis(rested)),
@@ -72,21 +74,21 @@ async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<
     let (mut before, mut replayed) = (None, 0);
     loop {
         let page = PageRequest { before, limit: PAGE_ENTRIES };
-        let page = engine.store().dead_letters(filter.clone(), page).await?;
+        let page = dlq.store.dead_letters(filter.clone(), page).await?;
         for entry in page.items {
             if entry.state != DeadLetterState::Dead || !terms.only.contains(&entry.cause) {
                 continue;
             }
-            let Some(view) = engine.store().job(&entry.job_id, engine.now()).await? else { continue };
+            let Some(view) = dlq.store.job(&entry.job_id, dlq.clock.now()).await? else { continue };
             let replays = view.job.progress.replays;
-            if replays >= terms.max || is_pinned(engine, &view.job) {
+            if replays >= terms.max || is_pinned(dlq, &view.job) {
                 continue;
             }
-            if engine.is_stopping() || is_closed_off(engine, route) {
+            if dlq.lifecycle.is_stopping() || is_closed_off(dlq, route) {
                 return Ok(replayed);
             }
             let note = format!("automatic, {} of {}", replays + 1, terms.max);
-            let replay = engine.replay_entry(&entry, None, Some(&note), Some(OURSELVES)).await?;
+            let replay = dlq.replay_entry(&entry, None, Some(&note), Some(OURSELVES)).await?;
             replayed += u64::from(replay == Replay::Started);
             tokio::time::sleep(REPLAY_EVERY).await;
         }
@@ -99,12 +101,12 @@ async fn walk(engine: &Engine, route: &RouteName, terms: &AutoReplay) -> Result<
 
 /// Returns true when one of the route's providers may have taken the job: a replay frees it for the others, and that
 /// is for a person to decide.
-fn is_pinned(engine: &Engine, job: &Job) -> bool {
+fn is_pinned(dlq: &DeadLetters, job: &Job) -> bool {
     let has_others = |route: &Arc<Route>| !route.others.is_empty();
-    engine.routes().get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
+    dlq.routes.get(job.route.as_str()).is_some_and(has_others) && job.pin().is_some()
 }
 
-fn is_closed_off(engine: &Engine, route: &RouteName) -> bool {
-    let hold = engine.routes().get(route.as_str()).and_then(|route| engine.route_hold(route));
+fn is_closed_off(dlq: &DeadLetters, route: &RouteName) -> bool {
+    let hold = dlq.routes.get(route.as_str()).and_then(|route| dlq.gate.route_hold(route));
     hold.is_some_and(|hold| matches!(hold.by, HoldCause::Breaker | HoldCause::Pause(..)))
 }

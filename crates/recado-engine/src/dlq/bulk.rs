@@ -1,9 +1,10 @@
 //! Many dead letters replayed or discarded at once: counted first, paced, a canary first if asked, seen on the
 //! way, stopped at any time.
 //!
-//! A bulk act is a note, and the note is the leader lease of the process that works on it ([`crate::shared::leader`]). A
-//! request writes it; whichever process finds it free takes it, writes down how far it came, and lets go when it stops. So one that was cut off by a restart goes on where it was, by
-//! the same path as a new one, and of several nodes one works on it.
+//! A bulk act is an entry in the store, and the entry is the leader lease of the process that works on it
+//! ([`crate::shared::leader`]). A request writes it; a process that finds it free takes it, writes down how far it came,
+//! and lets go when it stops. So one that was cut off by a restart goes on where it was, by the same path as a new one,
+//! and of several nodes one works on it.
 //!
 //! Its figures add up at all times: done, skipped, failed and left are the total. Entries are written down as in hand
 //! before they are touched, and the record that a bulk act leaves on a job's trail names it: so a process that takes over
@@ -21,13 +22,13 @@ use std::time::Duration;
 use recado_core::{
     AuditEvent, AuditKind, CompanyId, DeadLetter, DeadLetterState, JobId, Payload, RouteName, Timestamp,
 };
-use recado_store::{
-    DeadLetterFilter, GroupBy, KvEntry, KvWrite, KvWritten, Namespace, PageRequest, StoreError,
-};
+use recado_store::{DeadLetterFilter, GroupBy, KvWrite, Namespace, PageRequest, StoreError};
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 
-use crate::engine::{Engine, EngineError, Inner};
+use crate::dlq::DeadLetters;
+use crate::error::EngineError;
+use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, write_entry, write_of};
+use crate::shared::leader::LeaderState;
 
 pub(crate) use run::run;
 
@@ -52,10 +53,7 @@ pub const JOB_IDS_MAX: usize = 1_000;
 /// Failures that are named; the rest is counted.
 pub const FAILURES_NAMED_MAX: usize = 20;
 
-/// Tries at writing a note that another process changed meanwhile.
-const NOTE_TRIES: usize = 8;
-
-/// The note on the same namespace that says which bulk acts are about to begin.
+/// The entry in the same namespace that says which bulk acts are about to begin.
 const SLOTS: &str = "slots";
 
 /// A slot whose bulk act is not there after this long is free: its process died before it wrote the bulk act.
@@ -174,7 +172,7 @@ pub struct BulkFailure {
     pub reason: Box<str>,
 }
 
-/// A bulk act and how far it came, as the note has it.
+/// A bulk act and how far it came, as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bulk {
@@ -263,10 +261,6 @@ impl Bulk {
         );
         self.audit(AuditKind::BulkEnded, words, now)
     }
-
-    fn read(note: &KvEntry) -> Option<Bulk> {
-        note.value.parse().ok()
-    }
 }
 
 /// A place in the walk of a bulk act through the dead letter queue.
@@ -280,22 +274,22 @@ pub enum QueuePlace {
     End,
 }
 
-/// The order number below which the bulk act in this note goes on. Absent where it goes on by no number of its store.
-pub fn queue_number(note: &Payload) -> Option<u64> {
-    let bulk: Bulk = note.parse().ok()?;
+/// The order number below which the bulk act in this entry goes on. Absent where it goes on by no number of its store.
+pub fn queue_number(entry: &Payload) -> Option<u64> {
+    let bulk: Bulk = entry.parse().ok()?;
     let walks = bulk.state == BulkState::Running && bulk.filter.job_ids.is_empty() && !bulk.walked;
     bulk.place.filter(|_| walks)
 }
 
 /// The same bulk act, going on from a place of another store.
-pub fn at_queue_place(note: Payload, place: QueuePlace) -> Payload {
-    let Ok(mut bulk) = note.parse::<Bulk>() else { return note };
+pub fn at_queue_place(entry: Payload, place: QueuePlace) -> Payload {
+    let Ok(mut bulk) = entry.parse::<Bulk>() else { return entry };
     bulk.walked = place == QueuePlace::End;
     bulk.place = match place {
         QueuePlace::Below(number) => Some(number),
         QueuePlace::Top | QueuePlace::End => None,
     };
-    serde_json::to_string(&bulk).map_or(note, Payload::trusted)
+    serde_json::to_string(&bulk).map_or(entry, Payload::trusted)
 }
 
 /// An order for a bulk act.
@@ -309,24 +303,18 @@ pub struct BulkOrder {
     pub actor: Option<Box<str>>,
 }
 
-/// AlertLease when there may be something to begin or to stop.
-#[derive(Debug, Default)]
-pub(crate) struct Bulks {
-    rung: Notify,
-}
-
 /// As many run already as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
-impl Engine {
+impl DeadLetters {
     /// Counts the chosen dead letters, and shows a few of them, newest first.
     pub async fn choose(
         &self,
         chosen: &Chosen,
         sample: usize,
     ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
-        self.choose_at(chosen, sample, self.now()).await
+        self.choose_at(chosen, sample, self.clock.now()).await
     }
 
     async fn choose_at(
@@ -337,15 +325,15 @@ impl Engine {
     ) -> Result<(u64, Vec<DeadLetter>), EngineError> {
         let filter = chosen.filter(now);
         if chosen.job_ids.is_empty() {
-            let groups = self.store().dead_letter_groups(GroupBy::Route, filter.clone()).await?;
+            let groups = self.store.dead_letter_groups(GroupBy::Route, filter.clone()).await?;
             let page = PageRequest { before: None, limit: sample };
             let sample =
-                if sample == 0 { Vec::new() } else { self.store().dead_letters(filter, page).await?.items };
+                if sample == 0 { Vec::new() } else { self.store.dead_letters(filter, page).await?.items };
             return Ok((groups.iter().map(|group| group.count).sum(), sample));
         }
         let (mut total, mut shown) = (0, Vec::new());
         for id in &chosen.job_ids {
-            let entry = self.store().dead_letter(id).await?.filter(|entry| filter.matches(entry));
+            let entry = self.store.dead_letter(id).await?.filter(|entry| filter.matches(entry));
             total += u64::from(entry.is_some());
             shown.extend(entry.filter(|_| shown.len() < sample));
         }
@@ -354,12 +342,12 @@ impl Engine {
 
     /// Begins a bulk act. It is counted and written down before this answers, and done after.
     pub async fn start_bulk(&self, order: BulkOrder) -> Result<Result<Bulk, TooMany>, EngineError> {
-        if self.is_stopping() {
+        if self.lifecycle.is_stopping() {
             return Err(EngineError::Stopping);
         }
-        let id: Box<str> = format!("rpl_{}", uuid::Uuid::now_v7().simple()).into();
+        let id: Box<str> = format!("rpl_{}", self.random.uuid_v7(self.clock.now()).to_simple()).into();
         let Some(all) = self.take_slot(&id).await? else { return Ok(Err(TooMany)) };
-        let now = self.now();
+        let now = self.clock.now();
         let (total, _) = self.choose_at(&order.filter, 0, now).await?;
         let canary =
             |wanted| Canary { wanted, job_ids: Vec::new(), state: CanaryState::Starting, waiting_for: None };
@@ -394,11 +382,13 @@ impl Engine {
         );
         let audit = vec![bulk.audit(AuditKind::BulkStarted, words, now)];
         let forgotten = all.iter().filter(|bulk| bulk.ended_at.is_some()).skip(ENDED_KEPT_MAX - 1);
-        let mut writes = vec![KvWrite { audit, ..write(&bulk, Some(0)) }];
-        writes.extend(forgotten.map(|old| KvWrite { value: None, ..write(old, None) }));
-        self.store().kv_write(writes, now).await?;
+        let mut writes = vec![KvWrite { audit, ..write(&bulk, Some(0))? }];
+        for old in forgotten {
+            writes.push(KvWrite { value: None, ..write(old, None)? });
+        }
+        self.store.kv_write(writes, now).await?;
         tracing::warn!(id = %bulk.id, act = bulk.act.as_str(), total, actor = bulk.actor.as_deref(), "Bulk act on dead letters begins");
-        self.inner.bulks.rung.notify_waiters();
+        self.bulk_changed.notify_waiters();
         Ok(Ok(bulk))
     }
 
@@ -406,100 +396,79 @@ impl Engine {
     /// all bulk acts that there are, or `None` when every slot is taken.
     async fn take_slot(&self, id: &str) -> Result<Option<Vec<Bulk>>, EngineError> {
         for _ in 0..SLOT_TRIES {
-            let now = self.now();
+            let now = self.clock.now();
             // Slots first: a bulk act that is written after this has its slot in them.
-            let note = self.store().kv_get(NAMESPACE, SLOTS, now).await?;
+            let entry = self.store.kv_get(NAMESPACE, SLOTS, now).await?;
             let all = self.bulks().await?;
             let running = all.iter().filter(|bulk| bulk.state == BulkState::Running).count();
-            let slots = note.as_ref().and_then(|note| note.value.parse::<Vec<Slot>>().ok());
-            let mut taken = slots.unwrap_or_default();
+            let mut taken: Vec<Slot> = entry.as_ref().and_then(read_entry).unwrap_or_default();
             taken.retain(|slot| slot.at.plus(SLOT_KEPT) > now && !all.iter().any(|bulk| bulk.id == slot.id));
             if running + taken.len() >= RUNNING_MAX {
                 return Ok(None);
             }
             taken.push(Slot { id: id.into(), at: now });
-            let write = KvWrite {
-                namespace: NAMESPACE,
-                key: SLOTS.into(),
-                value: serde_json::to_string(&taken).ok().map(Payload::trusted),
-                expect: Some(note.map_or(0, |note| note.version)),
-                expires_at: Some(now.plus(SLOT_KEPT)),
-                audit: Vec::new(),
-            };
-            if self.inner.write_bulk(write, now).await?.is_some() {
+            let place = EntryKey { namespace: NAMESPACE, key: SLOTS };
+            let version = entry.map_or(0, |entry| entry.version);
+            let write = write_of(place, Some(&taken), Some(version))?;
+            let write = KvWrite { expires_at: Some(now.plus(SLOT_KEPT)), ..write };
+            if write_entry(&*self.store, write, now).await?.is_some() {
                 return Ok(Some(all));
             }
         }
         Err(StoreError::Unavailable("too many bulk acts begin at once; try again".to_owned()).into())
     }
 
-    /// Every bulk act that is remembered, newest first.
+    /// Returns every bulk act that is remembered, newest first.
     pub async fn bulks(&self) -> Result<Vec<Bulk>, EngineError> {
-        let notes = self.store().kv_list(NAMESPACE, self.now()).await?;
-        let mut all: Vec<_> = notes.iter().filter_map(Bulk::read).collect();
+        let entries = self.store.kv_list(NAMESPACE, self.clock.now()).await?;
+        let mut all: Vec<Bulk> = entries.iter().filter_map(read_entry).collect();
         all.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
         Ok(all)
     }
 
     pub async fn bulk(&self, id: &str) -> Result<Option<Bulk>, EngineError> {
-        Ok(self.store().kv_get(NAMESPACE, id, self.now()).await?.as_ref().and_then(Bulk::read))
+        Ok(self.store.kv_get(NAMESPACE, id, self.clock.now()).await?.as_ref().and_then(read_entry))
     }
 
     /// Stops a bulk act; what it has done stays done. One that has ended is left as it is.
     pub async fn stop_bulk(&self, id: &str, actor: Option<&str>) -> Result<Option<Bulk>, EngineError> {
-        for _ in 0..NOTE_TRIES {
-            let now = self.now();
-            let Some(note) = self.store().kv_get(NAMESPACE, id, now).await? else { return Ok(None) };
-            let Some(mut bulk) = Bulk::read(&note) else { return Ok(None) };
-            if bulk.state != BulkState::Running {
-                return Ok(Some(bulk));
+        let now = self.clock.now();
+        let because = format!("stopped by {}", actor.unwrap_or("an operator"));
+        let updated = update_entry(&*self.store, place(id), now, |bulk: Option<Bulk>| match bulk {
+            Some(mut bulk) if bulk.state == BulkState::Running => {
+                bulk.end(BulkState::Stopped, Some(because.clone()), now);
+                let (expires_at, audit) = (bulk.expires_at(), vec![bulk.ended_audit(now).by(actor)]);
+                Edit::Write { value: bulk, expires_at, audit, result: None }
             }
-            bulk.end(BulkState::Stopped, Some(format!("stopped by {}", actor.unwrap_or("an operator"))), now);
-            let audit = bulk.ended_audit(now).by(actor);
-            if self.inner.end_bulk(&bulk, note.version, audit, now).await?.is_some() {
-                tracing::warn!(id, actor, "Bulk act on dead letters stopped by hand");
-                self.inner.bulks.rung.notify_waiters();
-                return Ok(Some(bulk));
-            }
-        }
-        Err(StoreError::Unavailable("the bulk act changes faster than it can be stopped".to_owned()).into())
+            other => Edit::Keep(other),
+        });
+        let updated = updated.await?;
+        let Some((stopped, _)) = updated.written else { return Ok(updated.result) };
+        tracing::warn!(id, actor, "Bulk act on dead letters stopped by hand");
+        self.bulk_changed.notify_waiters();
+        Ok(Some(stopped))
     }
 }
 
-fn write(bulk: &Bulk, expect: Option<u64>) -> KvWrite {
-    KvWrite {
-        namespace: NAMESPACE,
-        key: bulk.id.clone(),
-        value: serde_json::to_string(bulk).ok().map(Payload::trusted),
-        expect,
-        expires_at: bulk.ended_at.map(|at| at.plus(ENDED_KEPT)),
-        audit: Vec::new(),
-    }
+fn place(id: &str) -> EntryKey<'_> {
+    EntryKey { namespace: NAMESPACE, key: id }
 }
 
-impl Inner {
-    /// Writes a bulk act and returns its new version, or `None` when another process changed it.
-    async fn keep_bulk(&self, bulk: &Bulk, version: u64, now: Timestamp) -> Result<Option<u64>, StoreError> {
-        self.write_bulk(write(bulk, Some(version)), now).await
+fn write(bulk: &Bulk, expect: Option<u64>) -> Result<KvWrite, StoreError> {
+    Ok(KvWrite { expires_at: bulk.expires_at(), ..write_of(place(&bulk.id), Some(bulk), expect)? })
+}
+
+impl LeaderState for Bulk {
+    fn holder(&self) -> Option<&str> {
+        self.holder.as_deref()
     }
 
-    /// Writes down that a bulk act has ended, together with its record.
-    async fn end_bulk(
-        &self,
-        bulk: &Bulk,
-        version: u64,
-        audit: AuditEvent,
-        now: Timestamp,
-    ) -> Result<Option<u64>, StoreError> {
-        self.write_bulk(KvWrite { audit: vec![audit], ..write(bulk, Some(version)) }, now).await
+    fn set_holder(&mut self, node: Option<&str>, until: Timestamp) {
+        (self.holder, self.held_until) = (node.map(Into::into), until);
     }
 
-    async fn write_bulk(&self, write: KvWrite, now: Timestamp) -> Result<Option<u64>, StoreError> {
-        let noted = self.store.kv_write(vec![write], now).await?;
-        Ok(match noted.first() {
-            Some(KvWritten::Done { version }) => Some(*version),
-            _ => None,
-        })
+    fn expires_at(&self) -> Option<Timestamp> {
+        self.ended_at.map(|at| at.plus(ENDED_KEPT))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Acts of a person on one job: cancel, replay, discard. Each is on the audit trail with its actor.
 
 use recado_core::{
-    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, NewJob, Payload,
-    RouteName,
+    AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload,
 };
 use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
 use crate::attempt::post_settle::PostSettle;
-use crate::engine::{Engine, EngineError};
+use crate::dlq::DeadLetters;
+use crate::error::EngineError;
 
 /// The result of a replay request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Replay {
     Damaged(Damage),
 }
 
-impl Engine {
+impl DeadLetters {
     /// The trail's record of an act on a job; `None` when there is no such job.
     async fn act(
         &self,
@@ -33,8 +33,8 @@ impl Engine {
         kind: AuditKind,
         actor: Option<&str>,
     ) -> Result<Option<(Job, AuditEvent)>, EngineError> {
-        let now = self.now();
-        let view = self.store().job(id, now).await?;
+        let now = self.clock.now();
+        let view = self.store.job(id, now).await?;
         Ok(view.map(|view| {
             let audit = AuditEvent::about(&view.job, kind, now).by(actor);
             (view.job, audit)
@@ -42,14 +42,14 @@ impl Engine {
     }
 
     /// The events of an act.
-    fn aftermath(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
+    fn post_settle(&self, job: &Job, kind: EventKind, audit: &AuditEvent) -> PostSettle {
         let data = EventData {
             actor: audit.actor.clone(),
             reason: audit.retry_reason.clone(),
             ..EventData::default()
         };
         let event = Event::about(job, kind, audit.timestamp, data);
-        PostSettle::of_act(&self.inner, job, event, audit.timestamp)
+        PostSettle::of_act(&self.notifier, &self.routes, job, event, audit.timestamp)
     }
 
     /// Stops a job that is not being delivered.
@@ -57,10 +57,10 @@ impl Engine {
         let Some((job, audit)) = self.act(id, AuditKind::Cancelled, actor).await? else {
             return Ok(Cancelled::Unknown);
         };
-        let cancelled = self.store().cancel(id, audit).await?;
+        let cancelled = self.jobs.cancel(id, audit).await?;
         if cancelled == Cancelled::Done {
             tracing::info!(jobId = %id, actor, "Job cancelled");
-            self.note(&Fact::JobEnded {
+            self.metrics.record(&Fact::JobEnded {
                 route: job.route.as_str(),
                 company: job.company.as_str(),
                 ending: Ending::Cancelled,
@@ -81,7 +81,7 @@ impl Engine {
         note: Option<&str>,
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
-        match self.store().dead_letter(id).await? {
+        match self.store.dead_letter(id).await? {
             Some(entry) => self.replay_entry(&entry, data, note, actor).await,
             None => Ok(Replay::Unknown),
         }
@@ -94,7 +94,7 @@ impl Engine {
         note: Option<&str>,
         actor: Option<&str>,
     ) -> Result<Replay, EngineError> {
-        match self.store().dead_letter(id).await? {
+        match self.store.dead_letter(id).await? {
             Some(entry) => {
                 if let Some(damage) = entry.original_damage() {
                     return Ok(Replay::Damaged(damage));
@@ -119,10 +119,10 @@ impl Engine {
             (None | Some(Damage::OriginalData), _) | (Some(Damage::Data), Some(_)) => {}
             (Some(damage), _) => return Ok(Replay::Damaged(damage)),
         }
-        if let Some(why) = self.why_undeliverable(entry.route.as_str()) {
+        if let Some(why) = self.routes.why_undeliverable(entry.route.as_str()) {
             return Ok(Replay::Undeliverable(why));
         }
-        let route = self.routes().get(entry.route.as_str());
+        let route = self.routes.get(entry.route.as_str());
         if let (Some(data), Some(route)) = (&data, route)
             && let Err(faults) = route.check(data)
         {
@@ -140,23 +140,21 @@ impl Engine {
             Some(note) => format!("Replayed{with}: {note}"),
             None => format!("Replayed{with}"),
         });
-        let now = self.now();
-        let mut aftermath = self.aftermath(&job, EventKind::JobReplayed, &audit);
-        let following = routes_of(&aftermath.follow_ups);
+        let now = self.clock.now();
+        let mut post_settle = self.post_settle(&job, EventKind::JobReplayed, &audit);
         let redrive = Redrive {
             id: id.clone(),
             data,
             due_at: now,
             // A person asked for it, so it may wait for a broken provider as long as it could wait for a person.
-            expires_at: now.plus(self.settings().job_ttl.max(entry.ttl)),
+            expires_at: now.plus(self.notifier.job_ttl.max(entry.ttl)),
             audit,
-            follow_ups: std::mem::take(&mut aftermath.follow_ups),
+            follow_ups: std::mem::take(&mut post_settle.follow_ups),
         };
-        Ok(match self.store().redrive(redrive).await? {
+        Ok(match self.jobs.redrive(redrive).await? {
             Redriven::Done => {
-                self.inner.accepted(following.iter());
                 tracing::info!(jobId = %id, actor, "Dead letter replayed");
-                aftermath.tell(&self.inner);
+                post_settle.tell(&self.notifier);
                 Replay::Started
             }
             Redriven::AlreadyReplaying => Replay::AlreadyReplaying,
@@ -171,7 +169,7 @@ impl Engine {
         reason: &str,
         actor: Option<&str>,
     ) -> Result<Discarded, EngineError> {
-        match self.store().dead_letter(id).await? {
+        match self.store.dead_letter(id).await? {
             Some(entry) => self.discard_entry(&entry, reason, actor).await,
             None => Ok(Discarded::Unknown),
         }
@@ -190,27 +188,21 @@ impl Engine {
             return Ok(Discarded::Unknown);
         };
         // Read after the job: a replay that began before this is told by the job's count, one that ended by the time.
-        match self.store().dead_letter(id).await? {
+        match self.store.dead_letter(id).await? {
             Some(latest) if latest.moved_at == entry.moved_at => {}
             Some(_) => return Ok(Discarded::DiedAgain),
             None => return Ok(Discarded::Unknown),
         }
         let audit = audit.reason(reason.to_owned());
-        let mut aftermath = self.aftermath(&job, EventKind::JobDiscarded, &audit);
-        let follow_ups = std::mem::take(&mut aftermath.follow_ups);
-        let following = routes_of(&follow_ups);
+        let mut post_settle = self.post_settle(&job, EventKind::JobDiscarded, &audit);
+        let follow_ups = std::mem::take(&mut post_settle.follow_ups);
         let replays = Some(job.progress.replays);
-        let discarded = self.store().discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
+        let discarded = self.jobs.discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
-            self.inner.accepted(following.iter());
-            self.inner.left_queue(DeadLetterExit::Discarded, entry.moved_at);
-            aftermath.tell(&self.inner);
+            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
+            post_settle.tell(&self.notifier);
         }
         Ok(discarded)
     }
-}
-
-fn routes_of(jobs: &[NewJob]) -> Vec<RouteName> {
-    jobs.iter().map(|job| job.route.clone()).collect()
 }

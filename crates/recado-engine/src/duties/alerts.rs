@@ -1,11 +1,12 @@
 //! Runs the alerts: measures every few seconds, and tells of each that began or is over.
 //!
-//! The state is a note, so that a restart neither rings again nor forgets to say that it is over. Where several
-//! nodes share the store, one of them rings for all: the note is its leader lease ([`crate::shared::leader`]). The others show
-//! what the note says. A node that takes it over goes on from there at its next round.
+//! The state is an entry in the store, so that a restart neither fires an alert again nor forgets to say that it is
+//! over. Where several nodes share the store, one of them runs the alerts for all: the entry is its leader lease
+//! ([`crate::shared::leader`]). The others show what the entry says. A node that takes it over goes on from there at its
+//! next round.
 //!
-//! A change is told first and noted after: when the process dies in between it is told again, as the same event,
-//! which the store knows already.
+//! A change is told first and saved after: when the process dies in between it is told again, as the same event, which
+//! the store knows already.
 //!
 //! Shares are of what the node that runs the alerts saw. For figures of all nodes together, ask Prometheus.
 
@@ -13,23 +14,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{CompanyId, Event, EventData, EventKind, Payload, Timestamp};
+use recado_core::{CompanyId, Event, EventData, EventKind, Timestamp};
 use recado_observe::alerts::{AlertChange, Change, Subject};
 use recado_observe::{AlertConfig, Alerts, AlertsState, Firing, Rule, Severity};
-use recado_store::{KvEntry, KvWrite, KvWritten, Namespace, StoreError};
+use recado_store::{KeyValue, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::post_settle;
-use crate::engine::{Engine, Inner};
-use crate::shared::leader::LeaseWatch;
+use crate::clock::Clock;
+use crate::duties::gauges::GaugeReader;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
+use crate::notify::Notifier;
+use crate::shared::leader::{FoundLease, LeaderLease, LeaderState, LeaderTerms, LeaseWatch};
 
-pub const NAMESPACE: Namespace = Namespace::new("alerts");
+pub(crate) const NAMESPACE: Namespace = Namespace::new("alerts");
 const KEY: &str = "rung";
 
 /// Between two measurements, unless configured otherwise.
 pub const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Rounds that a node may miss before another rings in its place.
+/// Rounds that a node may miss before another runs the alerts in its place.
 const MISSED_MAX: u32 = 3;
 
 /// The rules of alerts, and the interval of measurements.
@@ -45,178 +49,148 @@ impl Default for AlertTerms {
     }
 }
 
-/// The alerts known to fire, here or by the note of the node that runs them.
+/// Runs the alerts, or shows what the node that runs them has found.
 #[derive(Debug)]
-pub(crate) struct AlertRunner {
+pub struct AlertRunner {
     terms: AlertTerms,
+    lease: LeaderTerms,
     alerts: Mutex<Alerts>,
+    gauges: Arc<GaugeReader>,
+    metrics: Arc<Metrics>,
+    notifier: Arc<Notifier>,
+    clock: Arc<dyn Clock>,
+    lifecycle: Arc<Lifecycle>,
 }
 
-impl AlertRunner {
-    pub fn new(terms: AlertTerms) -> Self {
-        let alerts = Mutex::new(Alerts::new(terms.config.clone()));
-        AlertRunner { terms, alerts }
-    }
-
-    fn restore(&self, state: AlertsState) {
-        *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), state);
-    }
-}
-
-/// The note.
+/// The state of the alerts, and the node that runs them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AlertLease {
-    /// The node that rings.
     node: Box<str>,
-    /// Read by earlier versions alone, which do not ring before this time.
+    /// Read by earlier versions alone, which do not take over before this time.
     until: Timestamp,
     state: AlertsState,
 }
 
-/// The note as this process wrote it last, while no other node has.
-#[derive(Debug)]
-struct HeldLease {
-    version: u64,
-    rung: AlertLease,
-}
+impl LeaderState for AlertLease {
+    fn holder(&self) -> Option<&str> {
+        Some(&self.node)
+    }
 
-pub(crate) async fn run(engine: Arc<Inner>) {
-    let every = engine.ringing.terms.every;
-    let (mut held, mut watch) = (None, LeaseWatch::default());
-    loop {
-        tokio::select! {
-            () = engine.stopping.cancelled() => return,
-            () = tokio::time::sleep(every) => {}
-        }
-        match round(&engine, &mut held, &mut watch).await {
-            Ok(()) => {}
-            Err(StoreError::Broken(error)) => return engine.store_broke(&error),
-            Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
-        }
+    fn set_holder(&mut self, node: Option<&str>, until: Timestamp) {
+        (self.node, self.until) = (node.unwrap_or_default().into(), until);
     }
 }
 
-/// One measurement, if it is this node's turn.
-async fn round(
-    engine: &Inner,
-    held: &mut Option<HeldLease>,
-    watch: &mut LeaseWatch,
-) -> Result<(), StoreError> {
-    let shared = engine.store.is_shared();
-    if shared || held.is_none() {
-        match take(engine, held.as_ref().map(|held| held.version), watch).await? {
-            LeaseTaken::Mine(mine) => *held = Some(mine),
-            LeaseTaken::JustNow(mine) => {
-                *held = Some(mine);
-                return Ok(());
-            }
-            LeaseTaken::Theirs => {
-                *held = None;
-                return Ok(());
-            }
-        }
-    }
-    let gauges = engine.gauges(engine.ringing.terms.every / 2).await;
-    let now = engine.clock.now();
-    let changes = engine.ringing.alerts.lock().evaluate(&engine.ledger, &gauges, now);
-    for change in &changes {
-        tell(engine, change, now).await;
-    }
-    let state = engine.ringing.alerts.lock().state();
-    keep(engine, held, state, shared, now).await
-}
-
-enum LeaseTaken {
-    /// It was, and is.
-    Mine(HeldLease),
+/// Whose turn it is to run the alerts.
+enum Turn {
+    Ours,
     /// This node runs the alerts from its next round on: until then the node before it may still be at it.
-    JustNow(HeldLease),
+    OursNextRound,
     Theirs,
 }
 
-async fn take(
-    engine: &Inner,
-    version: Option<u64>,
-    watch: &mut LeaseWatch,
-) -> Result<LeaseTaken, StoreError> {
-    let now = engine.clock.now();
-    let note = engine.store.kv_get(NAMESPACE, KEY, now).await?;
-    let found: Option<AlertLease> = note.as_ref().and_then(|note| note.value.parse().ok());
-    let at = note.as_ref().map_or(0, |note: &KvEntry| note.version);
-    if let Some(rung) = &found
-        && version == Some(at)
-    {
-        return Ok(LeaseTaken::Mine(HeldLease { version: at, rung: rung.clone() }));
+impl AlertRunner {
+    pub(crate) fn new(
+        terms: AlertTerms,
+        kv: Arc<dyn KeyValue>,
+        node: Box<str>,
+        gauges: Arc<GaugeReader>,
+        notifier: Arc<Notifier>,
+        lifecycle: Arc<Lifecycle>,
+    ) -> Self {
+        let (metrics, clock) = (gauges.metrics.clone(), gauges.clock.clone());
+        let alerts = Mutex::new(Alerts::new(terms.config.clone()));
+        let lease = LeaderTerms { kv, node, namespace: NAMESPACE, length: terms.every * MISSED_MAX };
+        AlertRunner { terms, lease, alerts, gauges, metrics, notifier, clock, lifecycle }
     }
-    let state = found.as_ref().map(|rung| rung.state.clone()).unwrap_or_default();
-    engine.ringing.restore(state.clone());
-    let holder = found.as_ref().map(|rung| &*rung.node);
-    if !watch.may_take(engine, holder, at, lease(engine)) {
-        return Ok(LeaseTaken::Theirs);
+
+    /// Measures until the engine stops.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let (mut held, mut watch) = (None, LeaseWatch::default());
+        loop {
+            tokio::select! {
+                () = self.lifecycle.stopping.cancelled() => return,
+                () = tokio::time::sleep(self.terms.every) => {}
+            }
+            match self.round(&mut held, &mut watch).await {
+                Ok(()) => {}
+                Err(StoreError::Broken(error)) => return self.lifecycle.fail_store(&error),
+                Err(error) => tracing::warn!(%error, "cannot look after the alerts; trying again"),
+            }
+        }
     }
-    let rung = AlertLease { node: engine.settings.node.clone(), until: now.plus(lease(engine)), state };
-    if !engine.store.is_shared() {
-        // No other node competes, so nothing is written before there is something to note.
-        return Ok(LeaseTaken::Mine(HeldLease { version: at, rung }));
+
+    /// Measures once, if it is this node's turn.
+    async fn round(
+        &self,
+        held: &mut Option<LeaderLease<AlertLease>>,
+        watch: &mut LeaseWatch,
+    ) -> Result<(), StoreError> {
+        let shared = self.lease.kv.is_shared();
+        if (shared || held.is_none()) && !matches!(self.take(held, watch).await?, Turn::Ours) {
+            return Ok(());
+        }
+        let Some(lease) = held else { return Ok(()) };
+        let gauges = self.gauges.read(self.terms.every / 2).await;
+        let now = self.clock.now();
+        let changes = self.metrics.step_alerts(&mut self.alerts.lock(), &gauges, now);
+        for change in &changes {
+            self.tell(change, now).await;
+        }
+        let state = self.alerts.lock().state();
+        if lease.state.state == state && !shared {
+            return Ok(());
+        }
+        lease.state.state = state;
+        if !lease.save(now).await? {
+            *held = None;
+        }
+        Ok(())
     }
-    let written = write_note(engine, &rung, at, now).await?;
-    Ok(written.map_or(LeaseTaken::Theirs, |version| LeaseTaken::JustNow(HeldLease { version, rung })))
-}
 
-/// Time that the node that runs alerts may be silent.
-fn lease(engine: &Inner) -> Duration {
-    engine.ringing.terms.every * MISSED_MAX
-}
-
-/// Keeps the state, and the right to ring.
-async fn keep(
-    engine: &Inner,
-    held: &mut Option<HeldLease>,
-    state: AlertsState,
-    shared: bool,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let Some(HeldLease { version, rung }) = held else { return Ok(()) };
-    if rung.state == state && !shared {
-        return Ok(());
+    /// Finds out whose turn it is. What another node wrote is taken in.
+    async fn take(
+        &self,
+        held: &mut Option<LeaderLease<AlertLease>>,
+        watch: &mut LeaseWatch,
+    ) -> Result<Turn, StoreError> {
+        let now = self.clock.now();
+        let entry = self.lease.kv.kv_get(NAMESPACE, KEY, now).await?;
+        let new = || AlertLease { node: Box::default(), until: now, state: AlertsState::default() };
+        let found = FoundLease::of(KEY, entry.as_ref(), new);
+        if held.as_ref().is_some_and(|held| held.version() == found.version()) {
+            return Ok(Turn::Ours);
+        }
+        *self.alerts.lock() = Alerts::restore(self.terms.config.clone(), found.state.state.clone());
+        *held = None;
+        let Ok(mut lease) = found.take(&self.lease, watch) else { return Ok(Turn::Theirs) };
+        // Where no other node competes, nothing is written before there is something to save.
+        let turn = match self.lease.kv.is_shared() {
+            false => Turn::Ours,
+            true if lease.save(now).await? => Turn::OursNextRound,
+            true => return Ok(Turn::Theirs),
+        };
+        *held = Some(lease);
+        Ok(turn)
     }
-    let rung = AlertLease { until: now.plus(lease(engine)), state, node: rung.node.clone() };
-    let written = write_note(engine, &rung, *version, now).await?;
-    *held = written.map(|version| HeldLease { version, rung });
-    Ok(())
-}
 
-/// Writes the note and returns its new version; `None` when another node was faster.
-async fn write_note(
-    engine: &Inner,
-    rung: &AlertLease,
-    expect: u64,
-    now: Timestamp,
-) -> Result<Option<u64>, StoreError> {
-    let value = serde_json::to_string(rung)
-        .map_err(|error| StoreError::Unavailable(format!("cannot write a note: {error}")))?;
-    let write = KvWrite {
-        namespace: NAMESPACE,
-        key: KEY.into(),
-        value: Some(Payload::trusted(value)),
-        expect: Some(expect),
-        expires_at: None,
-        audit: Vec::new(),
-    };
-    let noted = engine.store.kv_write(vec![write], now).await?;
-    Ok(noted.first().and_then(|noted| match noted {
-        KvWritten::Done { version } => Some(*version),
-        KvWritten::Conflict { .. } => None,
-    }))
-}
+    /// Tells the log, the stream and the channels for alerts, and a company's endpoints of what is about the company.
+    async fn tell(&self, change: &AlertChange, now: Timestamp) {
+        let event = event(change);
+        log(change);
+        self.notifier.notify_alert(&event, now).await;
+        self.notifier.events.tell(event);
+    }
 
-/// To the log, to the stream, to the channel for alerts, and what is about a company to its endpoints.
-async fn tell(engine: &Inner, change: &AlertChange, now: Timestamp) {
-    let event = event(change);
-    log(change);
-    post_settle::notify_channels(engine, &engine.settings.notices.alerts, &event, now).await;
-    engine.events.tell(event);
+    /// Returns firing alerts, by name and subject.
+    pub fn firing(&self) -> Vec<Firing> {
+        self.alerts.lock().firing().into_iter().cloned().collect()
+    }
+
+    pub fn rules(&self) -> &[Rule] {
+        &self.terms.config.rules
+    }
 }
 
 fn event(change: &AlertChange) -> Event {
@@ -287,16 +261,5 @@ fn log(change: &AlertChange) {
                 text.en
             );
         }
-    }
-}
-
-impl Engine {
-    /// Firing alerts, by name and subject.
-    pub fn firing(&self) -> Vec<Firing> {
-        self.inner.ringing.alerts.lock().firing().into_iter().cloned().collect()
-    }
-
-    pub fn alert_rules(&self) -> &[Rule] {
-        &self.inner.ringing.terms.config.rules
     }
 }

@@ -1,4 +1,4 @@
-//! Gauges, put together from the store and the providers' valves.
+//! Gauges, put together from the store and from what this process knows of providers.
 //!
 //! They cost a few queries to the store, so they are read when asked for and the last reading is too old: by
 //! the alerts, every few seconds, and by scrapes. Where a query takes long because there is much to look at,
@@ -10,18 +10,37 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use recado_core::{CompanyId, RouteName, Status, Timestamp};
 use recado_observe::gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
-use recado_store::{DeadLetterFilter, GroupBy, LeftOut, StoreError, TenantFilter, TenantView};
+use recado_store::{DeadLetterFilter, GroupBy, Inspect, LeftOut, StoreError, TenantFilter, TenantView};
 use tokio::time::Instant;
 
+use crate::admission::gate::Gate;
 use crate::admission::hold_reason::{HoldCause, LimitKind};
-use crate::engine::Inner;
+use crate::attempt::Attempts;
+use crate::audit::AuditTrail;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
 
 /// Of the time, looking takes one part in this many.
 const REST_TIMES: u32 = 20;
 
+/// Age of gauges that is good enough for a scrape.
+const SCRAPED_MAX_AGE: Duration = Duration::from_secs(5);
+
+/// Reads gauges. The last reading is kept.
+#[derive(Debug)]
+pub struct GaugeReader {
+    pub(crate) inspect: Arc<dyn Inspect>,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) audit: Arc<AuditTrail>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) last: LastReading,
+}
+
 /// The last reading, and the one in progress.
 #[derive(Debug, Default)]
-pub(crate) struct GaugeCache {
+pub(crate) struct LastReading {
     latest: Mutex<Option<GaugeReading>>,
     looking: tokio::sync::Mutex<()>,
 }
@@ -39,48 +58,54 @@ impl GaugeReading {
     }
 }
 
-impl Inner {
-    /// Gauges that are no older than this.
-    pub async fn gauges(&self, max_age: Duration) -> Arc<Gauges> {
-        let latest = || self.standing.latest.lock().clone().filter(|look| look.is_good(max_age));
+impl GaugeReader {
+    /// Returns everything in Prometheus's text format. What the store cannot tell right now is left out.
+    pub async fn prometheus(&self) -> String {
+        let gauges = self.read(SCRAPED_MAX_AGE).await;
+        self.metrics.prometheus(&gauges)
+    }
+
+    /// Returns gauges that are no older than this.
+    pub(crate) async fn read(&self, max_age: Duration) -> Arc<Gauges> {
+        let latest = || self.last.latest.lock().clone().filter(|look| look.is_good(max_age));
         if let Some(look) = latest() {
             return look.gauges;
         }
         // Others wait for one look instead of all looking at once.
-        let _looking = self.standing.looking.lock().await;
+        let _looking = self.last.looking.lock().await;
         if let Some(look) = latest() {
             return look.gauges;
         }
         let began = Instant::now();
         let gauges = Arc::new(self.look().await);
         let look = GaugeReading { gauges: gauges.clone(), ended: Instant::now(), took: began.elapsed() };
-        *self.standing.latest.lock() = Some(look);
+        *self.last.latest.lock() = Some(look);
         gauges
     }
 
     async fn look(&self) -> Gauges {
         let now = self.clock.now();
-        let tenants = told(self.store.tenants(TenantFilter::default(), now).await).unwrap_or_default();
+        let tenants = known(self.inspect.tenants(TenantFilter::default(), now).await).unwrap_or_default();
         Gauges {
             version: env!("CARGO_PKG_VERSION"),
-            started_at: Some(self.nodes.started_at()),
+            started_at: Some(self.metrics.started_at()),
             resident_bytes: resident_bytes(),
-            shortages: self.shortages.count(),
+            shortages: self.attempts.shortages.count(),
             queue: self.depths(&tenants),
             oldest_due: self.oldest_due(now).await,
-            dead_letters: told(self.dead_letters_now(now).await),
+            dead_letters: known(self.dead_letters_now(now).await),
             breakers: Some(self.breakers(now)),
-            store: told(self.store.report().await)
+            store: known(self.inspect.report().await)
                 .map(|report| StoreUse { bytes: report.used_bytes, max_bytes: report.max_bytes }),
             tenants: tenants.into_iter().map(tenant).collect(),
-            trail_late: self.trail_late(now).await,
-            spans: self.tracer.as_ref().map(|tracer| tracer.spans()),
+            trail_late: self.audit.lateness(now).await,
+            spans: self.attempts.traces.spans(),
         }
     }
 
     fn depths(&self, tenants: &[TenantView]) -> Vec<Depth> {
         let parked = |route: &str| {
-            let hold = self.routes.get(route).and_then(|route| self.route_hold(route));
+            let hold = self.gate.routes.get(route).and_then(|route| self.gate.route_hold(route));
             hold.is_some_and(|hold| hold.by == HoldCause::Breaker)
         };
         let mut depths = Vec::new();
@@ -102,20 +127,20 @@ impl Inner {
     /// that a person opened, and no hold that a provider asked for. Zero where only such jobs wait.
     async fn oldest_due(&self, now: Timestamp) -> Option<Vec<(Box<str>, Duration)>> {
         let mut left_out: LeftOut =
-            self.tenants.paused().into_keys().map(|company| (None, company)).collect();
-        for route in self.routes.iter() {
+            self.gate.tenants.paused().into_keys().map(|company| (None, company)).collect();
+        for route in self.gate.routes.iter() {
             // Where another provider is open to it, a company is not held.
             if let [provider] = route.providers().collect::<Vec<_>>()[..]
-                && let Some(provider) = self.providers.get(provider)
+                && let Some(provider) = self.gate.providers.get(provider)
             {
                 let held = provider.held_companies(now).into_iter();
                 left_out.extend(held.map(|(company, ..)| (Some(route.name.clone()), company)));
             }
         }
-        let oldest = told(self.store.oldest_due(&left_out, now).await)?;
+        let oldest = known(self.inspect.oldest_due(&left_out, now).await)?;
         let on_purpose = |route: &RouteName| {
-            let Some(route) = self.routes.get(route.as_str()) else { return false };
-            match self.route_hold(route).map(|hold| hold.by) {
+            let Some(route) = self.gate.routes.get(route.as_str()) else { return false };
+            match self.gate.route_hold(route).map(|hold| hold.by) {
                 Some(HoldCause::Pause(..) | HoldCause::Limit(LimitKind::Quiet)) => true,
                 Some(HoldCause::Breaker) => route.providers().all(|name| self.is_opened_by_hand(name)),
                 _ => false,
@@ -129,19 +154,19 @@ impl Inner {
     }
 
     fn is_opened_by_hand(&self, provider: &str) -> bool {
-        let provider = self.providers.get(provider);
-        provider.is_some_and(|provider| provider.valve.read(|valve| valve.breaker.held_open))
+        let provider = self.gate.providers.get(provider);
+        provider.is_some_and(|provider| provider.control.read(|control| control.breaker.held_open))
     }
 
     async fn dead_letters_now(&self, now: Timestamp) -> Result<DeadLetters, StoreError> {
-        let size = self.store.counts(now).await?.dead_letters;
+        let size = self.inspect.counts(now).await?.dead_letters;
         if size == 0 {
             return Ok(DeadLetters::default());
         }
-        let groups = async |by| self.store.dead_letter_groups(by, DeadLetterFilter::default()).await;
+        let groups = async |by| self.inspect.dead_letter_groups(by, DeadLetterFilter::default()).await;
         let by_error_code = groups(GroupBy::LastFailureCode).await?.into_iter();
         let by_company = groups(GroupBy::Company).await?.into_iter();
-        let oldest = self.store.oldest_dead_letters(1).await?;
+        let oldest = self.inspect.oldest_dead_letters(1).await?;
         Ok(DeadLetters {
             size,
             by_error_code: by_error_code
@@ -155,12 +180,13 @@ impl Inner {
     }
 
     fn breakers(&self, now: Timestamp) -> Vec<(Box<str>, recado_core::breaker::BreakerState)> {
-        let guarded = self.providers.values().filter(|provider| provider.terms.breaker.is_some());
+        let guarded = self.gate.providers.values().filter(|provider| provider.terms.breaker.is_some());
         guarded.map(|provider| (provider.name.clone(), provider.view(now).breaker.state)).collect()
     }
 }
 
-pub(crate) fn told<T>(answer: Result<T, StoreError>) -> Option<T> {
+/// Logs a figure that the store cannot tell right now.
+fn known<T>(answer: Result<T, StoreError>) -> Option<T> {
     answer.map_err(|error| tracing::debug!(%error, "cannot tell how things stand")).ok()
 }
 

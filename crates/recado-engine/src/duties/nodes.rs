@@ -1,6 +1,6 @@
-//! The processes that share the store: each leaves a note of itself, and all can read them.
+//! The processes that share the store: each writes an entry about itself, and all can read them.
 //!
-//! A process that has the store for itself writes no note and is the only node. The times
+//! A process that has the store for itself writes none and is the only node. The times
 //! are the store's, so that nodes whose clocks differ agree on who is silent.
 
 use std::collections::VecDeque;
@@ -8,11 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use recado_core::{Payload, Timestamp};
-use recado_store::{KvWrite, Namespace, Store};
+use recado_core::Timestamp;
+use recado_store::{KeyValue, KvWrite, Namespace};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Engine, EngineError, Inner};
+use crate::attempt::leases::HeldLeases;
+use crate::clock::Clock;
+use crate::error::EngineError;
+use crate::lifecycle::Lifecycle;
+use crate::shared::entry::{EntryKey, read_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("nodes");
 
@@ -25,7 +29,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(15);
 /// Then it is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// HeldLeases in the minute that its work is counted over.
+/// Beats in the minute that its work is counted over.
 const BEATS_COUNTED: usize = 12;
 
 /// A process's description of itself.
@@ -36,7 +40,7 @@ pub struct NodeInfo {
     pub listen: Option<Box<str>>,
 }
 
-/// The note that a node leaves at every beat.
+/// The entry that a node writes at every beat.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Beat {
@@ -75,127 +79,116 @@ pub struct Node {
     pub share_percent: f64,
 }
 
-/// This process's figures about itself.
+/// This process among the nodes that share the store.
 #[derive(Debug)]
-pub(crate) struct NodeBeats {
-    about: NodeInfo,
-    started_at: Timestamp,
+pub struct Nodes {
+    pub(crate) node: Box<str>,
+    pub(crate) info: NodeInfo,
+    pub(crate) started_at: Timestamp,
+    pub(crate) kv: Arc<dyn KeyValue>,
+    pub(crate) leases: Arc<HeldLeases>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Deliveries ended, at each of the last beats.
-    ended_at_beats: Mutex<VecDeque<u64>>,
+    pub(crate) ended_at_beats: Mutex<VecDeque<u64>>,
 }
 
-impl NodeBeats {
-    pub fn new(about: NodeInfo, now: Timestamp) -> Self {
-        NodeBeats { about, started_at: now, ended_at_beats: Mutex::new(VecDeque::from([0])) }
-    }
-
-    pub fn started_at(&self) -> Timestamp {
-        self.started_at
-    }
-
-    fn beat(&self, engine: &Inner, now: Timestamp) -> Beat {
+impl Nodes {
+    fn beat(&self, now: Timestamp) -> Beat {
         let ended_a_minute_ago = self.ended_at_beats.lock().front().copied().unwrap_or_default();
         Beat {
-            host: self.about.host.clone(),
-            listen: self.about.listen.clone(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            started_at: self.started_at,
-            seen_at: now,
-            stopping: engine.stopping.is_cancelled(),
-            running: engine.beats.running_count(),
-            ended_last_minute: engine.beats.ended_count() - ended_a_minute_ago,
+            stopping: self.lifecycle.is_stopping(),
+            running: self.leases.running_count(),
+            ended_last_minute: self.leases.ended_count() - ended_a_minute_ago,
+            ..Beat::first(&self.info, self.started_at, now)
         }
     }
 
-    fn count(&self, ended: u64) {
+    fn count_ended(&self) {
         let mut beats = self.ended_at_beats.lock();
         if beats.len() > BEATS_COUNTED {
             beats.pop_front();
         }
-        beats.push_back(ended);
+        beats.push_back(self.leases.ended_count());
     }
-}
 
-/// Says that this node is there, until everything has ended. Then it takes its leave.
-pub(crate) async fn run(engine: Arc<Inner>) {
-    let shared = engine.store.is_shared();
-    loop {
-        let stopping = engine.stopping.is_cancelled();
-        let now = engine.clock.now();
+    /// Says that this node is there, until everything has ended. Then it takes its leave.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let shared = self.kv.is_shared();
+        loop {
+            let stopping = self.lifecycle.is_stopping();
+            let now = self.clock.now();
+            if shared {
+                write(&*self.kv, &self.node, Some(&self.beat(now)), now).await;
+            }
+            tokio::select! {
+                () = self.lifecycle.stopped.cancelled() => break,
+                // At once, so that it gets no work any more.
+                () = self.lifecycle.stopping.cancelled(), if !stopping => continue,
+                () = tokio::time::sleep(BEAT_EVERY) => {}
+            }
+            self.count_ended();
+        }
         if shared {
-            let beat = serde_json::to_string(&engine.nodes.beat(&engine, now)).ok().map(Payload::trusted);
-            write(&*engine.store, &engine.settings.node, beat, now).await;
+            write(&*self.kv, &self.node, None, self.clock.now()).await;
         }
-        tokio::select! {
-            () = engine.stopped.cancelled() => break,
-            // DeliveryFeedback at once, so that it gets no work any more.
-            () = engine.stopping.cancelled(), if !stopping => continue,
-            () = tokio::time::sleep(BEAT_EVERY) => {}
-        }
-        engine.nodes.count(engine.beats.ended_count());
     }
-    if shared {
-        write(&*engine.store, &engine.settings.node, None, engine.clock.now()).await;
-    }
-}
 
-/// Leaves the first note of a node before it looks whether it may serve the store. So a move that is about to
-/// take the store away sees the node, or the node sees the move.
-pub async fn register(store: &dyn Store, node: &str, about: &NodeInfo, now: Timestamp) {
-    if !store.is_shared() {
-        return;
-    }
-    let beat = Beat {
-        host: about.host.clone(),
-        listen: about.listen.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        started_at: now,
-        seen_at: now,
-        stopping: false,
-        running: 0,
-        ended_last_minute: 0,
-    };
-    write(store, node, serde_json::to_string(&beat).ok().map(Payload::trusted), now).await;
-}
-
-/// Takes the note of a node away that does not start after all.
-pub async fn deregister(store: &dyn Store, node: &str, now: Timestamp) {
-    if store.is_shared() {
-        write(store, node, None, now).await;
-    }
-}
-
-async fn write(store: &dyn Store, node: &str, value: Option<Payload>, now: Timestamp) {
-    let expires_at = value.is_some().then(|| now.plus(FORGOTTEN_AFTER));
-    let note = KvWrite {
-        namespace: NAMESPACE,
-        key: node.into(),
-        value,
-        expect: None,
-        expires_at,
-        audit: Vec::new(),
-    };
-    if let Err(error) = store.kv_write(vec![note], now).await {
-        tracing::debug!(%error, "cannot tell the other nodes that this one is there");
-    }
-}
-
-impl Engine {
-    /// Every node that has been heard of lately, by id; this one as it is right now.
-    pub async fn nodes(&self) -> Result<Vec<Node>, EngineError> {
-        let inner = &self.inner;
-        let now = self.now();
-        let own = &inner.settings.node;
-        let mut beats = vec![(own.clone(), inner.nodes.beat(inner, now))];
-        for note in inner.store.kv_list(NAMESPACE, now).await? {
+    /// Returns every node that has been heard of lately, by id; this one as it is right now.
+    pub async fn list(&self) -> Result<Vec<Node>, EngineError> {
+        let now = self.clock.now();
+        let mut beats = vec![(self.node.clone(), self.beat(now))];
+        for entry in self.kv.kv_list(NAMESPACE, now).await? {
             // One that a newer version wrote in a way that this one cannot read is left out.
-            if let (true, Ok(beat)) = (note.key != *own, note.value.parse()) {
-                beats.push((note.key, beat));
+            if let (true, Some(beat)) = (entry.key != self.node, read_entry(&entry)) {
+                beats.push((entry.key, beat));
             }
         }
         beats.sort_by(|(one, _), (other, _)| one.cmp(other));
         let ended: u64 = beats.iter().map(|(_, beat)| beat.ended_last_minute).sum();
         Ok(beats.into_iter().map(|(id, beat)| show(id, beat, ended, now)).collect())
+    }
+}
+
+impl Beat {
+    fn first(info: &NodeInfo, started_at: Timestamp, now: Timestamp) -> Self {
+        Beat {
+            host: info.host.clone(),
+            listen: info.listen.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            started_at,
+            seen_at: now,
+            stopping: false,
+            running: 0,
+            ended_last_minute: 0,
+        }
+    }
+}
+
+/// Writes the first entry of a node before it looks whether it may serve the store. So a move that is about to take the
+/// store away sees the node, or the node sees the move.
+pub async fn register(kv: &dyn KeyValue, node: &str, info: &NodeInfo, now: Timestamp) {
+    if kv.is_shared() {
+        write(kv, node, Some(&Beat::first(info, now, now)), now).await;
+    }
+}
+
+/// Removes the entry of a node that does not start after all.
+pub async fn deregister(kv: &dyn KeyValue, node: &str, now: Timestamp) {
+    if kv.is_shared() {
+        write(kv, node, None, now).await;
+    }
+}
+
+async fn write(kv: &dyn KeyValue, node: &str, beat: Option<&Beat>, now: Timestamp) {
+    let place = EntryKey { namespace: NAMESPACE, key: node };
+    let expires_at = beat.is_some().then(|| now.plus(FORGOTTEN_AFTER));
+    let written = match write_of(place, beat, None) {
+        Ok(write) => kv.kv_write(vec![KvWrite { expires_at, ..write }], now).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
+        tracing::debug!(%error, "cannot tell the other nodes that this one is there");
     }
 }
 

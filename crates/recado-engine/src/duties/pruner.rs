@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_observe::DeadLetterExit;
+use recado_store::{JobStore, Retention};
 
-use crate::engine::Inner;
+use crate::clock::Clock;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::Metrics;
 
 /// Between two rounds when there is nothing left to forget.
 const ROUND_EVERY: Duration = Duration::from_secs(10);
@@ -14,33 +17,49 @@ const ROUND_EVERY: Duration = Duration::from_secs(10);
 /// Between two bites of one round, so that deliveries go first.
 const BITE_EVERY: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(engine: Arc<Inner>) {
-    let mut wait = ROUND_EVERY;
-    loop {
-        tokio::select! {
-            () = engine.stopping.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
-        }
-        match engine.store.prune(engine.settings.retention.clone(), engine.clock.now()).await {
-            Ok(pruned) => {
-                if pruned.dead_letters > 0 {
-                    let now = engine.clock.now().as_millis();
-                    let ttl_ms =
-                        i64::try_from(engine.settings.dead_letter_ttl.as_millis()).unwrap_or(i64::MAX);
-                    let moved_at = Timestamp::from_millis(now.saturating_sub(ttl_ms));
-                    (0..pruned.dead_letters)
-                        .for_each(|_| engine.left_queue(DeadLetterExit::Expired, moved_at));
-                    tracing::warn!(
-                        count = pruned.dead_letters,
-                        "Dead letters reached the end of their time and were removed; the audit trail names them"
-                    );
+/// Prunes the store.
+pub(crate) struct Pruner {
+    pub jobs: Arc<dyn JobStore>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Arc<dyn Clock>,
+    pub lifecycle: Arc<Lifecycle>,
+    pub retention: Retention,
+    pub dead_letter_ttl: Duration,
+}
+
+impl Pruner {
+    /// Prunes until the engine stops.
+    pub async fn run(self) {
+        let mut wait = ROUND_EVERY;
+        loop {
+            tokio::select! {
+                () = self.lifecycle.stopping.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            match self.jobs.prune(self.retention.clone(), self.clock.now()).await {
+                Ok(pruned) => {
+                    self.record_expired(pruned.dead_letters);
+                    wait = if pruned.more { BITE_EVERY } else { ROUND_EVERY };
                 }
-                wait = if pruned.more { BITE_EVERY } else { ROUND_EVERY };
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot prune; trying again later");
-                wait = ROUND_EVERY;
+                Err(error) => {
+                    tracing::warn!(%error, "cannot prune; trying again later");
+                    wait = ROUND_EVERY;
+                }
             }
         }
+    }
+
+    fn record_expired(&self, dead_letters: u64) {
+        if dead_letters == 0 {
+            return;
+        }
+        let ttl_ms = i64::try_from(self.dead_letter_ttl.as_millis()).unwrap_or(i64::MAX);
+        let moved_at = Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(ttl_ms));
+        (0..dead_letters)
+            .for_each(|_| self.metrics.record_dead_letter_left(DeadLetterExit::Expired, moved_at));
+        tracing::warn!(
+            count = dead_letters,
+            "Dead letters reached the end of their time and were removed; the audit trail names them"
+        );
     }
 }

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{Timestamp, decide};
-use recado_store::{Claim, Pick, StoreError, Turns};
+use recado_store::{Pick, StoreError, Turns};
 use tokio::time::Instant;
 
 use crate::admission::hold_reason::HoldReason;
-use crate::attempt::deliver::settle_with;
-use crate::attempt::leases::{HeldClaim, HeldLease};
-use crate::attempt::log;
+use crate::attempt::Attempts;
+use crate::attempt::leases::{ClaimHere, HeldClaim, HeldLease};
 use crate::clock::until;
-use crate::engine::Inner;
-use crate::metrics::WaitBy;
 
 /// Taken over at a time.
 const SWEEP_JOBS_MAX: usize = 500;
@@ -32,39 +29,41 @@ const LOOK_BREAK: Duration = Duration::from_secs(2);
 /// After a break, holders outside this process have this long to extend their leases before any is taken over.
 const RESPITE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run_overdue(engine: Arc<Inner>) {
+/// Takes over jobs whose time ran out, until the engine stops.
+pub(crate) async fn run_overdue(attempts: Arc<Attempts>) {
     loop {
-        let now = engine.clock.now();
-        let swept = sweep(&engine, Pick::Overdue, now).await;
-        let Some(Swept { next_at, all }) = checked(&engine, swept) else { return };
+        let now = attempts.clock.now();
+        let swept = sweep(&attempts, Pick::Overdue, now).await;
+        let Some(Swept { next_at, all }) = checked(&attempts, swept) else { return };
         let wait = next_at.map_or(SWEEP_AT_LEAST_EVERY, |at| until(at, now).min(SWEEP_AT_LEAST_EVERY));
-        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
+        if rested(&attempts, if all { wait } else { Duration::ZERO }).await.is_none() {
             return;
         }
     }
 }
 
-pub(crate) async fn run_orphaned(engine: Arc<Inner>) {
-    let mut lookout = TakeoverGate::new(engine.clock.steady_now());
-    let wait = SWEEP_AT_LEAST_EVERY.min(engine.settings.lease / 4);
+/// Takes over leases that ran out, until the engine stops.
+pub(crate) async fn run_orphaned(attempts: Arc<Attempts>) {
+    let mut lookout = TakeoverGate::new(attempts.clock.steady_now());
+    let wait = SWEEP_AT_LEAST_EVERY.min(attempts.leases.length / 4);
     loop {
-        let swept = sweep_orphaned(&engine, &mut lookout).await;
-        let Some(Swept { all, .. }) = checked(&engine, swept) else { return };
-        if rested(&engine, if all { wait } else { Duration::ZERO }).await.is_none() {
+        let swept = sweep_orphaned(&attempts, &mut lookout).await;
+        let Some(Swept { all, .. }) = checked(&attempts, swept) else { return };
+        if rested(&attempts, if all { wait } else { Duration::ZERO }).await.is_none() {
             return;
         }
     }
 }
 
 /// `None` when the engine stops.
-async fn rested(engine: &Inner, wait: Duration) -> Option<()> {
-    engine.stopping.run_until_cancelled(tokio::time::sleep(wait)).await
+async fn rested(attempts: &Attempts, wait: Duration) -> Option<()> {
+    attempts.lifecycle.stopping.run_until_cancelled(tokio::time::sleep(wait)).await
 }
 
-async fn sweep_orphaned(engine: &Arc<Inner>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {
-    let time = engine.takeover_time().await?;
-    let ended_by = lookout.look(time, RESPITE.min(engine.settings.lease));
-    sweep(engine, Pick::Orphaned, ended_by).await
+async fn sweep_orphaned(attempts: &Arc<Attempts>, lookout: &mut TakeoverGate) -> Result<Swept, StoreError> {
+    let time = attempts.leases.takeover_time().await?;
+    let ended_by = lookout.look(time, RESPITE.min(attempts.leases.length));
+    sweep(attempts, Pick::Orphaned, ended_by).await
 }
 
 /// Remembers since when the sweeper has looked at the leases without a break.
@@ -108,11 +107,11 @@ struct Swept {
 }
 
 /// `None` when the store has failed for good.
-fn checked(engine: &Inner, swept: Result<Swept, StoreError>) -> Option<Swept> {
+fn checked(attempts: &Attempts, swept: Result<Swept, StoreError>) -> Option<Swept> {
     match swept {
         Ok(swept) => Some(swept),
         Err(StoreError::Broken(error)) => {
-            engine.store_broke(&error);
+            attempts.lifecycle.fail_store(&error);
             None
         }
         Err(error) => {
@@ -123,42 +122,32 @@ fn checked(engine: &Inner, swept: Result<Swept, StoreError>) -> Option<Swept> {
 }
 
 /// Takes over what is picked at `now`, up to [`SWEEP_JOBS_MAX`].
-async fn sweep(engine: &Arc<Inner>, pick: Pick, now: Timestamp) -> Result<Swept, StoreError> {
-    let claim = Claim {
-        pick,
-        max: SWEEP_JOBS_MAX,
-        now,
-        lease_until: engine.lease_until(),
-        worker: engine.settings.node.clone(),
-        provider: None,
-        outlives_process: false,
-        turns: Turns::default(),
-    };
-    let HeldClaim { leases, next_at } = engine.claim_here(claim).await?;
+async fn sweep(attempts: &Arc<Attempts>, pick: Pick, now: Timestamp) -> Result<Swept, StoreError> {
+    let claim = ClaimHere { pick, max: SWEEP_JOBS_MAX, now, provider: None, turns: Turns::default() };
+    let HeldClaim { leases, next_at } = attempts.claim_here(claim).await?;
     let all = leases.len() < SWEEP_JOBS_MAX;
-    futures_util::future::join_all(leases.into_iter().map(|lease| take_over(engine, lease))).await;
+    futures_util::future::join_all(leases.into_iter().map(|lease| take_over(attempts, lease))).await;
     Ok(Swept { next_at, all })
 }
 
-async fn take_over(engine: &Inner, lease: HeldLease) {
-    let now = engine.clock.now();
-    let terms = engine.terms_of(&lease.job.route);
-    let (transition, audit) = match &lease.lost {
+async fn take_over(attempts: &Attempts, lease: HeldLease) {
+    let (now, gate) = (attempts.clock.now(), &attempts.gate);
+    let terms = attempts.routes.terms_of(&lease.job.route);
+    let decided = match &lease.lost {
         Some(lost) => {
             tracing::warn!(jobId = %lease.job.id, companyId = %lease.job.company, attempt = lost.attempt, worker = %lost.worker, "A lease ran out; its job is taken over");
-            decide::decide_after_crash(&lease.job, lost, &terms, now, engine.chance.draw())
+            decide::decide_after_crash(&lease.job, lost, terms, now, attempts.random.next_draw())
         }
         None => {
-            let held = engine
-                .hold_by_pin(&lease.job, now)
-                .or_else(|| engine.hold(lease.job.route.as_str(), lease.job.company.as_str()))
-                .or_else(|| engine.receiver_hold(&lease.job));
+            let held = gate
+                .hold_by_pin(&lease.job)
+                .or_else(|| gate.hold(lease.job.route.as_str(), lease.job.company.as_str()))
+                .or_else(|| gate.receiver_hold(&lease.job));
             let held = held.filter(HoldReason::is_deferral).map(|hold| hold.why);
-            decide::bury_expired(&lease.job, held.as_deref(), &terms, now)
+            decide::bury_expired(&lease.job, held.as_deref(), terms, now)
         }
     };
-    log::attempt(engine, &lease, &terms.policy, &transition);
-    settle_with(engine, &lease, transition, Some(audit), WaitBy::Policy).await;
+    attempts.settle_and_log(&lease, decided).await;
 }
 
 #[cfg(test)]

@@ -6,20 +6,15 @@
 
 use std::sync::Arc;
 
-use recado_core::{
-    AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Payload, Timestamp,
-};
-use recado_store::{KvWrite, KvWritten, Namespace, Store, StoreError};
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::dlq::archive::OURSELVES;
-use crate::engine::{Engine, EngineError};
+use crate::notify::notices::OURSELVES;
 use crate::shared::cache::{BelongsToCompany, NamespaceCache};
+use crate::shared::entry::{Edit, EntryKey, update_entry, write_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("accounts");
-
-/// Tries at a compare-and-set before giving up; each loss means that another writer won.
-const WRITE_TRIES_MAX: usize = 32;
 
 /// The mark of an account whose credential the provider refused.
 pub const TOKEN_EXPIRED: &str = "token_expired";
@@ -52,7 +47,7 @@ pub struct Accounts {
 
 impl Default for Accounts {
     fn default() -> Self {
-        Accounts { marked: NamespaceCache::of(NAMESPACE) }
+        Accounts { marked: NamespaceCache::new(NAMESPACE) }
     }
 }
 
@@ -61,8 +56,8 @@ fn key(provider: &str, company: &str) -> Box<str> {
 }
 
 impl Accounts {
-    pub(crate) async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        self.marked.read_again(store, now).await
+    pub(crate) async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
+        self.marked.reload(kv, now).await
     }
 
     pub fn list(&self, company: Option<&str>) -> Vec<Arc<Account>> {
@@ -110,24 +105,17 @@ impl Accounts {
 
     pub(crate) async fn mark(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         account: Account,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let key = key(&account.provider, account.company_id.as_str());
-        let value = serde_json::to_string(&account).ok().map(Payload::trusted);
         let audit =
             act(AuditKind::AccountMarked, &account, OURSELVES, now).reason(account.reason.to_string());
-        let write = KvWrite {
-            namespace: NAMESPACE,
-            key: key.clone(),
-            value,
-            expect: Some(0),
-            expires_at: None,
-            audit: vec![audit],
-        };
+        let place = EntryKey { namespace: NAMESPACE, key: &key };
+        let write = KvWrite { audit: vec![audit], ..write_of(place, Some(&account), Some(0))? };
         // One that another node marked meanwhile is read when that node's write is announced.
-        if let Some(KvWritten::Done { version }) = store.kv_write(vec![write], now).await?.pop() {
+        if let Some(version) = write_entry(kv, write, now).await? {
             self.marked.keep(key, version, account);
         }
         Ok(())
@@ -136,65 +124,45 @@ impl Accounts {
     /// Takes the mark away because a delivery was accepted.
     pub(crate) async fn clear(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         provider: &str,
         company: &str,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         if self.is_marked(provider, company) {
-            self.take_off(store, provider, company, OURSELVES, now).await?;
+            self.take_off(kv, provider, company, OURSELVES, now).await?;
         }
         Ok(())
     }
 
     /// Takes the mark away, and returns true when there was one.
-    async fn take_off(
+    pub(crate) async fn take_off(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         provider: &str,
         company: &str,
         actor: &str,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let key = key(provider, company);
-        for _ in 0..WRITE_TRIES_MAX {
-            let found = store.kv_get(NAMESPACE, &key, now).await?;
-            let account = found.as_ref().and_then(|note| note.value.parse::<Account>().ok());
-            let (Some(note), Some(account)) = (found, account) else {
-                self.marked.remove(&key);
-                return Ok(false);
-            };
-            let write = KvWrite {
-                namespace: NAMESPACE,
-                key: key.clone(),
-                value: None,
-                expect: Some(note.version),
-                expires_at: None,
+        let place = EntryKey { namespace: NAMESPACE, key: &key };
+        let updated = update_entry(kv, place, now, |account: Option<Account>| match account {
+            Some(account) => Edit::Remove {
                 audit: vec![act(AuditKind::AccountCleared, &account, actor, now)],
-            };
-            if let Some(KvWritten::Done { .. }) = store.kv_write(vec![write], now).await?.pop() {
-                self.marked.remove(&key);
-                tracing::info!(provider, companyId = company, actor, "Account works again");
-                return Ok(true);
-            }
+                result: true,
+            },
+            None => Edit::Keep(false),
+        });
+        let was_marked = updated.await?.result;
+        self.marked.remove(&key);
+        if was_marked {
+            tracing::info!(provider, companyId = company, actor, "Account works again");
         }
-        Err(StoreError::Unavailable("the account's mark kept changing while it was taken off".to_owned()))
+        Ok(was_marked)
     }
 }
 
 fn act(kind: AuditKind, account: &Account, actor: &str, now: Timestamp) -> AuditEvent {
     let about = AuditEvent::about_account(&account.provider, account.company_id.as_str(), kind, now);
     AuditEvent { route: account.route.clone(), ..about.by(Some(actor)) }
-}
-
-impl Engine {
-    /// Takes the mark off an account for an operator, and returns true when there was one.
-    pub async fn clear_account(
-        &self,
-        provider: &str,
-        company: &str,
-        actor: &str,
-    ) -> Result<bool, EngineError> {
-        Ok(self.accounts().take_off(&**self.store(), provider, company, actor, self.now()).await?)
-    }
 }

@@ -8,14 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{Class, Draw, Event, EventData, EventKind, Job, NewJob, Verdict, decide};
+use recado_core::{Class, Draw, Job, NewJob, Random, Verdict, decide};
 use recado_transport::{Delivery, Transport, Wanted};
 
-use crate::attempt::deliver;
-use crate::attempt::post_settle;
 use crate::clock::Clock;
-use crate::engine::Inner;
-use crate::route::{Carrier, Route};
+use crate::lifecycle::Lifecycle;
+use crate::route::{Carrier, Route, Routes};
+use crate::send::send;
 
 /// Between two tries of a notice that met a shortage of our own; such a try spends no attempt.
 const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
@@ -23,43 +22,43 @@ const SHORTAGE_WAIT: Duration = Duration::from_secs(5);
 /// Longest time that the end of the process waits for the alert about a store that failed.
 const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 
-pub(crate) fn send(engine: &Inner, notice: NewJob) {
-    let Some(route) = engine.routes.get(notice.route.as_str()).cloned() else { return };
-    let Carrier::Transport(transport) = route.carrier.clone() else { return };
-    let (clock, draw, stopping) = (engine.clock.clone(), engine.chance.draw(), engine.stopping.clone());
-    let job = Job::from(notice);
-    engine.deliveries.spawn(async move {
-        tokio::select! {
-            () = stopping.cancelled() => tracing::error!(jobId = %job.id, "A notice was not delivered before the stop"),
-            () = hand_over(&route, &transport, &job, &*clock, draw) => {}
-        }
-    });
+/// Sends notices without the store.
+#[derive(Debug)]
+pub(crate) struct DirectSender {
+    pub routes: Routes,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<Random>,
+    pub lifecycle: Arc<Lifecycle>,
 }
 
-/// Tells the channels for alerts that the store has failed, and waits until they have it or [`LAST_WORD_MAX`] is over:
-/// the process ends after that, and nothing is left that could be asked.
-pub(crate) async fn tell_that_the_store_broke(engine: &Inner, why: &str) {
-    let now = engine.clock.now();
-    let data = EventData {
-        alert: Some("store_broken".into()),
-        severity: Some("critical".into()),
-        since: Some(now),
-        reason: Some(format!("The store has failed and the process ends: {why}").into()),
-        // Stores give their reasons in English alone.
-        reason_pt: Some("O armazenamento falhou e o processo vai encerrar. O log diz o motivo.".into()),
-        ..EventData::default()
-    };
-    let about = ["store_broken", &engine.settings.node, &now.to_string()];
-    let event = Event::once(EventKind::AlertFired, None, &about, now, data);
-    let sending = post_settle::alert_notices(engine, &event, now).into_iter().filter_map(|notice| {
-        let route = engine.routes.get(notice.route.as_str())?.clone();
+impl DirectSender {
+    /// Sends a notice in the background.
+    pub fn send(&self, notice: NewJob) {
+        let id = notice.id.clone();
+        let Some(sending) = self.sending(notice) else { return };
+        let stopping = self.lifecycle.stopping.clone();
+        self.lifecycle.deliveries.spawn(async move {
+            tokio::select! {
+                () = stopping.cancelled() => tracing::error!(jobId = %id, "A notice was not delivered before the stop"),
+                () = sending => {}
+            }
+        });
+    }
+
+    /// Sends notices, and waits until their channels have them or [`LAST_WORD_MAX`] is over.
+    pub async fn send_before_the_end(&self, notices: Vec<NewJob>) {
+        let sending = notices.into_iter().filter_map(|notice| self.sending(notice));
+        let sending = futures_util::future::join_all(sending.collect::<Vec<_>>());
+        if tokio::time::timeout(LAST_WORD_MAX, sending).await.is_err() {
+            tracing::error!("The alert about the failed store was not delivered before the end");
+        }
+    }
+
+    fn sending(&self, notice: NewJob) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let route = self.routes.get(notice.route.as_str())?.clone();
         let Carrier::Transport(transport) = route.carrier.clone() else { return None };
-        let (clock, draw, job) = (engine.clock.clone(), engine.chance.draw(), Job::from(notice));
+        let (clock, draw, job) = (self.clock.clone(), self.random.next_draw(), Job::from(notice));
         Some(async move { hand_over(&route, &transport, &job, &*clock, draw).await })
-    });
-    let sending = futures_util::future::join_all(sending.collect::<Vec<_>>());
-    if tokio::time::timeout(LAST_WORD_MAX, sending).await.is_err() {
-        tracing::error!("The alert about the failed store was not delivered before the end");
     }
 }
 
@@ -71,7 +70,7 @@ async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clo
         attempt += 1;
         let (now, timeout) = (clock.now(), route.timeout);
         let delivery = Delivery { job, attempt, now, timeout, answer: Wanted::Receipt };
-        let outcome = deliver::send(transport, delivery).await;
+        let outcome = send(transport, delivery).await;
         if let Some(fault) = outcome.shortage() {
             tracing::error!(jobId = %job.id, why = &*fault.text, "A notice waits: this process is short of something");
             attempt -= 1;

@@ -9,18 +9,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Payload, Timestamp};
-use recado_store::{KvWrite, KvWritten, Namespace, Store, StoreError};
+use recado_core::random::UuidV7;
+use recado_core::{AuditEvent, AuditKind, CompanyId, Event, EventData, EventKind, Fault, Timestamp};
+use recado_store::{KeyValue, KvWrite, Namespace, StoreError};
 use recado_transport::Url;
 use recado_transport_webhook::{Endpoints, Secret, Target};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::dlq::archive::OURSELVES;
-use crate::notify::notices::NOTICES_COMPANY;
+use crate::notify::notices::{NOTICES_COMPANY, OURSELVES};
 use crate::shared::cache::{BelongsToCompany, NamespaceCache};
-
-pub mod manage;
+use crate::shared::entry::{Edit, EntryKey, read_entry, update_entry, write_entry, write_of};
 
 pub const NAMESPACE: Namespace = Namespace::new("endpoints");
 
@@ -35,9 +34,6 @@ const SECRETS_MAX: usize = 2;
 
 /// Endpoints that one company may have.
 pub const PER_COMPANY_MAX: usize = 100;
-
-/// Tries at a compare-and-set before giving up; each loss means that another writer won.
-const WRITE_TRIES_MAX: usize = 32;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -117,6 +113,11 @@ impl Endpoint {
     /// Handed out when it is made or changed, and never again.
     pub fn newest_secret(&self) -> &str {
         self.secrets.first().map_or("", |signing| &signing.secret)
+    }
+
+    /// Returns the time at which the secret before the newest one stops signing, if there is one.
+    pub fn rotating_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.secrets.iter().filter_map(|signing| signing.until).filter(|until| *until > now).max()
     }
 
     pub fn target(&self, now: Timestamp) -> Option<Target> {
@@ -248,27 +249,27 @@ pub struct EndpointRegistry {
     fixed: RwLock<HashMap<Box<str>, Target>>,
     clock: Arc<dyn Clock>,
     /// The store that other nodes write to, if there are any.
-    shared: OnceLock<Arc<dyn Store>>,
+    shared: OnceLock<Arc<dyn KeyValue>>,
 }
 
 impl EndpointRegistry {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (fixed, shared) = (RwLock::default(), OnceLock::new());
-        EndpointRegistry { endpoints: NamespaceCache::of(NAMESPACE), fixed, clock, shared }
+        EndpointRegistry { endpoints: NamespaceCache::new(NAMESPACE), fixed, clock, shared }
     }
 
     /// Names the store to ask before a delivery is told that there is no such endpoint, or that it is switched off.
-    pub(crate) fn shares(&self, store: &Arc<dyn Store>) {
-        if store.is_shared() {
-            let _ = self.shared.set(store.clone());
+    pub(crate) fn share(&self, kv: &Arc<dyn KeyValue>) {
+        if kv.is_shared() {
+            let _ = self.shared.set(kv.clone());
         }
     }
 
     /// As the store has it this moment.
     async fn ask_for(&self, id: &str) -> Result<Option<Endpoint>, StoreError> {
-        let Some(store) = self.shared.get() else { return Ok(None) };
-        let note = store.kv_get(NAMESPACE, id, self.clock.now()).await?;
-        Ok(note.and_then(|note| note.value.parse().ok()))
+        let Some(kv) = self.shared.get() else { return Ok(None) };
+        let entry = kv.kv_get(NAMESPACE, id, self.clock.now()).await?;
+        Ok(entry.as_ref().and_then(read_entry))
     }
 
     /// An endpoint that the configuration names, for notices alone.
@@ -277,8 +278,8 @@ impl EndpointRegistry {
         self.fixed.write().insert(id.into(), target);
     }
 
-    pub(crate) async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        self.endpoints.read_again(store, now).await
+    pub(crate) async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
+        self.endpoints.reload(kv, now).await
     }
 
     pub fn get(&self, id: &str) -> Option<Arc<Endpoint>> {
@@ -303,16 +304,17 @@ impl EndpointRegistry {
 
     pub(crate) async fn add(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         new: NewEndpoint,
         actor: &str,
+        id: UuidV7,
         now: Timestamp,
     ) -> Result<Arc<Endpoint>, EndpointError> {
         if self.list(Some(new.company_id.as_str()), None, PER_COMPANY_MAX).len() >= PER_COMPANY_MAX {
             return Err(EndpointError::TooMany);
         }
         let endpoint = Endpoint {
-            id: format!("ep_{}", uuid::Uuid::now_v7().simple()).into(),
+            id: format!("ep_{}", id.to_simple()).into(),
             company_id: new.company_id,
             url: new.url,
             description: new.description,
@@ -327,15 +329,16 @@ impl EndpointRegistry {
             enabled_at: None,
         };
         let audit = vec![endpoint.act(AuditKind::EndpointAdded, actor, now)];
-        match write(store, &endpoint.id, Some(&endpoint), 0, audit, now).await? {
-            KvWritten::Done { version } => Ok(self.keep(endpoint, version)),
-            KvWritten::Conflict { .. } => Err(EndpointError::Contended),
+        let write = KvWrite { audit, ..write_of(place(&endpoint.id), Some(&endpoint), Some(0))? };
+        match write_entry(kv, write, now).await? {
+            Some(version) => Ok(self.keep(endpoint, version)),
+            None => Err(EndpointError::Contended),
         }
     }
 
     pub(crate) async fn change(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         id: &str,
         change: EndpointChange,
         actor: &str,
@@ -345,32 +348,33 @@ impl EndpointRegistry {
             endpoint.change(change.clone(), now);
             endpoint.acts(&change, actor, now)
         };
-        self.update(store, id, now, acts).await
+        self.update(kv, id, now, acts).await
     }
 
     /// Removes an endpoint and returns the company that had it.
     pub(crate) async fn remove(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         id: &str,
         actor: &str,
         now: Timestamp,
     ) -> Result<CompanyId, EndpointError> {
-        for _ in 0..WRITE_TRIES_MAX {
-            let (endpoint, version) = read(store, id, now).await?;
-            let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
-            if let KvWritten::Done { .. } = write(store, id, None, version, audit, now).await? {
-                self.endpoints.remove(id);
-                return Ok(endpoint.company_id);
+        let updated = update_entry(kv, place(id), now, |endpoint: Option<Endpoint>| match endpoint {
+            Some(endpoint) => {
+                let audit = vec![endpoint.act(AuditKind::EndpointRemoved, actor, now)];
+                Edit::Remove { audit, result: Some(endpoint.company_id) }
             }
-        }
-        Err(EndpointError::Contended)
+            None => Edit::Keep(None),
+        });
+        let company = updated.await?.result.ok_or(EndpointError::Unknown)?;
+        self.endpoints.remove(id);
+        Ok(company)
     }
 
     /// Counts a delivery; an event when that switched the endpoint off.
     pub(crate) async fn count(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         id: &str,
         went: EndpointResult,
         now: Timestamp,
@@ -381,7 +385,7 @@ impl EndpointRegistry {
         }
         let mut switched_off = false;
         let endpoint = self
-            .update(store, id, now, |endpoint| {
+            .update(kv, id, now, |endpoint| {
                 let was_enabled = endpoint.enabled;
                 endpoint.count(went, now);
                 switched_off = was_enabled && !endpoint.enabled;
@@ -402,20 +406,20 @@ impl EndpointRegistry {
 
     async fn update(
         &self,
-        store: &dyn Store,
+        kv: &dyn KeyValue,
         id: &str,
         now: Timestamp,
         mut change: impl FnMut(&mut Endpoint) -> Vec<AuditEvent>,
     ) -> Result<Arc<Endpoint>, EndpointError> {
-        for _ in 0..WRITE_TRIES_MAX {
-            let (mut endpoint, version) = read(store, id, now).await?;
-            let audit = change(&mut endpoint);
-            let noted = write(store, id, Some(&endpoint), version, audit, now).await?;
-            if let KvWritten::Done { version } = noted {
-                return Ok(self.keep(endpoint, version));
+        let updated = update_entry(kv, place(id), now, |endpoint: Option<Endpoint>| match endpoint {
+            Some(mut value) => {
+                let audit = change(&mut value);
+                Edit::Write { value, expires_at: None, audit, result: () }
             }
-        }
-        Err(EndpointError::Contended)
+            None => Edit::Keep(()),
+        });
+        let (endpoint, version) = updated.await?.written.ok_or(EndpointError::Unknown)?;
+        Ok(self.keep(endpoint, version))
     }
 
     fn keep(&self, endpoint: Endpoint, version: u64) -> Arc<Endpoint> {
@@ -423,27 +427,8 @@ impl EndpointRegistry {
     }
 }
 
-/// An endpoint as the store has it, and its version.
-async fn read(store: &dyn Store, id: &str, now: Timestamp) -> Result<(Endpoint, u64), EndpointError> {
-    let note = store.kv_get(NAMESPACE, id, now).await?.ok_or(EndpointError::Unknown)?;
-    let endpoint = note.value.parse().map_err(|_| EndpointError::Unknown)?;
-    Ok((endpoint, note.version))
-}
-
-/// Writes an endpoint, or removes it, if it still has this version, together with the records of the act.
-async fn write(
-    store: &dyn Store,
-    id: &str,
-    endpoint: Option<&Endpoint>,
-    version: u64,
-    audit: Vec<AuditEvent>,
-    now: Timestamp,
-) -> Result<KvWritten, StoreError> {
-    let value = endpoint.and_then(|one| serde_json::to_string(one).ok()).map(Payload::trusted);
-    let (key, expect) = (id.into(), Some(version));
-    let write = KvWrite { namespace: NAMESPACE, key, value, expect, expires_at: None, audit };
-    let noted = store.kv_write(vec![write], now).await?.pop();
-    noted.ok_or_else(|| StoreError::Unavailable("it did not say".to_owned()))
+fn place(id: &str) -> EntryKey<'_> {
+    EntryKey { namespace: NAMESPACE, key: id }
 }
 
 #[async_trait]

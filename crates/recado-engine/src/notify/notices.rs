@@ -14,6 +14,20 @@ use serde_json::json;
 /// The company of notices; its own tenant, so that they delay no other.
 pub const NOTICES_COMPANY: &str = "recado";
 
+/// The actor of acts that no person made.
+pub(crate) const OURSELVES: &str = "recado";
+
+/// Reads a company that callers may speak for: any but Recado's own, to which nothing is told.
+pub fn caller_company(name: &str) -> Result<CompanyId, String> {
+    match CompanyId::new(name) {
+        Ok(_) if name == NOTICES_COMPANY => {
+            Err(format!("`{NOTICES_COMPANY}` is the company of Recado's own notices; choose another"))
+        }
+        Ok(company) => Ok(company),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The destination of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Channel {

@@ -1,6 +1,6 @@
-//! A namespace of notes as this process knows it.
+//! A namespace of entries as this process knows it.
 //!
-//! A writer of a note puts its copy here; where other nodes write too, the namespace is read again now and then.
+//! A writer of an entry puts its copy here; where other nodes write too, the namespace is read again now and then.
 //! A value written here while it was being read is newer than the one read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use recado_core::{CompanyId, Timestamp};
-use recado_store::{Namespace, Store, StoreError};
+use recado_store::{KeyValue, Namespace, StoreError};
 use serde::de::DeserializeOwned;
 
 /// A value that belongs to a company.
@@ -20,7 +20,7 @@ pub(crate) trait BelongsToCompany {
 #[derive(Debug)]
 pub(crate) struct NamespaceCache<T> {
     namespace: Namespace,
-    notes: RwLock<CachedEntries<T>>,
+    entries: RwLock<CachedEntries<T>>,
 }
 
 #[derive(Debug)]
@@ -56,32 +56,32 @@ impl<T: BelongsToCompany> CachedEntries<T> {
 }
 
 impl<T: DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
-    pub fn of(namespace: Namespace) -> Self {
-        let notes = CachedEntries { by_key: BTreeMap::new(), by_company: HashMap::new() };
-        NamespaceCache { namespace, notes: RwLock::new(notes) }
+    pub fn new(namespace: Namespace) -> Self {
+        let entries = CachedEntries { by_key: BTreeMap::new(), by_company: HashMap::new() };
+        NamespaceCache { namespace, entries: RwLock::new(entries) }
     }
 
-    pub async fn read_again(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn reload(&self, kv: &dyn KeyValue, now: Timestamp) -> Result<(), StoreError> {
         let before: HashMap<Box<str>, u64> =
-            self.notes.read().by_key.iter().map(|(key, copy)| (key.clone(), copy.version)).collect();
-        let found = store.kv_list(self.namespace, now).await?;
-        let there: HashSet<&str> = found.iter().map(|note| &*note.key).collect();
-        let mut notes = self.notes.write();
+            self.entries.read().by_key.iter().map(|(key, copy)| (key.clone(), copy.version)).collect();
+        let found = kv.kv_list(self.namespace, now).await?;
+        let there: HashSet<&str> = found.iter().map(|entry| &*entry.key).collect();
+        let mut entries = self.entries.write();
         let before_of = |key: &str| before.get(key).copied();
-        let gone = notes
+        let gone = entries
             .by_key
             .iter()
             .filter(|(key, copy)| !there.contains(&***key) && before_of(key) == Some(copy.version));
         let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
-        gone.iter().for_each(|key| notes.remove(key));
-        for note in found {
-            let known = notes.by_key.get(&note.key).map(|copy| copy.version);
-            let touched_here = before_of(&note.key) != known;
-            if touched_here || known == Some(note.version) {
+        gone.iter().for_each(|key| entries.remove(key));
+        for entry in found {
+            let known = entries.by_key.get(&entry.key).map(|copy| copy.version);
+            let touched_here = before_of(&entry.key) != known;
+            if touched_here || known == Some(entry.version) {
                 continue;
             }
-            if let Ok(value) = note.value.parse() {
-                notes.insert(note.key, note.version, Arc::new(value));
+            if let Ok(value) = entry.value.parse() {
+                entries.insert(entry.key, entry.version, Arc::new(value));
             }
         }
         Ok(())
@@ -89,36 +89,36 @@ impl<T: DeserializeOwned + BelongsToCompany> NamespaceCache<T> {
 
     pub fn keep(&self, key: Box<str>, version: u64, value: T) -> Arc<T> {
         let value = Arc::new(value);
-        self.notes.write().insert(key, version, value.clone());
+        self.entries.write().insert(key, version, value.clone());
         value
     }
 
     pub fn remove(&self, key: &str) {
-        self.notes.write().remove(key);
+        self.entries.write().remove(key);
     }
 
     pub fn get(&self, key: &str) -> Option<Arc<T>> {
-        self.notes.read().by_key.get(key).map(|copy| copy.value.clone())
+        self.entries.read().by_key.get(key).map(|copy| copy.value.clone())
     }
 
     pub fn is_empty(&self) -> bool {
-        self.notes.read().by_key.is_empty()
+        self.entries.read().by_key.is_empty()
     }
 
     /// Lists values by key, all or one company's, from the first one after a key on.
     pub fn list(&self, company: Option<&str>, after: Option<&str>, max: usize) -> Vec<Arc<T>> {
-        let notes = self.notes.read();
+        let entries = self.entries.read();
         let later = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let Some(company) = company else {
-            return notes
+            return entries
                 .by_key
                 .range::<str, _>(later)
                 .take(max)
                 .map(|(_, copy)| copy.value.clone())
                 .collect();
         };
-        let Some(keys) = notes.by_company.get(company) else { return Vec::new() };
-        let copies = keys.range::<str, _>(later).filter_map(|key| notes.by_key.get(key));
+        let Some(keys) = entries.by_company.get(company) else { return Vec::new() };
+        let copies = keys.range::<str, _>(later).filter_map(|key| entries.by_key.get(key));
         copies.take(max).map(|copy| copy.value.clone()).collect()
     }
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_look_at_one_companys_values_looks_at_no_others() {
-        let copies = NamespaceCache::of(Namespace::new("owned"));
+        let copies = NamespaceCache::new(Namespace::new("owned"));
         let keep = |company: &str, key: &str| {
             copies.keep(key.into(), 1, Owned(CompanyId::trusted(company)));
         };

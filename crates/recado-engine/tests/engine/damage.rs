@@ -64,7 +64,7 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
         lease: Duration::from_secs(30),
         worker_id: "w".into(),
     };
-    assert!(engine.lease(&request).await.unwrap().is_empty(), "a worker got a damaged job");
+    assert!(engine.attempts.lease(&request).await.unwrap().is_empty(), "a worker got a damaged job");
     for (name, damage) in [("data", Damage::Data), ("ids", Damage::Identity), ("work", Damage::Data)] {
         given.until(name, Status::Failed).await;
         let entry = given.store.dead_letter(&JobId::new(name).unwrap()).await.unwrap().unwrap();
@@ -75,7 +75,7 @@ async fn a_damaged_job_goes_to_the_dead_letters_and_never_out() {
 
     let replay = async |name: &str, data: Option<&str>| {
         let data = data.map(|data| Payload::new(data).unwrap());
-        engine.replay(&JobId::new(name).unwrap(), data, None, Some("ana")).await.unwrap()
+        engine.dlq.replay(&JobId::new(name).unwrap(), data, None, Some("ana")).await.unwrap()
     };
     assert_eq!(replay("data", None).await, Replay::Damaged(Damage::Data));
     assert_eq!(replay("ids", Some(r#"{"to":"ana"}"#)).await, Replay::Damaged(Damage::Identity));

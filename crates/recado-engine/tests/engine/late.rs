@@ -18,7 +18,7 @@ use crate::trail::{archiving, count, node, parts, pass, paused, written};
 
 /// The lag of the files on `/metrics`.
 async fn late_s(engine: &Engine) -> f64 {
-    let page = engine.metrics().await;
+    let page = engine.gauges.prometheus().await;
     let line = page.lines().find_map(|line| line.strip_prefix("recado_audit_late_seconds "));
     line.unwrap_or_else(|| panic!("nothing is said: {page}")).parse().unwrap()
 }
@@ -48,7 +48,7 @@ fn in_the_way(dir: &TempDir) -> PathBuf {
 }
 
 fn rings(engine: &Engine) -> Vec<Box<str>> {
-    engine.firing().into_iter().map(|alert| alert.alert).collect()
+    engine.alerts.firing().into_iter().map(|alert| alert.alert).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recado_core::{CompanyId, RouteName, Status};
 use recado_engine::admission::tenant_limits::TermsChange;
 use recado_engine::duties::nodes::{Health, Node, NodeInfo};
-use recado_engine::{Carrier, Chance, Clock, Engine, Parts, Routes, Settings};
+use recado_engine::{Carrier, Clock, Engine, Parts, Random, Routes, Settings};
 use recado_store::faulty::{FaultyStore, Verb};
 use recado_store::{KvWrite, Namespace, StoreError, Wakes};
 
@@ -18,13 +18,13 @@ fn node(given: &Given, bell: &Arc<Wakes>, name: &str, far_end: &Arc<Scripted>) -
     let store = Arc::new(FaultyStore::shared(given.store.clone(), bell));
     let routes = Routes::new([route("mail", Carrier::Transport(far_end.clone()))]);
     let settings = Settings { node: name.into(), ..settings() };
-    let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Chance::seeded(7));
-    parts.about = NodeInfo { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
+    let mut parts = Parts::new(store.clone(), routes, settings, given.clock.clone(), Random::from_seed(7));
+    parts.info = NodeInfo { host: "mail-1".into(), listen: Some("10.0.0.5:7400".into()) };
     (Engine::start(parts), store)
 }
 
 async fn nodes(engine: &Engine) -> Vec<Node> {
-    engine.nodes().await.unwrap()
+    engine.nodes.list().await.unwrap()
 }
 
 async fn health(engine: &Engine) -> Vec<(String, Health)> {
@@ -85,7 +85,7 @@ async fn a_node_that_stops_says_so_while_it_does_and_then_takes_its_leave() {
     let store = Arc::new(FaultyStore::shared(given.store.clone(), &bell));
     let routes = Routes::new([route("letters", Carrier::Transport(slow))]);
     let settings = Settings { node: "node-2".into(), ..settings() };
-    let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Chance::seeded(7)));
+    let goes = Engine::start(Parts::new(store, routes, settings, given.clock.clone(), Random::from_seed(7)));
     let mut job = submission("long");
     job.route = "letters".to_owned();
     submit(&goes, job).await;
@@ -125,10 +125,10 @@ async fn a_node_reads_what_others_wrote_and_nothing_when_they_wrote_nothing() {
     assert!(before > 0, "it never read");
     pass(20).await;
     assert_eq!(store.reads_of("routes"), before, "nothing has changed but the signs of life");
-    says.pause_route("mail", true, None, None).await.unwrap();
+    says.gate.pause_route("mail", None, None).await.unwrap();
     pass(2).await;
     assert_eq!(store.reads_of("routes"), before + 1, "something has");
-    assert!(hears.pause_of(&RouteName::new("mail").unwrap()).is_some());
+    assert!(hears.gate.pause_of(&RouteName::new("mail").unwrap()).is_some());
     pass(30).await;
     assert_eq!(store.reads_of("routes"), before + 2, "everything is read again once in a while");
 }
@@ -143,13 +143,13 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     let (mail, acme) = (RouteName::new("mail").unwrap(), CompanyId::new("acme").unwrap());
     let pause = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
     let paused = |engine: &Engine| {
-        let provider = engine.providers().remove(0).paused.is_some();
-        [provider, engine.pause_of(&mail).is_some(), engine.tenant_terms("acme").paused]
+        let provider = engine.gate.provider_views().remove(0).paused.is_some();
+        [provider, engine.gate.pause_of(&mail).is_some(), engine.gate.tenant_terms("acme").paused]
     };
-    let provider = first.providers().remove(0).name;
-    first.pause_provider(&provider, true, None, None).await.unwrap();
-    first.pause_route("mail", true, None, None).await.unwrap();
-    first.set_tenant(&acme, pause(true), None).await.unwrap();
+    let provider = first.gate.provider_views().remove(0).name;
+    first.gate.pause_provider(&provider, None, None).await.unwrap();
+    first.gate.pause_route("mail", None, None).await.unwrap();
+    first.gate.set_tenant(&acme, pause(true), None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[true; 3]; 2]);
 
@@ -169,8 +169,8 @@ async fn what_the_store_has_lost_no_node_holds_on_to_and_what_is_said_next_is_he
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false; 3]; 2]);
 
-    second.set_tenant(&acme, pause(true), None).await.unwrap();
-    second.pause_route("mail", true, None, None).await.unwrap();
+    second.gate.set_tenant(&acme, pause(true), None).await.unwrap();
+    second.gate.pause_route("mail", None, None).await.unwrap();
     pass(2).await;
     assert_eq!([&first, &second].map(paused), [[false, true, true]; 2]);
 }

@@ -28,11 +28,11 @@ fn with_rate(max: u32) -> ProviderTerms {
 }
 
 fn state(engine: &Engine) -> BreakerState {
-    engine.provider("mail").unwrap().breaker.state
+    engine.gate.provider_view("mail").unwrap().breaker.state
 }
 
 fn fail(engine: &Engine, times: usize) {
-    (0..times).for_each(|_| drop(engine.tell_provider("mail", false, "503", Duration::ZERO).unwrap()));
+    (0..times).for_each(|_| drop(engine.gate.record_call_failure("mail", "503").unwrap()));
 }
 
 fn gone() -> StoreError {
@@ -46,7 +46,7 @@ async fn f1_failures_at_all_nodes_count_together_and_one_of_them_tells_of_the_sw
     let terms = [("mail", with_breaker())];
     let (a, _) = node(&given, &bell, "a", vec![mail(&flaky)], &terms).await;
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
-    let mut heard = [a.events().listen(None), b.events().listen(None)];
+    let mut heard = [a.notifier.events.listen(None), b.notifier.events.listen(None)];
     // At the same time, so that their writes meet.
     fail(&a, 3);
     fail(&b, 2);
@@ -165,7 +165,10 @@ async fn g16_a_rate_holds_over_all_nodes_in_every_window_and_what_is_over_spends
         let job = given.view(&format!("job-{n:04}")).await.job;
         assert!(job.progress.attempts_started == 1 && job.progress.deferrals <= 1, "{n}: {:?}", job.progress);
     }
-    assert!(a.provider("mail").unwrap().held.is_some() || b.provider("mail").unwrap().running == 0);
+    assert!(
+        a.gate.provider_view("mail").unwrap().held.is_some()
+            || b.gate.provider_view("mail").unwrap().running == 0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +199,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky)], &terms).await;
     let globex = CompanyId::new("globex").unwrap();
     let bound = TermsChange { max_per_minute: Some(Some(4)), ..TermsChange::default() };
-    a.set_tenant(&globex, bound, None).await.unwrap();
+    a.gate.set_tenant(&globex, bound, None).await.unwrap();
     sleep(1).await;
     for n in 0..60 {
         submit(&a, to("acme", &format!("a-{n}"))).await;
@@ -212,7 +215,7 @@ async fn g22_the_rates_of_companies_hold_over_all_nodes_and_across_a_restart() {
     assert_eq!((sent_by("acme"), sent_by("globex")), (10, 4), "a restart gives no company more");
     sleep(10).await;
     assert_eq!((sent_by("acme"), sent_by("globex")), (20, 8));
-    assert!(engine.hold("mail", "globex").unwrap().why.contains("rate"));
+    assert!(engine.gate.hold("mail", "globex").unwrap().why.contains("rate"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +233,7 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
     submit(&a, submission("first")).await;
     sleep(2).await;
     *flaky.answer.lock() = None;
-    assert!(b.hold("mail", "acme").unwrap().why.contains("slow down"), "b knows why");
+    assert!(b.gate.hold("mail", "acme").unwrap().why.contains("slow down"), "b knows why");
     submit(&b, submission("second")).await;
     sleep(15).await;
     a.stop().await.unwrap();
@@ -239,7 +242,7 @@ async fn quiet_that_a_provider_asked_for_holds_on_every_node_and_across_a_restar
     sleep(20).await;
     assert_eq!(flaky.count(), 1, "quiet");
     given.until("second", Status::Sent).await;
-    assert_eq!(engine.hold("mail", "acme"), None);
+    assert_eq!(engine.gate.hold("mail", "acme"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,25 +254,25 @@ async fn a_pause_at_one_node_holds_the_others() {
     let (b, _) = node(&given, &bell, "b", vec![mail(&flaky), other()], &[]).await;
     let acme = CompanyId::new("acme").unwrap();
     let paused = |paused| TermsChange { paused: Some(paused), ..TermsChange::default() };
-    a.pause_provider("mail", true, Some("audit"), Some("ana")).await.unwrap();
-    a.pause_route("mail", true, Some("template"), Some("ana")).await.unwrap();
-    a.set_tenant(&acme, paused(true), Some("ana")).await.unwrap();
+    a.gate.pause_provider("mail", Some("audit"), Some("ana")).await.unwrap();
+    a.gate.pause_route("mail", Some("template"), Some("ana")).await.unwrap();
+    a.gate.set_tenant(&acme, paused(true), Some("ana")).await.unwrap();
     sleep(2).await;
-    assert_eq!(b.hold("mail", "acme").unwrap().why, "tenant paused");
-    assert_eq!(b.hold("mail", "globex").unwrap().why, "route paused: template");
-    assert_eq!(b.hold("other", "globex").unwrap().why, "paused: audit");
+    assert_eq!(b.gate.hold("mail", "acme").unwrap().why, "tenant paused");
+    assert_eq!(b.gate.hold("mail", "globex").unwrap().why, "route paused: template");
+    assert_eq!(b.gate.hold("other", "globex").unwrap().why, "paused: audit");
     submit(&b, to("acme", "held-by-all")).await;
     sleep(60).await;
     assert_eq!(flaky.count(), 0);
     // And let go at the other.
-    b.pause_provider("mail", false, None, None).await.unwrap();
-    b.pause_route("mail", false, None, None).await.unwrap();
+    b.gate.resume_provider("mail", None, None).await.unwrap();
+    b.gate.resume_route("mail", None, None).await.unwrap();
     sleep(60).await;
     assert_eq!(flaky.count(), 0, "its company is still paused");
-    b.set_tenant(&acme, paused(false), None).await.unwrap();
+    b.gate.set_tenant(&acme, paused(false), None).await.unwrap();
     given.until("held-by-all", Status::Sent).await;
     sleep(2).await;
-    assert_eq!((a.hold("mail", "acme"), a.hold("other", "acme")), (None, None));
+    assert_eq!((a.gate.hold("mail", "acme"), a.gate.hold("other", "acme")), (None, None));
 }
 
 /// An endpoint as another node has just written it.
@@ -298,15 +301,19 @@ async fn an_endpoint_that_another_node_has_just_made_or_switched_on_is_known_to_
     endpoint_made_elsewhere(&given, "ep_off", false).await;
     let (engine, store) = node(&given, &bell, "a", vec![mail(&flaky)], &[]).await;
     let (acme, globex) = (CompanyId::new("acme").unwrap(), CompanyId::new("globex").unwrap());
-    let target = async |company, id| Endpoints::target(engine.endpoints(), company, id).await.unwrap();
+    let target =
+        async |company, id| Endpoints::target(&*engine.notifier.endpoints, company, id).await.unwrap();
     assert!(target(&acme, "ep_new").await.is_none() && !target(&acme, "ep_off").await.unwrap().enabled);
     endpoint_made_elsewhere(&given, "ep_new", true).await;
     endpoint_made_elsewhere(&given, "ep_off", true).await;
-    assert!(engine.endpoints().get("ep_new").is_none(), "its copies are of before: nothing was tested");
+    assert!(
+        engine.notifier.endpoints.get("ep_new").is_none(),
+        "its copies are of before: nothing was tested"
+    );
     assert!(target(&acme, "ep_new").await.unwrap().enabled && target(&acme, "ep_off").await.unwrap().enabled);
     assert!(target(&globex, "ep_new").await.is_none(), "it is another company's");
     store.fail(Verb::ReadNotes, 0, 1, StoreError::Unavailable("away".to_owned()));
-    let asked = Endpoints::target(engine.endpoints(), &acme, "ep_other").await;
+    let asked = Endpoints::target(&*engine.notifier.endpoints, &acme, "ep_other").await;
     assert_eq!(
         asked.unwrap_err().kind,
         FaultKind::Shortage,
@@ -350,7 +357,7 @@ async fn what_was_written_although_no_answer_came_is_not_counted_twice() {
     sleep(5).await;
     assert_eq!(store.fired(Verb::KvWriteAnswer), 1);
     let again = restarted(&given, vec![mail(&flaky)], &terms).await;
-    let view = again.provider("mail").unwrap();
+    let view = again.gate.provider_view("mail").unwrap();
     assert_eq!((view.failures_in_window, view.breaker.state), (4, BreakerState::Closed));
 }
 

@@ -60,9 +60,12 @@ async fn f4_when_several_nodes_write_the_circuit_keys_follow_the_last_write() {
         let [one, two, three] = [0, 1, 2].map(|at| nodes[at].kv_write(vec![write(states[at])], T0));
         let (one, two, three) = tokio::join!(one, two, three);
         one.and(two).and(three).unwrap();
-        let note = nodes[0].kv_get(PROVIDERS, &provider, T0).await.unwrap().unwrap();
+        let entry = nodes[0].kv_get(PROVIDERS, &provider, T0).await.unwrap().unwrap();
         let state: String = place.server.ask(&["GET", &format!("circuit:{provider}:state")]);
-        assert!(note.value.as_str().contains(&format!("\"{state}\"")), "{state} in round {round}: {note:?}");
+        assert!(
+            entry.value.as_str().contains(&format!("\"{state}\"")),
+            "{state} in round {round}: {entry:?}"
+        );
     }
 }
 

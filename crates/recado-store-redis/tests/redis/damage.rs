@@ -72,7 +72,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     let leases = store.claim(claim(10)).await.unwrap().leases;
     let settlements = leases.iter().map(buried).collect();
     store.settle(settlements).await.unwrap();
-    let note = |key: &str| KvWrite {
+    let entry = |key: &str| KvWrite {
         namespace: NAMESPACE,
         key: key.into(),
         value: Some(Payload::trusted("1")),
@@ -80,7 +80,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
         expires_at: None,
         audit: Vec::new(),
     };
-    store.kv_write(vec![note("whole"), note("torn")], T0).await.unwrap();
+    store.kv_write(vec![entry("whole"), entry("torn")], T0).await.unwrap();
     let prefix = &place.options.prefix;
     let seq = |name: &str| leases.iter().position(|lease| lease.job.id.as_str() == name).unwrap() + 1;
     place.server.ask::<String>(&["SET", &format!("{prefix}:{{0}}:letter:{}", seq("torn")), "?"]);
@@ -89,7 +89,7 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     place.server.ask::<u64>(&["SETRANGE", &head, "12", "z"]);
     place.server.ask::<u64>(&[
         "HSET",
-        &format!("{prefix}:{{notes}}:namespace:{}", NAMESPACE.as_str()),
+        &format!("{prefix}:{{notes}}:shelf:{}", NAMESPACE.as_str()),
         "torn",
         "?",
     ]);
@@ -108,8 +108,8 @@ async fn what_cannot_be_read_is_shown_as_damaged_or_left_out_and_fails_no_list()
     assert_eq!(store.jobs(JobFilter::default(), page, T0).await.unwrap().items.len(), 4);
     assert!(store.job(&job("headless").id, T0).await.unwrap().is_some());
     assert_eq!(store.transfers(None, 10).await.unwrap().items.len(), 4);
-    let notes = store.kv_list(NAMESPACE, T0).await.unwrap();
-    assert_eq!(notes.iter().map(|note| &*note.key).collect::<Vec<_>>(), ["whole"]);
+    let entries = store.kv_list(NAMESPACE, T0).await.unwrap();
+    assert_eq!(entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["whole"]);
     assert_eq!(store.kv_get(NAMESPACE, "torn", T0).await.unwrap(), None);
     let span = AuditSpan { part: 0, after: 0, newest_first: false };
     assert_eq!(

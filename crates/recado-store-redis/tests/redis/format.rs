@@ -5,12 +5,12 @@ use recado_store::prelude::*;
 use recado_store::{KvWrite, KvWritten, Namespace, StoreError};
 use recado_store_redis::{FORMAT_VERSION, RedisOptions, RedisStore};
 
-use crate::given::{T0, jobs};
+use crate::given::{T0, jobs, random};
 use crate::place::Place;
 use crate::server::{PATIENCE, Server, until};
 
 async fn refusal(options: &RedisOptions) -> String {
-    RedisStore::open(options).await.unwrap_err().to_string()
+    RedisStore::open(options, random()).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -44,14 +44,14 @@ async fn prefixes_keep_stores_apart() {
 async fn every_key_has_the_prefix() {
     let server = Server::start();
     let options = RedisOptions { prefix: "ours".into(), ..RedisOptions::new(server.url()) };
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     store.enqueue(jobs(0..3)).await.unwrap();
     let keys: Vec<String> = server.ask(&["KEYS", "*"]);
     assert!(keys.len() > 3 && keys.iter().all(|key| key.starts_with("ours:{")), "{keys:?}");
 }
 
 #[tokio::test]
-async fn versions_of_notes_are_not_given_again_after_a_server_lost_its_data() {
+async fn versions_of_entries_are_not_given_again_after_a_server_lost_its_data() {
     const NAMESPACE: Namespace = Namespace::new("providers");
     let place = Place::single();
     let store = place.store().await;

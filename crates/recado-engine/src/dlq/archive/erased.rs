@@ -9,8 +9,8 @@
 use recado_audit::{Content, Erasure, Identity, Kind, Order, Query, Subject};
 use recado_core::{Job, Timestamp};
 
-use crate::audit::TrailError;
-use crate::engine::{Engine, EngineError};
+use crate::dlq::DeadLetters;
+use crate::error::{EngineError, TrailError};
 
 /// Erasures that are read at a time.
 const PAGE_RECORDS: usize = 1_000;
@@ -19,10 +19,9 @@ const PAGE_RECORDS: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Forgotten(Vec<(u64, Timestamp, Erasure)>);
 
-impl Engine {
+impl DeadLetters {
     pub(super) async fn forgotten(&self) -> Result<Forgotten, EngineError> {
-        let Some(terms) = self.inner.keeper.terms() else { return Ok(Forgotten::default()) };
-        let dir = terms.dir.clone();
+        let Some(dir) = self.trail_dir.clone() else { return Ok(Forgotten::default()) };
         if !dir.is_dir() {
             return Ok(Forgotten::default());
         }

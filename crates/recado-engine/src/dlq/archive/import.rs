@@ -11,7 +11,8 @@ use recado_store::{Adopted, JobSnapshot, KvWrite, Namespace};
 
 use super::last_change;
 use super::line::{self, Read};
-use crate::engine::{Engine, EngineError};
+use crate::dlq::DeadLetters;
+use crate::error::EngineError;
 
 /// Lines that one import takes to the store at a time.
 const IMPORT_ENTRIES: usize = 100;
@@ -61,7 +62,7 @@ struct Taken {
     transfers: Vec<JobSnapshot>,
 }
 
-impl Engine {
+impl DeadLetters {
     /// Brings dead letters back, each for as long again as it was kept. Answers in order, once all that is taken is
     /// durable. Twice is harmless: a line is taken once.
     pub async fn import_dead_letters(
@@ -98,11 +99,11 @@ impl Engine {
 
     /// Entries that fit before the oldest would be archived.
     async fn room(&self) -> Result<u64, EngineError> {
-        let terms = &self.inner.dead_letters;
+        let terms = &self.terms;
         if terms.archive.is_none() {
             return Ok(u64::MAX);
         }
-        Ok(terms.max_size.saturating_sub(self.store().counts(self.now()).await?.dead_letters))
+        Ok(terms.max_size.saturating_sub(self.store.counts(self.clock.now()).await?.dead_letters))
     }
 
     /// Looks at one line. What is to be taken is known until the store has it.
@@ -115,11 +116,11 @@ impl Engine {
         let Line { read, key, at, actor } = line;
         let (id, is_export) = (read.transfer.job.id.clone(), read.is_export);
         let is_known = taken.transfers.iter().any(|other| other.job.id == id)
-            || self.store().kv_get(NAMESPACE, &key, self.now()).await?.is_some();
+            || self.store.kv_get(NAMESPACE, &key, self.clock.now()).await?.is_some();
         let returning = if is_known { None } else { self.may_return(read).await? };
         let Some(transfer) = returning else { return Ok(Imported::Known(id)) };
         if *room == 0 {
-            return Ok(Imported::NoRoom { id, max_size: self.inner.dead_letters.max_size });
+            return Ok(Imported::NoRoom { id, max_size: self.terms.max_size });
         }
         *room -= 1;
         taken.places.push((at, key));
@@ -131,9 +132,9 @@ impl Engine {
         if taken.transfers.is_empty() {
             return Ok(());
         }
-        let now = self.now();
+        let now = self.clock.now();
         let mut notes = Vec::new();
-        for ((at, key), adopted) in taken.places.into_iter().zip(self.store().adopt(taken.transfers).await?) {
+        for ((at, key), adopted) in taken.places.into_iter().zip(self.store.adopt(taken.transfers).await?) {
             if adopted == Adopted::Done
                 && let Imported::Known(id) = answers[at].clone()
             {
@@ -141,17 +142,17 @@ impl Engine {
                 notes.push(imported(key, now));
             }
         }
-        self.store().kv_write(notes, now).await?;
+        self.store.kv_write(notes, now).await?;
         Ok(())
     }
 
     /// The entry, if its job is forgotten here or was given up in a way that this line may undo. With its whole trail.
     async fn may_return(&self, read: Read) -> Result<Option<JobSnapshot>, EngineError> {
         let Read { mut transfer, is_export } = read;
-        let Some(view) = self.store().job(&transfer.job.id, self.now()).await? else {
+        let Some(view) = self.store.job(&transfer.job.id, self.clock.now()).await? else {
             return Ok(Some(transfer));
         };
-        let trail = self.store().audit(&view.job.id).await?;
+        let trail = self.store.audit(&view.job.id).await?;
         let archived = last_change(&trail).is_some_and(|last| last.kind == AuditKind::DeadLetterArchived);
         transfer.archived = trail.len();
         transfer.audit = trail;
@@ -160,11 +161,11 @@ impl Engine {
 
     /// Its time begins anew, or the next round of the janitor would end it; when it came to the queue stays.
     fn renewed(&self, mut transfer: JobSnapshot, is_export: bool, actor: Option<&str>) -> JobSnapshot {
-        let now = self.now();
+        let now = self.clock.now();
         if let Some(entry) = &mut transfer.dead_letter {
             // Who wrote the line had a clock of their own.
             entry.moved_at = entry.moved_at.min(now);
-            entry.ttl = now.since(entry.moved_at) + self.inner.terms_of(&entry.route).dead_letter_ttl;
+            entry.ttl = now.since(entry.moved_at) + self.routes.terms_of(&entry.route).dead_letter_ttl;
         }
         let from = if is_export { "an export" } else { "an archive" };
         // The record says how far it vouches for the entry.

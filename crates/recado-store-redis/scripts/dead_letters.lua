@@ -1,18 +1,19 @@
 -- Dead letters: one value each, in the order in which they entered the queue, with counts of every kind kept as they
 -- come and go. Put after intake.lua, before every script that buries, brings back or gives up.
 
--- What dead letters are counted by, in the order of the letter's first fields.
+-- The groups that dead letters are counted by, in the order of the stored value's first fields.
 local KINDS = { 'code', 'company', 'route', 'fingerprint' }
 
-local function parts(letter)
+-- The fields that scripts read of a stored dead letter.
+local function indexed_fields(letter)
   local expires, code, company, route, fingerprint, reason =
     struct.unpack('>I6I2c0I2c0I2c0I2c0I2c0', letter)
   return expires, { code, company, route, fingerprint }, reason
 end
 
--- A letter that cannot be read was counted under names that are no longer known.
+-- Takes a dead letter out of the counts. One that cannot be read was counted under names that are no longer known.
 local function uncount(letter)
-  local readable, _, keys = pcall(parts, letter)
+  local readable, _, keys = pcall(indexed_fields, letter)
   if not readable then
     return
   end
@@ -25,9 +26,9 @@ local function uncount(letter)
   end
 end
 
--- Files a letter. One of a job that has a letter already takes that one's place: it has never left the queue. Another
--- one is filed at its `place`, or as the newest.
-local function file(seq, letter, floor, place)
+-- Stores a dead letter. One of a job that has one already takes that one's place: it has never left the queue. Another
+-- one goes to its `place`, or to the end.
+local function add_dead_letter(seq, letter, floor, place)
   local old = call('GET', K .. 'letter:' .. seq)
   if old then
     uncount(old)
@@ -37,7 +38,7 @@ local function file(seq, letter, floor, place)
   else
     call('ZADD', K .. 'dead', numbers('letter', 1, floor) + 1, padded(seq))
   end
-  local expires, keys, reason = parts(letter)
+  local expires, keys, reason = indexed_fields(letter)
   for nth, kind in ipairs(KINDS) do
     call('HINCRBY', K .. 'group:' .. kind, keys[nth], 1)
     call('HSET', K .. 'group:' .. kind .. ':reason', keys[nth], reason)
@@ -46,7 +47,7 @@ local function file(seq, letter, floor, place)
   call('ZADD', K .. 'deadlines', expires, padded(seq))
 end
 
-local function unfile(seq, letter)
+local function remove_dead_letter(seq, letter)
   uncount(letter)
   call('DEL', K .. 'letter:' .. seq)
   call('ZREM', K .. 'dead', padded(seq))
@@ -66,7 +67,7 @@ local function finish(seqs)
   call('DEL', unpack(data))
   for nth, letter in ipairs(call('MGET', unpack(letters))) do
     if letter then
-      unfile(seqs[nth], letter)
+      remove_dead_letter(seqs[nth], letter)
     end
   end
 end

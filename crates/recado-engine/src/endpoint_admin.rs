@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::{AuditEvent, AuditKind, EventKind, Fault, Timestamp};
+use recado_core::{AuditEvent, AuditKind, EventKind, Fault, Random};
+use recado_store::AuditLog;
 use recado_transport_webhook::{Secret, TestResult, Webhook};
 
-use super::{Endpoint, EndpointChange, EndpointError, NewEndpoint};
-use crate::accept::company;
-use crate::engine::Engine;
+use crate::admission::gate::Gate;
+use crate::clock::Clock;
+use crate::notify::Notifier;
+use crate::notify::endpoints::{Endpoint, EndpointChange, EndpointError, NewEndpoint};
+use crate::notify::notices::caller_company;
 
 /// As long as a delivery may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,18 +51,26 @@ pub type Tested = Result<TestResult, Fault>;
 
 type Faults = Vec<(String, String)>;
 
-impl Engine {
+/// Acts of operators and callers on endpoints.
+#[derive(Debug)]
+pub struct EndpointAdmin {
+    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) gate: Arc<Gate>,
+    /// The transport that delivers to endpoints, if there is one.
+    pub(crate) webhook: Option<Arc<Webhook>>,
+    pub(crate) audit: Arc<dyn AuditLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<Random>,
+}
+
+impl EndpointAdmin {
     fn webhook(&self) -> Result<&Arc<Webhook>, EndpointRefusal> {
-        self.inner.webhook.as_ref().ok_or(EndpointRefusal::NoCarrier)
+        self.webhook.as_ref().ok_or(EndpointRefusal::NoCarrier)
     }
 
-    pub async fn add_endpoint(
-        &self,
-        draft: EndpointDraft,
-        actor: &str,
-    ) -> Result<Arc<Endpoint>, EndpointRefusal> {
+    pub async fn add(&self, draft: EndpointDraft, actor: &str) -> Result<Arc<Endpoint>, EndpointRefusal> {
         let mut faults = Faults::new();
-        let company = match draft.company_id.as_deref().map(company) {
+        let company = match draft.company_id.as_deref().map(caller_company) {
             Some(Ok(company)) => Some(company),
             Some(Err(why)) => fault(&mut faults, "/companyId", why),
             None => fault(&mut faults, "/companyId", "is missing; name the company".to_owned()),
@@ -81,12 +92,17 @@ impl Engine {
                 None => Secret::generate(random()?),
             },
         };
-        let endpoint = self.endpoints().add(&**self.store(), new, actor, self.now()).await?;
+        let now = self.clock.now();
+        let endpoint = self
+            .notifier
+            .endpoints
+            .add(&*self.notifier.kv, new, actor, self.random.uuid_v7(now), now)
+            .await?;
         tracing::info!(endpointId = %endpoint.id, companyId = %endpoint.company_id, actor, "Endpoint added");
         Ok(endpoint)
     }
 
-    pub async fn change_endpoint(
+    pub async fn change(
         &self,
         id: &str,
         draft: EndpointDraft,
@@ -100,31 +116,32 @@ impl Engine {
         if !faults.is_empty() {
             return Err(EndpointRefusal::Invalid(faults));
         }
-        let before = self.endpoints().get(id);
-        let endpoint = self.endpoints().change(&**self.store(), id, change, actor, self.now()).await?;
+        let before = self.notifier.endpoints.get(id);
+        let endpoint =
+            self.notifier.endpoints.change(&*self.notifier.kv, id, change, actor, self.clock.now()).await?;
         if before.is_none_or(|before| before.url != endpoint.url) {
-            self.inner.drop_endpoint_holds(&endpoint.company_id, id);
+            self.gate.drop_endpoint_holds(&endpoint.company_id, id);
         }
         tracing::info!(endpointId = id, enabled = endpoint.enabled, actor, "Endpoint changed");
         Ok(endpoint)
     }
 
-    pub async fn remove_endpoint(&self, id: &str, actor: &str) -> Result<(), EndpointRefusal> {
-        let company = self.endpoints().remove(&**self.store(), id, actor, self.now()).await?;
-        self.inner.drop_endpoint_holds(&company, id);
+    pub async fn remove(&self, id: &str, actor: &str) -> Result<(), EndpointRefusal> {
+        let company = self.notifier.endpoints.remove(&*self.notifier.kv, id, actor, self.clock.now()).await?;
+        self.gate.drop_endpoint_holds(&company, id);
         tracing::info!(endpointId = id, actor, "Endpoint removed");
         Ok(())
     }
 
     /// Posts a signed test at once. It neither counts nor is repeated. It is on record before it goes out.
-    pub async fn test_endpoint(&self, id: &str, actor: &str) -> Result<Tested, EndpointRefusal> {
-        let now = self.now();
-        let endpoint = self.endpoints().get(id).ok_or(EndpointError::Unknown)?;
+    pub async fn test(&self, id: &str, actor: &str) -> Result<Tested, EndpointRefusal> {
+        let now = self.clock.now();
+        let endpoint = self.notifier.endpoints.get(id).ok_or(EndpointError::Unknown)?;
         let target = endpoint.target(now).ok_or(EndpointError::Unknown)?;
-        let message = format!("test_{}", uuid::Uuid::now_v7().simple());
+        let message = format!("test_{}", self.random.uuid_v7(now).to_simple());
         let webhook = self.webhook()?;
         let audit = AuditEvent::about_endpoint(id, &endpoint.company_id, AuditKind::EndpointTested, now);
-        self.store().record(vec![audit.by(Some(actor))]).await.map_err(EndpointError::from)?;
+        self.audit.record(vec![audit.by(Some(actor))]).await.map_err(EndpointError::from)?;
         Ok(webhook.test(&target, &message, now, TEST_TIMEOUT).await)
     }
 
@@ -197,11 +214,4 @@ fn random() -> Result<[u8; 32], EndpointRefusal> {
 /// Returns true when an answer counts as a yes.
 pub fn is_yes(tested: &Tested) -> bool {
     tested.as_ref().is_ok_and(|result| (200..300).contains(&result.status))
-}
-
-impl Endpoint {
-    /// Returns the time at which the secret before the newest one stops signing, if there is one.
-    pub fn rotating_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.secrets.iter().filter_map(|signing| signing.until).filter(|until| *until > now).max()
-    }
 }

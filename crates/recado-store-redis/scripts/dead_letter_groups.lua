@@ -1,4 +1,4 @@
--- How many dead letters there are of each kind. ARGV: the kind. Answers key, count and a reason of each, in a row.
+-- Counts dead letters by a kind of group. ARGV: the kind. Answers key, count and a reason of each, in a row.
 
 local answers = {}
 local counted = call('HGETALL', K .. 'group:' .. ARGV[1])

@@ -52,7 +52,7 @@ async fn of_many_companies_that_want_one_id_at_once_one_gets_it() {
 }
 
 #[tokio::test]
-async fn an_id_reserved_by_whoever_crashed_is_taken_in_when_it_is_asked_for_again() {
+async fn an_id_reserved_by_a_node_that_crashed_is_accepted_when_it_is_enqueued_again() {
     let place = Place::single().in_partitions(3);
     let store = place.store().await;
     store.enqueue((0..60).map(|n| of(n, &format!("job-{n}"))).collect()).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_claim_is_shared_by_how_many_tenants_wait_in_each_partition() {
             *served.entry(lease.job.company.to_string()).or_default() += 1;
         }
     }
-    assert_eq!(served.len(), TENANTS, "everybody was served");
+    assert_eq!(served.len(), TENANTS, "every tenant was served");
     let (least, most) = (served.values().min().unwrap(), served.values().max().unwrap());
     assert!(*least >= 3 && *most <= 18, "of nine each, one got {least} and one {most}");
 }

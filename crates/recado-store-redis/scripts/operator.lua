@@ -1,4 +1,4 @@
--- What a person does to a job that nobody holds, or time to a dead letter.
+-- Changes a job that is not leased: an operator's action, or the end of a dead letter's time.
 -- ARGV: floor of the numbers, number, the head it was decided by, verb ('cancel', 'recall', 'redrive' or 'give-up'),
 -- its head from now on, now, record, '1' and the corrected data or '0' and '', and what follows as for enqueue but for the number.
 -- Answers 1, or 0 when the job is not any more what it was when that was decided.
@@ -26,7 +26,7 @@ elseif verb == 'recall' then
   forget_end(seq)
   call('SET', K .. 'job:' .. seq, head)
   local letter = call('GET', K .. 'letter:' .. seq)
-  local readable, expires = pcall(parts, letter)
+  local readable, expires = pcall(indexed_fields, letter)
   local kept = now + RECALLED_KEPT_MS
   if not readable then
     expires = kept
@@ -45,7 +45,7 @@ elseif verb == 'redrive' then
   wait(seq, job, false)
 else
   finish({ seq })
-  -- A letter whose value is gone is still in these.
+  -- A dead letter whose value is gone is still in these.
   call('ZREM', K .. 'dead', padded(seq))
   call('ZREM', K .. 'deadlines', padded(seq))
   call('SET', K .. 'job:' .. seq, head)

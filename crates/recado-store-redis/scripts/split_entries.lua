@@ -1,4 +1,4 @@
--- Entries of the audit trail that lie apart. ARGV: their places. Answers place and entry of each that is there.
+-- Entries of the audit trail that were split, because some of their records were erased. ARGV: their places. Answers place and entry of each that is there.
 
 local answers = {}
 for _, place in ipairs(ARGV) do

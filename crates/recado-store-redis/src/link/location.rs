@@ -1,12 +1,14 @@
-//! Finds a node's server: at the URL's address, or at the one that the Sentinels give for the master.
+//! Locates a server: at the URL's address, or at the one that the Sentinels give for the master.
 //!
-//! Asked anew for every connection: after a failover the old address leads to a replica or nowhere. The
+//! Sentinels are asked anew for every connection: after a failover the old address leads to a replica or nowhere. The
 //! server itself has the last word about whether it is the master, as Sentinels may be behind.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select_ok;
+use recado_core::Random;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -15,51 +17,57 @@ use redis::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::time::timeout;
 
+use super::connection::why;
 use super::fault::OpenError;
-use super::node::why;
 use super::url::{Address, Kind, Login, Target};
 
-/// Address of one server, and the way to reach it.
+/// One server, and the settings of connections to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    whose: Whose,
-    dial: Arc<Dial>,
+pub(crate) struct Location {
+    target: LocationTarget,
+    settings: Arc<ConnectSettings>,
 }
 
 #[derive(Debug, Clone)]
-enum Whose {
+enum LocationTarget {
     At(Address),
     Master { service: Arc<str>, sentinels: Arc<[Address]>, login: Login },
 }
 
 /// Settings of a connection, wherever it leads.
 #[derive(Clone)]
-pub(crate) struct Dial {
+pub(crate) struct ConnectSettings {
     tls: bool,
     trusted_roots_pem: Option<String>,
     login: Login,
     database: i64,
+    /// Draws the waits between attempts to connect.
+    pub random: Arc<Random>,
 }
 
 /// Without the authorities: they are long.
-impl fmt::Debug for Dial {
+impl fmt::Debug for ConnectSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dial")
+        f.debug_struct("ConnectSettings")
             .field("tls", &self.tls)
             .field("database", &self.database)
             .finish_non_exhaustive()
     }
 }
 
-impl Dial {
-    pub fn new(target: &Target, trusted_roots_pem: Option<&str>) -> Result<Arc<Self>, OpenError> {
-        let dial = Dial {
+impl ConnectSettings {
+    pub fn new(
+        target: &Target,
+        trusted_roots_pem: Option<&str>,
+        random: Arc<Random>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let settings = ConnectSettings {
             tls: target.tls,
             trusted_roots_pem: trusted_roots_pem.map(str::to_owned),
             login: target.login.clone(),
             database: target.database,
+            random,
         };
         if target.tls {
             // The client library takes the process's own provider, and panics where there is none. An earlier
@@ -69,8 +77,8 @@ impl Dial {
         // Checked now, and not by every connection. A file without any certificate would trust no server.
         let roots = trusted_roots_pem.map(|pem| CertificateDer::pem_slice_iter(pem.as_bytes()).collect());
         match roots {
-            Some(Ok::<Vec<_>, _>(roots)) if !roots.is_empty() => Ok(Arc::new(dial)),
-            None => Ok(Arc::new(dial)),
+            Some(Ok::<Vec<_>, _>(roots)) if !roots.is_empty() => Ok(Arc::new(settings)),
+            None => Ok(Arc::new(settings)),
             Some(_) => Err(OpenError::TrustedRoots),
         }
     }
@@ -87,19 +95,18 @@ impl Dial {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),
         };
-        let mut settings = RedisConnectionInfo::default()
+        let mut redis = RedisConnectionInfo::default()
             .set_db(database)
             .set_protocol(protocol)
             .set_lib_name("recado", env!("CARGO_PKG_VERSION"));
         if let Some(user) = &login.user {
-            settings = settings.set_username(user);
+            redis = redis.set_username(user);
         }
         if let Some(password) = &login.password {
-            settings = settings.set_password(password);
+            redis = redis.set_password(password);
         }
         let info: ConnectionInfo = address.into_connection_info().map_err(|error| why(&error))?;
-        let info =
-            info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let info = info.set_redis_settings(redis).set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let client = match &self.trusted_roots_pem {
             Some(pem) if self.tls => {
                 let root_cert = Some(pem.clone().into_bytes());
@@ -111,61 +118,63 @@ impl Dial {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.whose {
-            Whose::At(address) => address.fmt(f),
-            Whose::Master { service, .. } => write!(f, "the master of {service}"),
+        match &self.target {
+            LocationTarget::At(address) => address.fmt(f),
+            LocationTarget::Master { service, .. } => write!(f, "the master of {service}"),
         }
     }
 }
 
-impl Place {
+impl Location {
     /// A single server, or the master that Sentinels know.
-    pub fn of(target: &Target, dial: Arc<Dial>) -> Self {
-        let whose = match &target.kind {
-            Kind::Sentinel { service, login } => Whose::Master {
+    pub fn of(target: &Target, settings: Arc<ConnectSettings>) -> Self {
+        let target = match &target.kind {
+            Kind::Sentinel { service, login } => LocationTarget::Master {
                 service: service.as_str().into(),
                 sentinels: target.addresses.clone().into(),
                 login: login.clone(),
             },
-            Kind::Single | Kind::Cluster => Whose::At(target.addresses[0].clone()),
+            Kind::Single | Kind::Cluster => LocationTarget::At(target.addresses[0].clone()),
         };
-        Place { whose, dial }
+        Location { target, settings }
     }
 
-    pub fn to(address: Address, dial: Arc<Dial>) -> Self {
-        Place { whose: Whose::At(address), dial }
+    pub fn to(address: Address, settings: Arc<ConnectSettings>) -> Self {
+        Location { target: LocationTarget::At(address), settings }
     }
 
-    /// For the next connection, and where it leads.
-    pub async fn client(&self, limit: Duration) -> Result<(Arc<str>, Client), String> {
-        self.client_speaking(ProtocolVersion::RESP2, limit).await
+    /// Returns the wait before the next attempt to connect: between half of `whole` and all of it.
+    pub fn jitter(&self, whole: Duration) -> Duration {
+        self.settings.random.jitter(whole)
+    }
+
+    /// A client for the next connection, and the address that it leads to.
+    pub async fn client(&self) -> Result<(Arc<str>, Client), String> {
+        self.client_speaking(ProtocolVersion::RESP2).await
     }
 
     /// A client that also receives pushed messages.
-    pub async fn listening_client(&self, limit: Duration) -> Result<Client, String> {
-        Ok(self.client_speaking(ProtocolVersion::RESP3, limit).await?.1)
+    pub async fn listening_client(&self) -> Result<Client, String> {
+        Ok(self.client_speaking(ProtocolVersion::RESP3).await?.1)
     }
 
-    async fn client_speaking(
-        &self,
-        protocol: ProtocolVersion,
-        limit: Duration,
-    ) -> Result<(Arc<str>, Client), String> {
-        let address = match &self.whose {
-            Whose::At(address) => address.clone(),
-            Whose::Master { service, sentinels, login } => {
-                find_master(&self.dial, service, sentinels, login, limit).await?
+    async fn client_speaking(&self, protocol: ProtocolVersion) -> Result<(Arc<str>, Client), String> {
+        let address = match &self.target {
+            LocationTarget::At(address) => address.clone(),
+            LocationTarget::Master { service, sentinels, login } => {
+                find_master(&self.settings, service, sentinels, login).await?
             }
         };
-        let client = self.dial.client(&address, &self.dial.login, self.dial.database, protocol)?;
+        let client =
+            self.settings.client(&address, &self.settings.login, self.settings.database, protocol)?;
         Ok((address.to_string().into(), client))
     }
 
-    /// Refuses a server that is not what was looked for.
+    /// Refuses a server that is not the master.
     pub async fn confirm(&self, connection: &mut MultiplexedConnection) -> Result<(), String> {
-        let Whose::Master { service, .. } = &self.whose else { return Ok(()) };
+        let LocationTarget::Master { service, .. } = &self.target else { return Ok(()) };
         let role = redis::cmd("ROLE").query_async::<Value>(connection).await.map_err(|error| why(&error))?;
         match role {
             Value::Array(parts) if matches!(parts.first(), Some(Value::BulkString(role)) if role == b"master") => {
@@ -176,28 +185,30 @@ impl Place {
     }
 }
 
-/// The first answer counts; a Sentinel that does not answer costs its share of the time and no more.
+/// Asks all Sentinels at once. The first answer counts, so one that is silent costs nothing.
 async fn find_master(
-    dial: &Dial,
+    settings: &ConnectSettings,
     service: &str,
     sentinels: &[Address],
     login: &Login,
-    limit: Duration,
 ) -> Result<Address, String> {
-    let share = limit / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
-    let mut last = String::new();
-    for sentinel in sentinels {
-        match timeout(share, ask(dial, service, sentinel, login)).await {
-            Ok(Ok(master)) => return Ok(master),
-            Ok(Err(error)) => last = format!("{sentinel}: {error}"),
-            Err(_) => last = format!("{sentinel}: no answer"),
-        }
+    let asked = sentinels.iter().map(|sentinel| {
+        let answer = ask_sentinel(settings, service, sentinel, login);
+        Box::pin(async move { answer.await.map_err(|error| format!("{sentinel}: {error}")) })
+    });
+    match select_ok(asked).await {
+        Ok((master, _)) => Ok(master),
+        Err(last) => Err(format!("no Sentinel names the master of {service} ({last})")),
     }
-    Err(format!("no Sentinel names the master of {service} ({last})"))
 }
 
-async fn ask(dial: &Dial, service: &str, sentinel: &Address, login: &Login) -> Result<Address, String> {
-    let client = dial.client(sentinel, login, 0, ProtocolVersion::RESP2)?;
+async fn ask_sentinel(
+    settings: &ConnectSettings,
+    service: &str,
+    sentinel: &Address,
+    login: &Login,
+) -> Result<Address, String> {
+    let client = settings.client(sentinel, login, 0, ProtocolVersion::RESP2)?;
     let mut connection = client.get_multiplexed_async_connection().await.map_err(|error| why(&error))?;
     let found: Option<(String, u16)> = redis::cmd("SENTINEL")
         .arg("get-master-addr-by-name")

@@ -1,4 +1,4 @@
--- How tenants fare. ARGV: now, route or '', company or ''. Answers: '1' when there is more to look at, then for
+-- Statistics of tenants. ARGV: now, route or '', company or ''. Answers: '1' when there is more to read, then for
 -- each: route, company, ready, delayed, leased, last served or false, rounds, processed, jobs in a row.
 
 local now, answers, more = tonumber(ARGV[1]), {}, '0'

@@ -8,7 +8,7 @@ use recado_store::{Enqueued, Settled, StoreError};
 use recado_store_redis::{RedisOptions, RedisStore};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::given::{T0, claim, delivered, job, jobs};
+use crate::given::{T0, claim, delivered, job, jobs, random};
 use crate::server::{Cluster, Server};
 
 const CALLS: usize = 100;
@@ -24,7 +24,7 @@ fn scripts_run(server: &Server) -> u64 {
 
 /// A store that has run its scripts once.
 async fn warm(server: &Server) -> RedisStore {
-    let store = RedisStore::open(&RedisOptions::new(server.url())).await.unwrap();
+    let store = RedisStore::open(&RedisOptions::new(server.url()), random()).await.unwrap();
     store.enqueue(vec![job("taken")]).await.unwrap();
     let lease = store.claim(claim(1)).await.unwrap().leases.remove(0);
     assert_eq!(store.settle(vec![delivered(&lease)]).await.unwrap(), [Settled::Done]);
@@ -40,7 +40,7 @@ async fn ask(store: &RedisStore, name: &str) -> JoinHandle<Result<Vec<Enqueued>,
 }
 
 #[tokio::test]
-async fn calls_that_come_at_once_go_together_and_each_has_its_own_answer() {
+async fn calls_that_come_at_once_share_a_batch_and_each_has_its_own_answer() {
     let server = Server::start();
     let store = warm(&server).await;
     let before = scripts_run(&server);
@@ -73,7 +73,7 @@ async fn calls_that_come_at_once_go_together_and_each_has_its_own_answer() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_in_line_is_not_carried_out_and_harms_nobody() {
+async fn a_call_given_up_in_the_queue_is_not_carried_out_and_harms_no_other() {
     let server = Server::start();
     let store = warm(&server).await;
     server.pause();
@@ -96,11 +96,11 @@ async fn whoever_gives_up_in_line_is_not_carried_out_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn the_time_in_line_is_part_of_a_calls_time() {
+async fn the_time_in_the_queue_is_part_of_a_calls_time() {
     let server = Server::start();
     warm(&server).await;
     let options = RedisOptions { timeout: Duration::from_millis(300), ..RedisOptions::new(server.url()) };
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     server.pause();
     let mut calls = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -118,7 +118,7 @@ async fn a_shard_that_stands_still_holds_up_no_call_that_does_not_need_it() {
     let cluster = Cluster::with(3, &["appendonly no", "cluster-require-full-coverage no"]);
     let timeout = Duration::from_secs(1);
     let options = RedisOptions { partitions: 3, timeout, ..RedisOptions::new(cluster.url()) };
-    let store = RedisStore::open(&options).await.unwrap();
+    let store = RedisStore::open(&options, random()).await.unwrap();
     let company = |nth: usize| recado_core::CompanyId::new(format!("company-{nth}")).unwrap();
     let all: Vec<_> =
         (0..12).map(|nth| NewJob { company: company(nth), ..job(&format!("job-{nth}")) }).collect();

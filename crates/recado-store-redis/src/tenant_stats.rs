@@ -1,4 +1,4 @@
-//! How many jobs are where, and how tenants fare.
+//! Counts of jobs by state and route, and statistics of each tenant.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,8 +11,8 @@ use crate::answer::{Answer, unexpected};
 use crate::link::Arg;
 use crate::store::RedisStore;
 
-/// Looks at most until every lane was looked at to the end.
-const LOOKS_MAX: usize = 100;
+/// Most calls of the script until every lane was read to its end.
+const PASSES_MAX: usize = 100;
 
 impl RedisStore {
     pub(crate) async fn count_jobs(&self, now: Timestamp) -> Result<Counts, StoreError> {
@@ -40,7 +40,7 @@ impl RedisStore {
         Ok(counts)
     }
 
-    /// Since when the oldest job of each route has been due.
+    /// Finds the due time of the oldest due job of each route.
     pub(crate) async fn due_since(
         &self,
         left_out: &LeftOut,
@@ -65,7 +65,7 @@ impl RedisStore {
         Ok(since)
     }
 
-    pub(crate) async fn fares(
+    pub(crate) async fn tenant_stats(
         &self,
         filter: &TenantFilter,
         now: Timestamp,
@@ -73,41 +73,41 @@ impl RedisStore {
         let route = filter.route.as_ref().map_or("", RouteName::as_str);
         let company = filter.company.as_ref().map_or("", CompanyId::as_str);
         let args = [Arg::Int(now.as_millis()), Arg::from(route), Arg::from(company)];
-        let mut fares: BTreeMap<(RouteName, CompanyId), TenantView> = BTreeMap::new();
+        let mut stats: BTreeMap<(RouteName, CompanyId), TenantView> = BTreeMap::new();
         for partition in self.partitions() {
-            for one in self.fares_in(partition, &args).await? {
-                let fare = tenant_view(one)?;
-                match fares.entry((fare.route.clone(), fare.company.clone())) {
-                    Entry::Vacant(entry) => drop(entry.insert(fare)),
-                    Entry::Occupied(mut entry) => add(entry.get_mut(), fare),
+            for one in self.tenant_stats_in(partition, &args).await? {
+                let tenant = tenant_view(one)?;
+                match stats.entry((tenant.route.clone(), tenant.company.clone())) {
+                    Entry::Vacant(entry) => drop(entry.insert(tenant)),
+                    Entry::Occupied(mut entry) => add(entry.get_mut(), tenant),
                 }
             }
         }
-        Ok(fares.into_values().collect())
+        Ok(stats.into_values().collect())
     }
 
-    async fn fares_in(&self, partition: u16, args: &[Arg<'_>]) -> Result<Vec<Answer>, StoreError> {
-        for _ in 1..LOOKS_MAX {
-            let [more, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+    async fn tenant_stats_in(&self, partition: u16, args: &[Arg<'_>]) -> Result<Vec<Answer>, StoreError> {
+        for _ in 1..PASSES_MAX {
+            let [more, found] = self.run(&self.scripts.tenant_stats, partition, args).await?.parts()?;
             if !more.yes()? {
                 return found.list();
             }
         }
-        let [_, found] = self.run(&self.scripts.tenants, partition, args).await?.parts()?;
+        let [_, found] = self.run(&self.scripts.tenant_stats, partition, args).await?.parts()?;
         found.list()
     }
 }
 
 /// A tenant has jobs in several partitions when what followed a job of another one stayed there.
-fn add(fare: &mut TenantView, other: TenantView) {
-    fare.queued += other.queued;
-    fare.delayed += other.delayed;
-    fare.leased += other.leased;
-    fare.last_processed_at = fare.last_processed_at.max(other.last_processed_at);
-    fare.rounds_without_processing = fare.rounds_without_processing.max(other.rounds_without_processing);
-    fare.current_priority = fare.current_priority.min(other.current_priority);
-    fare.total_processed += other.total_processed;
-    fare.consecutive_batch_count = fare.consecutive_batch_count.max(other.consecutive_batch_count);
+fn add(sum: &mut TenantView, other: TenantView) {
+    sum.queued += other.queued;
+    sum.delayed += other.delayed;
+    sum.leased += other.leased;
+    sum.last_processed_at = sum.last_processed_at.max(other.last_processed_at);
+    sum.rounds_without_processing = sum.rounds_without_processing.max(other.rounds_without_processing);
+    sum.current_priority = sum.current_priority.min(other.current_priority);
+    sum.total_processed += other.total_processed;
+    sum.consecutive_batch_count = sum.consecutive_batch_count.max(other.consecutive_batch_count);
 }
 
 fn tenant_view(answer: Answer) -> Result<TenantView, StoreError> {

@@ -1,7 +1,7 @@
 //! Several partitions as one store.
 //!
-//! An id is unique over all of them. Where a job's partition is not the home of its id, the home is told
-//! first: it keeps a mark that names the job's partition. A crash between the two leaves a mark without a
+//! An id is unique over all of them. Where a job's partition is not the home of its id, the id is reserved in its home
+//! first: the home keeps a mark that names the job's partition. A crash between the two leaves a mark without a
 //! job, and the same request again goes on from there. A request for that id by a company of another
 //! partition is a conflict.
 //!
@@ -24,7 +24,7 @@ const NUMBERS_BEGIN_MS: i64 = 1_735_689_600_000;
 /// Numbers of a partition in a millisecond. A partition that needs more runs ahead of the time for a while.
 const NUMBERS_PER_MS: i64 = 16;
 
-/// Beyond every place in the order of all, and still exact in a script.
+/// Larger than every order number, and still exact in a script.
 pub const BEYOND_ALL: u64 = 1 << 52;
 
 /// Begins a mark; a number does not.
@@ -131,8 +131,8 @@ impl RedisStore {
         away
     }
 
-    /// Asks where a job is: at its id's home, and where that says.
-    pub(crate) async fn ask_about(
+    /// Runs a script about a job at its id's home, or at the partition that the home names.
+    pub(crate) async fn run_where_job_is(
         &self,
         id: &JobId,
         script: &crate::link::Script,

@@ -1,7 +1,7 @@
-//! A dead letter's value. The first fields are for the scripts (`letters.lua`, `parts`).
+//! The stored value of a dead letter. The first fields are for the scripts (`dead_letters.lua`, `indexed_fields`).
 //!
-//! The data is the job's own and is kept beside it, and so is what a person corrected it to. Whether the letter is
-//! being replayed is told by the job's head.
+//! The data is the job's own and is kept beside it, and so is what a person corrected it to. The job's head says whether
+//! the dead letter is being replayed.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::{Reader, Writer};
 use crate::record::{Phase, Record, json};
 
-/// The key of letters without a code, and what other codes begin with.
+/// The key of dead letters without a code, and the mark that begins every other key.
 const NO_CODE: &str = "-";
 const CODE_MARK: char = '=';
 
 /// Fields that only Rust reads.
 #[derive(Serialize, Deserialize)]
-struct Rest {
+struct RustFields {
     #[serde(rename = "n")]
     failed_attempts: u32,
     #[serde(rename = "f")]
@@ -44,7 +44,7 @@ pub fn code_key(code: Option<&str>) -> String {
     code.map_or_else(|| NO_CODE.to_owned(), |code| format!("{CODE_MARK}{code}"))
 }
 
-/// The code that is counted so.
+/// The code that is counted under this key.
 pub fn code_of(key: &str) -> Option<&str> {
     key.strip_prefix(CODE_MARK)
 }
@@ -57,7 +57,7 @@ pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
     written.text(letter.route.as_str());
     written.text(&letter.fingerprint);
     written.text(letter.last_failure_reason.as_str());
-    let rest = Rest {
+    let rest = RustFields {
         failed_attempts: letter.failed_attempts,
         last_failure_at: letter.last_failure_at,
         moved_at: letter.moved_at,
@@ -71,11 +71,11 @@ pub fn encode(letter: &DeadLetter) -> Result<Vec<u8>, StoreError> {
     Ok(written.0)
 }
 
-/// The letter of this job. One that cannot be read is marked as damaged, with what its job tells.
+/// Reads the dead letter of this job. One that cannot be read is marked as damaged, with what its job says.
 pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Payload>) -> DeadLetter {
-    let told = Told::read(Reader(letter));
-    let is_damaged = told.is_none();
-    let mut entry = dead_letter(told.unwrap_or_else(|| Told::by(&record.job)), record, data);
+    let stored = StoredFields::read(Reader(letter));
+    let is_damaged = stored.is_none();
+    let mut entry = dead_letter(stored.unwrap_or_else(|| StoredFields::from_job(&record.job)), record, data);
     if let Some(data) = corrected {
         entry.correct(data);
     }
@@ -86,16 +86,16 @@ pub fn decode(letter: &[u8], record: Record, data: Payload, corrected: Option<Pa
     entry
 }
 
-/// The fields of a letter that its job does not have.
-struct Told {
+/// The fields of a dead letter that its job does not have.
+struct StoredFields {
     expires_at: Timestamp,
     code: Option<Box<str>>,
     fingerprint: Box<str>,
     reason: Reason,
-    rest: Rest,
+    rest: RustFields,
 }
 
-impl Told {
+impl StoredFields {
     fn read(mut letter: Reader<'_>) -> Option<Self> {
         let expires_at = letter.time()?;
         let code = code_of(letter.text()?).map(Into::into);
@@ -104,18 +104,18 @@ impl Told {
         let fingerprint = letter.text()?.into();
         let reason = Reason::new(letter.text()?).ok()?;
         let rest = serde_json::from_slice(letter.0).ok()?;
-        Some(Told { expires_at, code, fingerprint, reason, rest })
+        Some(StoredFields { expires_at, code, fingerprint, reason, rest })
     }
 
-    /// As far as the job tells, where the letter does not.
-    fn by(job: &Job) -> Self {
+    /// Fills the fields from the job, where the stored value cannot be read.
+    fn from_job(job: &Job) -> Self {
         let last_failure_at = job.attempts.last().map_or(job.due_at, |attempt| attempt.ended_at);
-        Told {
+        StoredFields {
             expires_at: last_failure_at,
             code: None,
             fingerprint: "".into(),
             reason: Reason::or("", format_args!("the stored dead letter cannot be read")),
-            rest: Rest {
+            rest: RustFields {
                 failed_attempts: job.progress.attempts_spent,
                 last_failure_at,
                 moved_at: last_failure_at,
@@ -129,8 +129,8 @@ impl Told {
     }
 }
 
-fn dead_letter(told: Told, record: Record, data: Payload) -> DeadLetter {
-    let Told { expires_at, code, fingerprint, reason, rest } = told;
+fn dead_letter(stored: StoredFields, record: Record, data: Payload) -> DeadLetter {
+    let StoredFields { expires_at, code, fingerprint, reason, rest } = stored;
     let Job { id, company, route, enqueued_at, user_id, correlation_id, checksum, .. } = record.job;
     let state = if record.phase == Phase::Dead { DeadLetterState::Dead } else { DeadLetterState::Replaying };
     DeadLetter {

@@ -1,15 +1,15 @@
--- Writes notes, each only at the version that it expects. The version of a shelf is that of its last change.
--- ARGV: now, then for each: shelf, key, '1' and the value or '0' and '' to remove it, expected version or '', end
--- or '', how many audit records it has, and those, which are written if the note is. Answers for each: '1' and its
+-- Writes key-value entries, each only at the version that it expects. The version of a namespace is that of its last
+-- change. ARGV: now, then for each: namespace, key, '1' and the value or '0' and '' to remove it, expected version or '', end
+-- or '', how many audit records it has, and those, which are written if the entry is. Answers for each: '1' and its
 -- version, or '0' and the version that stands against it.
 
 local now = tonumber(ARGV[1])
 local answers = {}
 
-local function version_of(shelf, key)
-  local note = call('HGET', shelf, key)
-  if note then
-    local version, expires = struct.unpack('>I7I6', note)
+local function version_of(namespace, key)
+  local entry = call('HGET', namespace, key)
+  if entry then
+    local version, expires = struct.unpack('>I7I6', entry)
     return (expires == 0 or expires > now) and version or 0
   end
   return 0
@@ -37,19 +37,19 @@ end
 
 local at = 2
 while at <= #ARGV do
-  local shelf, key, expires = K .. 'shelf:' .. ARGV[at], ARGV[at + 1], ARGV[at + 5]
-  local current, name = version_of(shelf, key), ARGV[at] .. '/' .. key
+  local namespace, key, expires = K .. 'shelf:' .. ARGV[at], ARGV[at + 1], ARGV[at + 5]
+  local current, name = version_of(namespace, key), ARGV[at] .. '/' .. key
   if ARGV[at + 4] ~= '' and tonumber(ARGV[at + 4]) ~= current then
     answers[#answers + 1] = { 0, current }
   elseif ARGV[at + 2] == '0' then
-    if call('HDEL', shelf, key) == 1 then
+    if call('HDEL', namespace, key) == 1 then
       call('ZREM', K .. 'ends', name)
       next_version(ARGV[at])
     end
     answers[#answers + 1] = { 1, 0 }
   else
     local version = next_version(ARGV[at])
-    call('HSET', shelf, key, struct.pack('>I7I6', version, expires ~= '' and expires or 0) .. ARGV[at + 3])
+    call('HSET', namespace, key, struct.pack('>I7I6', version, expires ~= '' and expires or 0) .. ARGV[at + 3])
     if expires ~= '' then
       call('ZADD', K .. 'ends', expires, name)
     else
