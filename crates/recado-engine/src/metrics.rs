@@ -107,7 +107,7 @@ impl Metrics {
         gauges: &Gauges,
         now: Timestamp,
     ) -> Vec<recado_observe::alerts::AlertChange> {
-        alerts.step(&self.ledger, gauges, now)
+        alerts.evaluate(&self.ledger, gauges, now)
     }
 
     /// Returns the retry KPIs of a route, or of all of them, as this process saw them; `None` when there is no
