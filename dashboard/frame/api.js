@@ -67,7 +67,7 @@ export function query(params) {
   return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }
 
-/** Path segments are names that others chose. */
+/** Path segments are names from outside. */
 export function path(parts, ...names) {
   return parts.reduce((whole, part, at) => whole + encodeURIComponent(names[at - 1]) + part);
 }

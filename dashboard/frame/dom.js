@@ -35,7 +35,7 @@ export function put(element, ...children) {
   return element;
 }
 
-/** The same, and whoever was working with the keyboard in there goes on where they were. */
+/** The same; the keyboard focus stays where it was. */
 export function putKeepingFocus(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.dataset.focus;
@@ -47,7 +47,7 @@ export function putKeepingFocus(element, ...children) {
   (again || element).focus({ preventScroll: true });
 }
 
-/** Somebody marks text in there, to copy it: not the moment to draw it anew. */
+/** Text in there is selected, to copy it: not the moment to draw it anew. */
 export function isBeingRead(element) {
   const selection = document.getSelection();
   return Boolean(selection && !selection.isCollapsed && element.contains(selection.anchorNode));
@@ -58,7 +58,7 @@ export function link(to, ...children) {
   return h("a", { href: to, data: { focus: to } }, ...children);
 }
 
-/** An address from outside: a link only if it is one of the web, marked, and told nothing about us. */
+/** An address from outside: a link only if it is one of the web, marked, and without a referrer. */
 export function outside(address) {
   let url;
   try {

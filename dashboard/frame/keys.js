@@ -1,4 +1,4 @@
-// The keyboard's short ways. Never while somebody writes, and never instead of what a browser's keys do.
+// Keyboard shortcuts. Inactive while a text field has the focus, and never in place of the browser's own keys.
 
 import { h, put } from "/dashboard/frame/dom.js";
 import { t } from "/dashboard/frame/words.js";

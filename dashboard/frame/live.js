@@ -1,7 +1,7 @@
 // What happens, as it happens: one stream of events for the whole dashboard.
 //
 // Read by `fetch` and not by `EventSource`, which cannot show a token. A stream that ends is opened again after
-// the last event that was heard; where events are missing the server says so, and whoever listens looks again.
+// the last event that was heard; where events are missing the server says so, and listeners load again.
 
 import { headers } from "/dashboard/frame/api.js";
 
@@ -83,7 +83,7 @@ async function hear(signal) {
       alarm = setTimeout(() => quiet.abort(), SILENCE_MAX_MS);
       const blocks = (pending + value).split("\n\n");
       pending = blocks.pop();
-      blocks.forEach(tell);
+      blocks.forEach(dispatch);
       if (pending.length > PENDING_MAX_CHARS) return true;
     }
   } finally {
@@ -91,7 +91,7 @@ async function hear(signal) {
   }
 }
 
-function tell(block) {
+function dispatch(block) {
   const field = (name) => block.split("\n").find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
   const data = field("data");
   if (data === undefined) return;

@@ -79,7 +79,7 @@ function show(focus) {
   document.body.classList.remove("menu-open");
   document.getElementById("menu")?.setAttribute("aria-expanded", "false");
   if (!focus) return;
-  // Whoever changes a filter goes on with it; everybody else begins at the new page's title.
+  // A changed filter keeps the focus; any other navigation moves it to the new page's title.
   const again = focused && main.querySelector(`#${CSS.escape(focused)}`);
   if (!again) scrollTo(0, 0);
   (again || main.querySelector("h1"))?.focus({ preventScroll: true });

@@ -9,7 +9,7 @@ import { language, t, word } from "/dashboard/frame/words.js";
 /** Events come in bursts: a part looks again at most this often because of them. */
 const REFRESH_MIN_MS = 1_000;
 
-/** What a page is told: its place, and a signal that ends with it. */
+/** The arguments of a page: its place, and a signal that ends with it. */
 export class Page {
   #ended = new AbortController();
 
@@ -22,7 +22,7 @@ export class Page {
     return this.#ended.signal;
   }
 
-  /** Tells every event until the page ends. */
+  /** Passes every event on until the page ends. */
   listen(listener) {
     this.signal.addEventListener("abort", listen(listener));
   }
@@ -39,7 +39,7 @@ export class Page {
 
 /**
  * A part of a page: `load`ed, `draw`n, and drawn again when what it shows has changed. It looks every `every` ms
- * while somebody can see it, and soon after an event of which `on` says that it matters. `call` names a call that a
+ * while it is visible, and soon after an event of which `on` says that it matters. `call` names a call that a
  * server may not have.
  */
 export function region(page, { load, draw, every = 10_000, on = () => false, call = null }) {

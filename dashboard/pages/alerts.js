@@ -1,4 +1,4 @@
-// What is firing, what has fired while somebody looked, and when each rule would.
+// Firing alerts, alerts since the page was opened, and the rules.
 
 import { get } from "/dashboard/frame/api.js";
 import { h, link } from "/dashboard/frame/dom.js";

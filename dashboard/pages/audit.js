@@ -72,6 +72,11 @@ function about([{ jobId, claimId, companyId, route, provider }]) {
   ];
 }
 
+/** The name of a record's subject: only claims go by `claimId`. */
+function subjectName({ jobId, kind }) {
+  return jobId ? "jobId" : kind?.startsWith("CLAIM_") ? "claimId" : "id";
+}
+
 /** The nine required fields, and where the record stands in the chain. */
 function details(record) {
   const [first] = record;
@@ -80,7 +85,7 @@ function details(record) {
   const key = [first.sequence ?? first.timestamp, first.claimId, first.event].join(" ");
   return disclosure(`audit ${key}`, t("audit.details"), facts([
     ["timestamp", exactTime(first.timestamp)],
-    ["claimId", field("claimId")],
+    [subjectName(first), field("claimId")],
     ["errorMessage", field("errorMessage")],
     ["retryCount", field("retryCount")],
     ["errorClassification", field("errorClassification")],

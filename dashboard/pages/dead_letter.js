@@ -35,7 +35,7 @@ async function load(id, signal) {
   }
 }
 
-/** What of the job matters here: whatever else changes would take the editor from under somebody's hands. */
+/** The parts of the job that matter here: a change of any other must not redraw the editor while it is used. */
 function calm(job) {
   if (!job) return null;
   const { jobId, status, waitingFor, heldBy, attempts, endedAt, archived } = job;
@@ -127,7 +127,7 @@ function gone(id, job, alike, detail) {
       !job.archived && h("p", {}, t(isSent ? "dead.delivered" : "dead.left")),
       h("p", {}, whatNow(job)),
       !isExplained && h("p", { class: "quiet" }, h("q", { lang: "en" }, detail)),
-      // Nobody can tell what an entry failed of that is in a file.
+      // The failure of an entry that is in a file is not known here.
       !job.archived && facts([[t("dead.alike"), alike]]),
     ),
     link(`#/jobs/${encodeURIComponent(id)}`, t("dead.toJob")),

@@ -91,7 +91,7 @@ function groups(page, filter, wanted, on) {
   return { load, draw, on };
 }
 
-/** Entries that somebody ticked, as long as they are listed. */
+/** Ticked entries, as long as they are listed. */
 class Selection {
   ids = new Set();
   changed = () => {};

@@ -34,18 +34,18 @@ function draw(items, filter, refresh) {
   ], items);
 }
 
-/** Too many failures, or else its own 410 or a person: the server's words tell those two apart. */
+/** Too many failures, or else its own 410 or a person: the server's reason distinguishes the two. */
 function whyOff({ consecutiveFailures, disabledReason }) {
-  return consecutiveFailures >= FAILURES_MAX ? t("endpoints.off.failures") : [t("endpoints.off.told"), " ", h("q", { lang: "en" }, disabledReason)];
+  return consecutiveFailures >= FAILURES_MAX ? t("endpoints.off.failures") : [t("endpoints.off.because"), " ", h("q", { lang: "en" }, disabledReason)];
 }
 
 function acts(one, refresh) {
   const test = async (event) => {
     event.target.disabled = true;
     try {
-      const told = await act("POST", path`/v1/endpoints/${one.id}/test`);
-      const why = [told.status, told.errorCode, told.errorReason].filter(Boolean).join(" ");
-      say(told.ok ? t("endpoints.test.ok", { status: told.status, ms: number(told.tookMs ?? 0) }) : t("endpoints.test.bad", { why }), told.ok ? "good" : "bad");
+      const answer = await act("POST", path`/v1/endpoints/${one.id}/test`);
+      const why = [answer.status, answer.errorCode, answer.errorReason].filter(Boolean).join(" ");
+      say(answer.ok ? t("endpoints.test.ok", { status: answer.status, ms: number(answer.tookMs ?? 0) }) : t("endpoints.test.bad", { why }), answer.ok ? "good" : "bad");
     } catch (error) {
       say(explained(error), "bad");
     }

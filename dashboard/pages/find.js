@@ -1,4 +1,4 @@
-// One box for whatever somebody has in hand: a job's id, a company, a correlation, a provider, a route. What can
+// One box for any name: a job's id, a company, a correlation, a provider, a route. What can
 // only be one thing opens at once.
 
 import { get, getIfAny, path, Problem, query } from "/dashboard/frame/api.js";

@@ -36,7 +36,7 @@ export function show(page) {
   return [
     heading(t("nav.kpis"), h("p", { class: "quiet" }, t("kpis.what"))),
     h("div", { class: "toolbar" }, windowTabs(window, (name) => go({ window: name })), routeChoice(page, route, (name) => go({ route: name }))),
-    region(page, { load: (signal) => kpis(WINDOWS[window], route, signal), draw: (told) => draw(told, route), every: 10_000, call: "GET /v1/kpis" }),
+    region(page, { load: (signal) => kpis(WINDOWS[window], route, signal), draw: (answer) => draw(answer, route), every: 10_000, call: "GET /v1/kpis" }),
   ];
 }
 
@@ -46,17 +46,17 @@ function routeChoice(page, route, choose) {
   return h("label", { class: "inline" }, t("route"), " ", select);
 }
 
-function draw(told, route) {
+function draw(answer, route) {
   return [
-    h("p", { class: "quiet" }, t("kpis.since", { time: exactTime(told.since) })),
-    h("div", { class: "kpis" }, FIGURES.map(([name, unit]) => indicator(name, unit, told[name]))),
+    h("p", { class: "quiet" }, t("kpis.since", { time: exactTime(answer.since) })),
+    h("div", { class: "kpis" }, FIGURES.map(([name, unit]) => indicator(name, unit, answer[name]))),
     h(
       "div",
       { class: "grid two" },
-      card(t("kpis.course"), courseChart(told)),
-      card(t("kpis.routes"), routes(told.byRoute)),
-      card(t("kpis.attempts"), byAttempt(told)),
-      card(t("kpis.dead"), flow(told.deadLetters)),
+      card(t("kpis.course"), courseChart(answer)),
+      card(t("kpis.routes"), routes(answer.byRoute)),
+      card(t("kpis.attempts"), byAttempt(answer)),
+      card(t("kpis.dead"), flow(answer.deadLetters)),
     ),
     route && h("p", { class: "quiet" }, t("kpis.overAll")),
   ];

@@ -1,4 +1,4 @@
-// How things stand, at one glance: what rings, what goes out, what fails, what waits, what needs a person.
+// The state of the server at a glance: alerts, deliveries, failures, queues, dead letters.
 
 import { get, offers, query } from "/dashboard/frame/api.js";
 import { h, link, put } from "/dashboard/frame/dom.js";
@@ -45,17 +45,17 @@ const isAboutDead = (event) => ["JobFailed", "JobReplayed", "JobDiscarded"].incl
 
 const providers = (signal) => get("/v1/providers", signal);
 
-/** What rings, and the rules: nothing of either from a server that has none. */
+/** Firing alerts, and the rules; empty from a server that has none. */
 async function alerting(signal) {
   return (await offers("GET /v1/alerts")) ? get("/v1/alerts", signal) : { items: [], rules: [] };
 }
 
 async function standing(signal) {
-  const [ready, alerts, { items }, companies, told] = await Promise.all([
+  const [ready, alerts, { items }, companies, kpiAnswer] = await Promise.all([
     get("/readyz", signal), alerting(signal), providers(signal), get(`/v1/tenants${query({ limit: COMPANIES_MAX })}`, signal), kpis(WINDOWS["10m"], "", signal),
   ]);
   const troubled = items.filter((one) => one.state !== "CLOSED" || one.paused);
-  return { ready, firing: alerts.items, troubled: troubled.map((one) => one.name), parked: parkedOf(companies.items), rate: sentPerMinute(told) };
+  return { ready, firing: alerts.items, troubled: troubled.map((one) => one.name), parked: parkedOf(companies.items), rate: sentPerMinute(kpiAnswer) };
 }
 
 /** Due, and held back by something that a person may want to know of. */
@@ -100,7 +100,7 @@ function drawFiring(firing) {
 function throughputCard(page) {
   let window = "10m";
   const tabs = h("div", {});
-  const part = region(page, { load: (signal) => kpis(WINDOWS[window], "", signal), draw: (told) => [courseChart(told), h("p", { class: "quiet" }, t("overview.throughput.why"))], every: 5_000, call: "GET /v1/kpis" });
+  const part = region(page, { load: (signal) => kpis(WINDOWS[window], "", signal), draw: (answer) => [courseChart(answer), h("p", { class: "quiet" }, t("overview.throughput.why"))], every: 5_000, call: "GET /v1/kpis" });
   const choose = (name) => {
     window = name;
     put(tabs, windowTabs(window, choose));

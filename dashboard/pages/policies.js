@@ -62,7 +62,7 @@ function route(one, refresh) {
   );
 }
 
-/** The policy as somebody would say it. */
+/** The policy in words. */
 function inWords({ baseMs, factor, capMs, scheduleMs, jitter, floorMs, ceilingMs, maxAttempts }) {
   const waits = scheduleMs
     ? t("policies.schedule", { waits: scheduleMs.map((wait) => (wait === 0 ? t("alerts.atOnce") : duration(wait))).join(", ") })

@@ -1,4 +1,4 @@
-// Companies: who gets how much, who waits for whom and why, and what an operator says about it.
+// Companies: their share, their waits and why, and the terms that an operator sets.
 
 import { act, get, path, query } from "/dashboard/frame/api.js";
 import { h, link } from "/dashboard/frame/dom.js";
@@ -34,7 +34,7 @@ function draw(items, filter, refresh) {
   ];
 }
 
-/** What somebody who asks for one company wants to know first. */
+/** The first facts about one company. */
 function whereNext({ companyId, dead }) {
   return h(
     "div",
@@ -80,7 +80,7 @@ function turn({ currentPriority, roundsWithoutProcessing, consecutiveBatchCount,
   );
 }
 
-function fares() {
+function statColumns() {
   return [
     { label: t("tenants.queued"), number: true, cell: waiting, title: t("tenants.queued.why") },
     { label: t("tenants.processed"), number: true, cell: (one) => number(one.totalProcessed), title: t("tenants.processed.why") },
@@ -95,7 +95,7 @@ function terms({ weight, maxPerMinute }) {
 function columns(refresh) {
   return [
     { label: t("company"), lead: true, cell: (one) => [h("p", {}, chips.company(one.companyId), " ", one.paused && chips.chip("parked", t("paused"))), h("p", { class: "quiet" }, terms(one))] },
-    ...fares(),
+    ...statColumns(),
     { label: t("tile.dead"), number: true, cell: (one) => (one.dead > 0 ? link(`#/dlq?companyId=${encodeURIComponent(one.companyId)}`, number(one.dead)) : "0") },
     { label: t("tenants.why"), wide: true, cell: (one) => (one.paused ? pausedBy({ actor: one.pausedBy, since: one.pausedSince, reason: one.pausedReason }) : (waitsFor(one.waitingFor) ?? h("span", { class: "quiet" }, t("tenants.nothing")))) },
     { label: t("acts"), cell: (one) => h("div", { class: "buttons" }, pauseButton(one, refresh), termsButton(one, refresh)) },
@@ -106,7 +106,7 @@ function byRoute(routes) {
   if (routes.length === 0) return empty(t("tenants.routes.none"));
   return table(t("tenants.routes"), [
     { label: t("route"), lead: true, cell: (one) => one.route },
-    ...fares(),
+    ...statColumns(),
     { label: t("tenants.why"), wide: true, cell: (one) => waitsFor(one.waitingFor) ?? h("span", { class: "quiet" }, t("tenants.nothing")) },
   ], routes);
 }

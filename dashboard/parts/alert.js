@@ -1,4 +1,4 @@
-// An alert as its rule tells it: what it is about, how far its figure is from the threshold, and where to go.
+// An alert: its subject, how far its figure is from the threshold, and where to go.
 
 import { query } from "/dashboard/frame/api.js";
 import { h, link, outside } from "/dashboard/frame/dom.js";
@@ -29,7 +29,7 @@ export const runbookOf = (name) => `#/alerts/${encodeURIComponent(name)}`;
 /** What it says, in the reader's language. */
 export const message = ({ message, messagePt }) => (language() === "pt" ? messagePt : message);
 
-/** Why it still rings although its figure is back under the limit. */
+/** The reason why it still fires although its figure is back under the limit. */
 function whyStill({ calmSince, clearsAt, value, threshold }, rule) {
   if (calmSince) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.calm"), " ", when(calmSince), t("alerts.calm.clears"), " ", when(clearsAt), t("alerts.calm.if"));
   if (value <= threshold && rule) return h("p", { class: "quiet", data: { calm: "" } }, t("alerts.under", { share: percent(rule.resolveShare) }));

@@ -11,7 +11,7 @@ import { dialog } from "/dashboard/parts/dialog.js";
 import { disclosure } from "/dashboard/parts/disclosure.js";
 import { facts } from "/dashboard/parts/table.js";
 
-/** How long an act that has ended is still told of. */
+/** Time that an ended act is still shown. */
 const TOLD_FOR_MS = 60 * 60_000;
 
 const STATES = { running: "active", done: "good", stopped: "warn", failed: "bad" };
@@ -66,7 +66,7 @@ function chosenBy(filter) {
   return pairs.length === 0 ? h("p", { class: "quiet" }, t("filter.none")) : facts(pairs);
 }
 
-/** Those that run or ended while somebody looked, with how far they came; earlier ones are out of the way. */
+/** Acts that run or ended while the page was open, with their progress; earlier ones are folded. */
 export function bulkActs(page) {
   const opened = Date.now();
   const ended = ({ endedAt }) => (endedAt ? new Date(endedAt).getTime() : Infinity);

@@ -1,4 +1,4 @@
-// Charts, drawn at the size they are shown at. Each says in words what it shows, for whoever cannot see it.
+// Charts, drawn at the size they are shown at. Each says in words what it shows, for people who cannot see it.
 
 import { h, put, s } from "/dashboard/frame/dom.js";
 import { duration, number } from "/dashboard/frame/format.js";
@@ -44,7 +44,7 @@ function grid(width, height, ticks, write) {
 }
 
 /**
- * Bars over time, one series on top of the other. `buckets`: `{at, values}` or `{at, values: null}` where nobody
+ * Bars over time, one series on top of the other. `buckets`: `{at, values}` or `{at, values: null}` where nothing
  * looked; `series`: `[name, words]`.
  */
 export function bars(label, buckets, series, { height = 150, write = number, when }) {

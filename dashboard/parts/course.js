@@ -18,7 +18,7 @@ export const kpis = (windowMs, route, signal) => get(`/v1/kpis${query({ windowMs
 
 const series = () => [["sent", t("series.sent")], ["retried", t("series.retried")], ["failed", t("series.failed")]];
 
-/** Every part of the window; `values` is `null` where nobody counted. */
+/** Every part of the window; `values` is `null` where nothing was counted. */
 function buckets({ course, coursePartMs, windowMs }) {
   const known = course.map(({ at, sent, retried, dead }) => ({ at: new Date(at).getTime(), values: { sent, retried, failed: dead } }));
   const first = known[0]?.at ?? Date.now();
@@ -26,13 +26,13 @@ function buckets({ course, coursePartMs, windowMs }) {
   return [...Array.from({ length: missing }, (_, at) => ({ at: first - (missing - at) * coursePartMs, values: null })), ...known];
 }
 
-export function courseChart(told) {
-  const parts = buckets(told);
+export function courseChart(answer) {
+  const parts = buckets(answer);
   const sum = (name) => parts.reduce((all, { values }) => all + (values?.[name] ?? 0), 0);
   const label = series().map(([name, words]) => `${words}: ${number(sum(name))}`).join(", ");
   const uncounted = parts.some(({ values }) => values === null);
   return [
-    bars(label, parts, series(), { when: told.windowMs > DAY ? weekday : shortTime }),
+    bars(label, parts, series(), { when: answer.windowMs > DAY ? weekday : shortTime }),
     legend(uncounted ? [...series(), ["unwatched", t("series.unwatched")]] : series()),
   ];
 }

@@ -4,7 +4,7 @@ import { h, put } from "/dashboard/frame/dom.js";
 import { faultOf, lineOf, locate, pretty } from "/dashboard/frame/json_text.js";
 import { t } from "/dashboard/frame/words.js";
 
-/** Text shown of a payload before somebody asks for all of it. */
+/** Text shown of a payload before all of it is asked for. */
 const SHOWN_MAX_CHARS = 20_000;
 
 /** JSON to read. */

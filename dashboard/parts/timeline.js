@@ -46,7 +46,7 @@ function wait(one) {
   return h("li", { class: "step gap" }, h("span", { class: "quiet" }, t("timeline.wait", { time: duration(one.nextRetryDelayMs) })));
 }
 
-/** What was done to a job, as its trail has it: everything but what its attempts tell themselves. */
+/** Acts on a job, from its audit trail, without what its attempts show already. */
 function acts(audit) {
   const done = (audit?.items ?? []).filter(({ event }) => ACTS.includes(event));
   return done.map((item) => ({ at: item.timestamp, shown: step("active", item.timestamp, h("p", { class: "step-head" }, h("strong", {}, word("audit", item.event)), item.actor && t("audit.by", { name: item.actor })), item.retryReason && h("p", { class: "quiet" }, item.retryReason)) }));
@@ -56,12 +56,12 @@ const ACTS = ["REPLAYED", "CANCELLED", "DISCARDED", "LEASE_LOST", "DEAD_LETTER_A
 
 /** `last` is what comes after all of it: `[kind, time?, …content]`. */
 export function timeline(enqueuedAt, attempts, audit, last) {
-  const told = [...attempts.map((one) => ({ at: one.startedAt, shown: [attempt(one), wait(one)] })), ...acts(audit)];
+  const entries = [...attempts.map((one) => ({ at: one.startedAt, shown: [attempt(one), wait(one)] })), ...acts(audit)];
   return h(
     "ol",
     { class: "timeline" },
     step("plain", enqueuedAt, h("p", { class: "step-head" }, t("timeline.accepted"))),
-    told.toSorted((a, b) => new Date(a.at) - new Date(b.at)).map(({ shown }) => shown),
+    entries.toSorted((a, b) => new Date(a.at) - new Date(b.at)).map(({ shown }) => shown),
     last && step(...last),
   );
 }
@@ -101,7 +101,7 @@ export function recorded(item) {
   return h("li", {}, h("strong", {}, word("audit", item.event)), " ", said);
 }
 
-/** A decision is Recado's own: in another language it is told by its codes. */
+/** A decision is Recado's own: in another language its codes are shown. */
 function decision({ retryReason, shouldRetry, retryCount, errorClassification }) {
   if (language() === "en" && retryReason) return retryReason;
   if (shouldRetry) return t("audit.retry", { n: retryCount });

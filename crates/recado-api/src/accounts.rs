@@ -1,21 +1,17 @@
-//! Accounts whose credential a provider no longer takes.
+//! Accounts whose credential a provider no longer accepts.
 
 use axum::extract::State;
 use axum::response::Response;
-use recado_core::reason::clip;
 use recado_engine::notify::accounts;
 use recado_wire::accounts::{Account, AccountList, AccountQuery};
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::extract::{Actor, Asked, TwoSegments};
+use crate::answer::{self, ApiError, shown_name};
+use crate::extract::{Actor, CheckedQuery, TwoPathSegments};
 use crate::openapi::{ActorHeader, ReadProblems};
 use crate::state::ApiState;
 
-/// Bytes at most that a message repeats of a name.
-const NAME_SHOWN_MAX_BYTES: usize = 128;
-
-fn view(account: &accounts::Account) -> Account {
+fn show_account(account: &accounts::Account) -> Account {
     Account {
         provider: account.provider.clone(),
         company_id: account.company_id.clone(),
@@ -35,14 +31,15 @@ fn view(account: &accounts::Account) -> Account {
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(query): Asked<AccountQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<AccountQuery>,
+) -> Result<Response, ApiError> {
     let company = query.company_id.as_ref().map(|company| company.as_str());
-    let items = api.engine().notifier.accounts.list(company).iter().map(|account| view(account)).collect();
+    let items =
+        api.engine().notifier.accounts.list(company).iter().map(|account| show_account(account)).collect();
     Ok(answer::ok(&AccountList { items }))
 }
 
-/// Take the mark off an account, for its user has signed in again.
+/// Clear the mark of an account after its user has signed in again.
 #[utoipa::path(
     delete, path = "/v1/accounts/{provider}/{companyId}", tag = "accounts", operation_id = "clearAccount",
     params(
@@ -57,12 +54,12 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn clear(
     State(api): State<ApiState>,
-    TwoSegments(provider, company): TwoSegments,
+    TwoPathSegments(provider, company): TwoPathSegments,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     if api.engine().notifier.clear_account(&provider, &company, &actor).await? {
         return Ok(answer::done());
     }
-    let [provider, company] = [&provider, &company].map(|name| clip(name, NAME_SHOWN_MAX_BYTES));
-    Err(Refused::new(Code::NotFound, format!("company `{company}` has no mark at provider `{provider}`")))
+    let [provider, company] = [&provider, &company].map(|name| shown_name(name));
+    Err(ApiError::new(Code::NotFound, format!("company `{company}` has no mark at provider `{provider}`")))
 }

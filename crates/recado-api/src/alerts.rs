@@ -9,7 +9,7 @@ use recado_observe::{Firing, Rule, Severity};
 use recado_wire::alerts::{Alert, AlertAbout, AlertList, AlertRule, AlertSeverity, AlertUnit};
 
 use crate::answer;
-use crate::extract::Asked;
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -19,15 +19,15 @@ use crate::state::ApiState;
     get, path = "/v1/alerts", tag = "alerts", operation_id = "listAlerts",
     responses((status = 200, body = AlertList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Response {
+pub(crate) async fn list(State(api): State<ApiState>, CheckedQuery(()): CheckedQuery<()>) -> Response {
     let engine = api.engine();
     answer::ok(&AlertList {
-        items: engine.alerts.firing().into_iter().map(alert).collect(),
-        rules: engine.alerts.rules().iter().map(rule).collect(),
+        items: engine.alerts.firing().into_iter().map(show_alert).collect(),
+        rules: engine.alerts.rules().iter().map(show_rule).collect(),
     })
 }
 
-fn alert(firing: Firing) -> Alert {
+fn show_alert(firing: Firing) -> Alert {
     let about = match firing.subject {
         Subject::All => AlertAbout::All,
         Subject::Route(_) => AlertAbout::Route,
@@ -39,7 +39,7 @@ fn alert(firing: Firing) -> Alert {
         name: firing.alert.into(),
         about,
         subject: firing.subject.name().map(str::to_owned),
-        severity: severity(firing.severity),
+        severity: show_severity(firing.severity),
         value: firing.value,
         threshold: firing.threshold,
         since: firing.since,
@@ -51,13 +51,13 @@ fn alert(firing: Firing) -> Alert {
     }
 }
 
-fn rule(rule: &Rule) -> AlertRule {
+fn show_rule(rule: &Rule) -> AlertRule {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     AlertRule {
         name: rule.name.to_owned(),
         enabled: rule.enabled,
-        severity: severity(rule.severity),
-        unit: unit(rule.measure.unit()),
+        severity: show_severity(rule.severity),
+        unit: show_unit(rule.measure.unit()),
         threshold: rule.threshold,
         window_ms: millis(rule.window),
         min_volume: rule.min_volume,
@@ -68,14 +68,14 @@ fn rule(rule: &Rule) -> AlertRule {
     }
 }
 
-fn severity(severity: Severity) -> AlertSeverity {
+fn show_severity(severity: Severity) -> AlertSeverity {
     match severity {
         Severity::Warning => AlertSeverity::Warning,
         Severity::Critical => AlertSeverity::Critical,
     }
 }
 
-fn unit(unit: Unit) -> AlertUnit {
+fn show_unit(unit: Unit) -> AlertUnit {
     match unit {
         Unit::Share => AlertUnit::Share,
         Unit::Count => AlertUnit::Count,

@@ -9,6 +9,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use recado_core::reason::clip;
 use recado_engine::EngineError;
 use recado_engine::TrailError;
 use recado_store::StoreError;
@@ -38,18 +39,18 @@ pub(crate) fn written(status: StatusCode, json: impl Into<Bytes>) -> Response {
 }
 
 /// A value as JSON.
-pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, Refused> {
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(value).map_err(|error| {
         tracing::error!(%error, "cannot write an answer");
-        Refused::new(Code::Internal, "the answer cannot be written; the log says more")
+        ApiError::new(Code::Internal, "the answer cannot be written; the log says more")
     })
 }
 
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
-    write(value).map_or_else(Refused::into_response, |json| written(status, json))
+    write(value).map_or_else(ApiError::into_response, |json| written(status, json))
 }
 
-/// Done, and there is nothing to say about it.
+/// Answers 204 No Content.
 pub(crate) fn done() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -60,14 +61,22 @@ pub(crate) fn ok<T: Serialize>(value: &T) -> Response {
     json(StatusCode::OK, value)
 }
 
-/// The reason why a request gets no answer of its own kind.
+/// Bytes at most that a message repeats of a name.
+const NAME_SHOWN_MAX_BYTES: usize = 128;
+
+/// Returns the part of a caller's name that a message repeats.
+pub(crate) fn shown_name(name: &str) -> &str {
+    clip(name, NAME_SHOWN_MAX_BYTES)
+}
+
+/// A refusal of a request, answered as a problem.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct ApiError {
     problem: Box<Problem>,
     retry_after_s: Option<u64>,
 }
 
-impl Refused {
+impl ApiError {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Problem::new(code, detail).into()
     }
@@ -78,30 +87,30 @@ impl Refused {
 
     /// One fault, of a header or a query.
     pub fn invalid_at(pointer: &str, message: impl Into<String>) -> Self {
-        Refused::invalid(vec![FieldFault { pointer: pointer.to_owned(), message: message.into() }])
+        ApiError::invalid(vec![FieldFault { pointer: pointer.to_owned(), message: message.into() }])
     }
 
     pub fn no_such_job(id: &str) -> Self {
-        Refused::new(Code::NotFound, format!("there is no job `{}`", recado_core::reason::clip(id, 128)))
+        ApiError::new(Code::NotFound, format!("there is no job `{}`", shown_name(id)))
     }
 
     pub fn stale() -> Self {
-        Refused::new(Code::StaleLease, "the lease ran out or was settled before; nothing changed")
+        ApiError::new(Code::StaleLease, "the lease ran out or was settled before; nothing changed")
     }
 
     pub fn busy(detail: impl Into<String>) -> Self {
-        Refused { retry_after_s: Some(RETRY_AFTER_SOON_S), ..Refused::new(Code::Overloaded, detail) }
+        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::Overloaded, detail) }
     }
 
-    /// The store could not do it this time; the same again may work.
+    /// Refuses because the store failed this time; a repetition may succeed.
     pub fn again_soon(detail: impl Into<String>) -> Self {
-        Refused { retry_after_s: Some(RETRY_AFTER_SOON_S), ..Refused::new(Code::StoreUnavailable, detail) }
+        ApiError { retry_after_s: Some(RETRY_AFTER_SOON_S), ..ApiError::new(Code::StoreUnavailable, detail) }
     }
 
-    /// With a time to come back: whole seconds, never early and never at once.
+    /// Refuses with a time to come back, in whole seconds and at least one.
     pub fn after(problem: Problem, wait: Duration) -> Self {
         let whole_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Refused { retry_after_s: Some(whole_s.max(1)), ..problem.into() }
+        ApiError { retry_after_s: Some(whole_s.max(1)), ..problem.into() }
     }
 
     pub fn into_problem(self) -> Problem {
@@ -109,62 +118,62 @@ impl Refused {
     }
 }
 
-impl From<Problem> for Refused {
+impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        Refused { problem: Box::new(problem), retry_after_s: None }
+        ApiError { problem: Box::new(problem), retry_after_s: None }
     }
 }
 
-impl From<NotJson> for Refused {
+impl From<NotJson> for ApiError {
     fn from(NotJson(what): NotJson) -> Self {
-        Refused::new(Code::InvalidJson, what)
+        ApiError::new(Code::InvalidJson, what)
     }
 }
 
-impl From<Vec<FieldFault>> for Refused {
+impl From<Vec<FieldFault>> for ApiError {
     fn from(errors: Vec<FieldFault>) -> Self {
-        Refused::invalid(errors)
+        ApiError::invalid(errors)
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let (code, retry_after_s) = match &error {
             StoreError::Full(_) => (Code::StoreFull, RETRY_AFTER_FULL_S),
             StoreError::Unavailable(_) => (Code::StoreUnavailable, RETRY_AFTER_SOON_S),
             StoreError::Broken(_) | StoreError::Fenced => (Code::StoreBroken, RETRY_AFTER_FULL_S),
         };
-        Refused { retry_after_s: Some(retry_after_s), ..Refused::new(code, error.to_string()) }
+        ApiError { retry_after_s: Some(retry_after_s), ..ApiError::new(code, error.to_string()) }
     }
 }
 
-impl From<EngineError> for Refused {
+impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
-            EngineError::Stopping => Refused {
+            EngineError::Stopping => ApiError {
                 retry_after_s: Some(RETRY_AFTER_FULL_S),
-                ..Refused::new(Code::Stopping, EngineError::Stopping.to_string())
+                ..ApiError::new(Code::Stopping, EngineError::Stopping.to_string())
             },
             EngineError::Trail(error) => error.into(),
         }
     }
 }
 
-impl From<TrailError> for Refused {
+impl From<TrailError> for ApiError {
     fn from(error: TrailError) -> Self {
         match error {
             TrailError::Store(error) => error.into(),
-            TrailError::None => Refused::new(Code::NotFound, error.to_string()),
+            TrailError::None => ApiError::new(Code::NotFound, error.to_string()),
             TrailError::Files(_) | TrailError::CutOff => {
                 tracing::error!(%error, "cannot use the audit trail");
-                Refused::again_soon("the audit trail's files cannot be used right now; the log says why")
+                ApiError::again_soon("the audit trail's files cannot be used right now; the log says why")
             }
         }
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let json = serde_json::to_vec(&self.problem).unwrap_or_default();
         let mut response = Response::new(Body::from(json));
@@ -196,7 +205,7 @@ mod tests {
         ];
         for (error, code) in rows {
             let error: EngineError = error;
-            let refused = Refused::from(error);
+            let refused = ApiError::from(error);
             assert_eq!(refused.problem.code, code);
             let response = refused.into_response();
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -207,7 +216,7 @@ mod tests {
     fn a_time_to_come_back_is_whole_seconds_and_never_early() {
         for (wait_ms, seconds) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (100_000_000, "100000")] {
             let problem = Problem::new(Code::ProviderUnavailable, "x");
-            let response = Refused::after(problem, Duration::from_millis(wait_ms)).into_response();
+            let response = ApiError::after(problem, Duration::from_millis(wait_ms)).into_response();
             assert_eq!(response.headers()[RETRY_AFTER], seconds, "{wait_ms} ms");
         }
     }

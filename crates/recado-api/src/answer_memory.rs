@@ -2,7 +2,7 @@
 //!
 //! A request takes *room* before it reads from the store, keeps as much of it as its answer needs once that is
 //! written, and gives it back when the answer's last byte is with the system, or its connection is gone. One address has a
-//! share of all the room. A request that finds none waits, in line behind the others of its address; meanwhile the oldest
+//! share of all the permit. A request that finds none waits, in line behind the others of its address; meanwhile the oldest
 //! answers, of the address that holds the most, are cut off if their readers had time enough. So readers that
 //! take nothing hold back neither other addresses nor, for long, requests from their own.
 
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError};
 use crate::connections::Proof;
 use crate::state::ApiState;
 
@@ -38,7 +38,7 @@ const LEFT_TO_ITEMS_BYTES: usize = 16 << 20;
 /// Answers below this are not counted once they are written.
 const COUNTED_MIN_BYTES: usize = 16 << 10;
 
-/// Wait of a request for room.
+/// Wait of a request for permit.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// Time that an answer's reader has before it may be cut off for another.
@@ -75,29 +75,29 @@ impl Size {
 
 /// The room of all large answers.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
-    held: Mutex<Held>,
+pub(crate) struct AnswerMemory {
+    held: Mutex<HeldAnswers>,
     freed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldAnswers {
     next_number: u64,
     bytes: usize,
-    addresses: HashMap<IpAddr, Address>,
+    addresses: HashMap<IpAddr, AddressAnswers>,
 }
 
 #[derive(Debug, Default)]
-struct Address {
+struct AddressAnswers {
     bytes: usize,
     /// By number: the oldest first.
     answers: BTreeMap<u64, Answer>,
-    /// Requests that wait for room, by number: the oldest goes first.
+    /// Requests that wait for permit, by number: the oldest goes first.
     waiting_for_pages: BTreeSet<u64>,
     waiting_for_items: BTreeSet<u64>,
 }
 
-impl Address {
+impl AddressAnswers {
     fn line(&mut self, size: Size) -> &mut BTreeSet<u64> {
         match size {
             Size::Page => &mut self.waiting_for_pages,
@@ -119,29 +119,29 @@ struct Answer {
     cut: Option<CancellationToken>,
 }
 
-/// Room for one answer, free again when this is dropped.
+/// The right to hold the memory of one answer, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
-    answers: Arc<Answers>,
+pub(crate) struct AnswerPermit {
+    answers: Arc<AnswerMemory>,
     address: IpAddr,
     number: u64,
 }
 
 /// A place in the line of requests that wait.
-struct Waiting<'a> {
-    answers: &'a Answers,
+struct QueuePlace<'a> {
+    answers: &'a AnswerMemory,
     address: IpAddr,
     size: Size,
     number: u64,
 }
 
-impl Held {
+impl HeldAnswers {
     fn next_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
     }
 
-    /// The bytes that are missing, and the address that has to give them up; `None` when there is room.
+    /// The bytes that are missing, and the address that has to give them up; `None` when there is permit.
     fn missing(&self, address: IpAddr, bytes: usize, size: Size) -> Option<(IpAddr, usize)> {
         let over = |held: usize, max_bytes| {
             (held + bytes).checked_sub(size.within(max_bytes)).filter(|over| *over > 0)
@@ -164,7 +164,7 @@ impl Held {
             let is_late = answer.written_at.is_some_and(|at| at + READER_GRACE <= now);
             let Some(cut) = answer.cut.as_ref().filter(|_| is_late) else { continue };
             if !cut.is_cancelled() {
-                tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the room");
+                tracing::info!(%address, bytes = answer.bytes, "An answer was cut off: its reader is slow and others need the memory");
                 cut.cancel();
             }
             bytes = bytes.saturating_sub(answer.bytes);
@@ -184,26 +184,26 @@ impl Held {
     }
 
     fn forget_if_idle(&mut self, address: IpAddr) {
-        if self.addresses.get(&address).is_some_and(Address::is_idle) {
+        if self.addresses.get(&address).is_some_and(AddressAnswers::is_idle) {
             self.addresses.remove(&address);
         }
     }
 }
 
-impl Answers {
+impl AnswerMemory {
     /// Waits for room in the line of its address.
     async fn reserve(
         self: &Arc<Self>,
         address: IpAddr,
         cut: Option<&CancellationToken>,
         size: Size,
-    ) -> Option<Room> {
+    ) -> Option<AnswerPermit> {
         let deadline = Instant::now() + ROOM_WAIT;
-        let waiting = self.stand_in_line(address, size);
+        let waiting = self.join_queue(address, size);
         loop {
             let freed = self.freed.notified();
-            if let Some(room) = self.try_reserve(&waiting, cut) {
-                return Some(room);
+            if let Some(permit) = self.try_reserve(&waiting, cut) {
+                return Some(permit);
             }
             let now = Instant::now();
             if now >= deadline {
@@ -213,14 +213,18 @@ impl Answers {
         }
     }
 
-    fn stand_in_line(&self, address: IpAddr, size: Size) -> Waiting<'_> {
+    fn join_queue(&self, address: IpAddr, size: Size) -> QueuePlace<'_> {
         let mut held = self.held.lock();
         let number = held.next_number();
         held.addresses.entry(address).or_default().line(size).insert(number);
-        Waiting { answers: self, address, size, number }
+        QueuePlace { answers: self, address, size, number }
     }
 
-    fn try_reserve(self: &Arc<Self>, waiting: &Waiting<'_>, cut: Option<&CancellationToken>) -> Option<Room> {
+    fn try_reserve(
+        self: &Arc<Self>,
+        waiting: &QueuePlace<'_>,
+        cut: Option<&CancellationToken>,
+    ) -> Option<AnswerPermit> {
         let (address, size, mut held) = (waiting.address, waiting.size, self.held.lock());
         if held.addresses.get_mut(&address)?.line(size).first() != Some(&waiting.number) {
             return None;
@@ -234,21 +238,21 @@ impl Answers {
 
     fn take(
         self: &Arc<Self>,
-        held: &mut Held,
+        held: &mut HeldAnswers,
         address: IpAddr,
         cut: Option<&CancellationToken>,
         bytes: usize,
-    ) -> Room {
+    ) -> AnswerPermit {
         let number = held.next_number();
         held.bytes += bytes;
         let own = held.addresses.entry(address).or_default();
         own.bytes += bytes;
         own.answers.insert(number, Answer { bytes, written_at: None, cut: cut.cloned() });
-        Room { answers: self.clone(), address, number }
+        AnswerPermit { answers: self.clone(), address, number }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut held = self.answers.held.lock();
         if let Some(own) = held.addresses.get_mut(&self.address) {
@@ -260,11 +264,11 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Room {
-    /// Writes an answer into the room. It gives back what it does not need now, and the rest when it has been sent.
+impl AnswerPermit {
+    /// Writes an answer into the permit. It gives back what it does not need now, and the rest when it has been sent.
     pub fn ok<T: Serialize>(self, value: &T) -> Response {
         let held = answer::write(value).map(|json| answer::written(StatusCode::OK, self.hold(json)));
-        held.unwrap_or_else(Refused::into_response)
+        held.unwrap_or_else(ApiError::into_response)
     }
 
     /// Keeps room for these bytes until the last of them has been sent.
@@ -281,23 +285,23 @@ impl Room {
         }
         drop(held);
         self.answers.freed.notify_waiters();
-        Bytes::from_owner(HeldBytes { bytes, _room: self })
+        Bytes::from_owner(PermittedBytes { bytes, _permit: self })
     }
 }
 
-impl Drop for Room {
+impl Drop for AnswerPermit {
     fn drop(&mut self) {
         self.answers.held.lock().resize(self.address, self.number, 0);
         self.answers.freed.notify_waiters();
     }
 }
 
-struct HeldBytes {
+struct PermittedBytes {
     bytes: Vec<u8>,
-    _room: Room,
+    _permit: AnswerPermit,
 }
 
-impl AsRef<[u8]> for HeldBytes {
+impl AsRef<[u8]> for PermittedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -320,17 +324,15 @@ impl Reader {
         self.0.as_ref().map(Proof::cut)
     }
 
-    /// Room for a page, once there is some.
-    pub async fn room(&self, api: &ApiState) -> Result<Room, Refused> {
-        self.room_for(api, Size::Page).await
+    /// Waits for the memory of a page.
+    pub async fn permit(&self, api: &ApiState) -> Result<AnswerPermit, ApiError> {
+        self.permit_for(api, Size::Page).await
     }
 
-    async fn room_for(&self, api: &ApiState, size: Size) -> Result<Room, Refused> {
-        let room = api.answers().reserve(self.address(), self.cut(), size).await;
-        room.ok_or_else(|| {
-            Refused::busy(
-                "large answers wait for their readers; read those you asked for, or come back in a moment",
-            )
+    async fn permit_for(&self, api: &ApiState, size: Size) -> Result<AnswerPermit, ApiError> {
+        let permit = api.answers().reserve(self.address(), self.cut(), size).await;
+        permit.ok_or_else(|| {
+            ApiError::busy("too many large answers wait to be read; read yours, or try again in a moment")
         })
     }
 
@@ -345,9 +347,9 @@ impl Reader {
         if let Some((payer, missing)) = held.missing(address, bytes, Size::Item) {
             held.cut(payer, missing, Instant::now());
         }
-        let room = answers.take(&mut held, address, self.cut(), bytes);
+        let permit = answers.take(&mut held, address, self.cut(), bytes);
         drop(held);
-        answer::written(StatusCode::OK, room.hold(json))
+        answer::written(StatusCode::OK, permit.hold(json))
     }
 }
 
@@ -359,24 +361,24 @@ impl<S: Send + Sync> FromRequestParts<S> for Reader {
     }
 }
 
-/// Room for a page, as an argument. It comes last, after what may be wrong with the request.
-impl FromRequestParts<ApiState> for Room {
-    type Rejection = Refused;
+/// The permit for a page, as an argument. It comes last, after what may be wrong with the request.
+impl FromRequestParts<ApiState> for AnswerPermit {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, Refused> {
-        Reader::of(parts).room(api).await
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
+        Reader::of(parts).permit(api).await
     }
 }
 
-/// Room for a job or a dead letter, in the same way.
+/// The permit for a job or a dead letter, as an argument.
 #[derive(Debug)]
-pub(crate) struct ItemRoom(pub Room);
+pub(crate) struct ItemPermit(pub AnswerPermit);
 
-impl FromRequestParts<ApiState> for ItemRoom {
-    type Rejection = Refused;
+impl FromRequestParts<ApiState> for ItemPermit {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, Refused> {
-        Reader::of(parts).room_for(api, Size::Item).await.map(ItemRoom)
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
+        Reader::of(parts).permit_for(api, Size::Item).await.map(ItemPermit)
     }
 }
 
@@ -388,15 +390,15 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    async fn stalled(all: &Arc<Answers>, address: &str) -> (Bytes, CancellationToken) {
+    async fn stalled(all: &Arc<AnswerMemory>, address: &str) -> (Bytes, CancellationToken) {
         let cut = CancellationToken::new();
-        let room = all.reserve(ip(address), Some(&cut), Size::Page).await.expect("room");
-        (room.hold(vec![0; 4 << 20]), cut)
+        let permit = all.reserve(ip(address), Some(&cut), Size::Page).await.expect("room");
+        (permit.hold(vec![0; 4 << 20]), cut)
     }
 
     #[tokio::test(start_paused = true)]
     async fn readers_of_one_address_leave_room_for_others_at_once() {
-        let all = Arc::new(Answers::default());
+        let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
         while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
@@ -412,7 +414,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_answer_makes_room_once_its_reader_had_time_enough() {
-        let all = Arc::new(Answers::default());
+        let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
         while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
@@ -432,20 +434,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_can_be_looked_at_while_pages_fill_the_rest() {
-        let all = Arc::new(Answers::default());
+        let all = Arc::new(AnswerMemory::default());
         let mut held = Vec::new();
         while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
             held.push(stalled(&all, "10.0.0.1").await);
         }
         let began = Instant::now();
-        let _waits = all.stand_in_line(ip("10.0.0.1"), Size::Page);
+        let _waits = all.join_queue(ip("10.0.0.1"), Size::Page);
         assert!(all.reserve(ip("10.0.0.1"), None, Size::Item).await.is_some());
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_finds_no_room_is_refused_after_a_while() {
-        let all = Arc::new(Answers::default());
+        let all = Arc::new(AnswerMemory::default());
         let mut rooms = Vec::new();
         while all.held.lock().missing(ip("10.0.0.1"), Size::Page.bytes(), Size::Page).is_none() {
             rooms.push(all.reserve(ip("10.0.0.1"), None, Size::Page).await);

@@ -21,13 +21,13 @@ use recado_wire::archive::{
 use recado_wire::dlq::{DeadLetter, DeadLetterFilter};
 use recado_wire::{Code, NDJSON, Problem};
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 use crate::answer_memory::Reader;
 use crate::batch;
 use crate::body::{self, Format};
 use crate::csv;
-use crate::dlq::wanted;
-use crate::extract::{Actor, Asked};
+use crate::dlq::store_filter;
+use crate::extract::{Actor, CheckedQuery};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
@@ -40,18 +40,18 @@ const PAGE_ENTRIES: usize = 50;
     get, path = "/v1/dlq/export", tag = "dead letters", operation_id = "exportDeadLetters",
     params(DeadLetterFilter, ExportQuery, ActorHeader),
     responses(
-        (status = 200, description = "An entry a line, or a row an entry.", content((String = "application/x-ndjson"), (String = "text/csv"))),
+        (status = 200, description = "One entry per line or row.", content((String = "application/x-ndjson"), (String = "text/csv"))),
         ReadProblems,
     )
 )]
 pub(crate) async fn export(
     State(api): State<ApiState>,
     Actor(actor): Actor,
-    Asked(query): Asked<ExportQuery>,
+    CheckedQuery(query): CheckedQuery<ExportQuery>,
     reader: Reader,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let format = query.format.unwrap_or_default();
-    let filter = wanted(query.filter);
+    let filter = store_filter(query.filter);
     let name = if format == ExportFormat::Csv { "CSV" } else { "NDJSON" };
     api.engine().audit.record_letters_export(&filter, name, &actor).await?;
     let mut export = Export { api, reader, filter, format, before: None, over: false };
@@ -62,7 +62,7 @@ pub(crate) async fn export(
         if export.over {
             return None;
         }
-        let torn = |refused: Refused| io::Error::other(refused.into_problem().title);
+        let torn = |refused: ApiError| io::Error::other(refused.into_problem().title);
         let page = export.page(String::new()).await.map_err(torn);
         export.over |= page.is_err();
         Some((page, export))
@@ -90,8 +90,8 @@ struct Export {
 
 impl Export {
     /// The next page, behind `written`.
-    async fn page(&mut self, mut written: String) -> Result<Bytes, Refused> {
-        let room = self.reader.room(&self.api).await?;
+    async fn page(&mut self, mut written: String) -> Result<Bytes, ApiError> {
+        let permit = self.reader.permit(&self.api).await?;
         let asked = PageRequest { before: self.before, limit: PAGE_ENTRIES };
         let page = self.api.engine().store().dead_letters(self.filter.clone(), asked).await?;
         self.before = page.next;
@@ -107,7 +107,7 @@ impl Export {
                 }
             }
         }
-        Ok(room.hold(written.into_bytes()))
+        Ok(permit.hold(written.into_bytes()))
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn import(
     Actor(actor): Actor,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::lines(&api, request).await?;
     let lines = batch::split(Format::Ndjson, &received.bytes, IMPORT_LINES_MAX)?;
     // A line that is not UTF-8 is not JSON either, and is told so.
@@ -146,7 +146,7 @@ pub(crate) async fn import(
             }
             Imported::NoRoom { id, max_size } => {
                 let detail = format!(
-                    "line {} finds no room: the dead letter queue holds {max_size} entries, which is its max_size; \
+                    "line {} finds no permit: the dead letter queue holds {max_size} entries, which is its max_size; \
                      replay or discard some, or raise [dlq] max_size, and import it again",
                     index + 1
                 );

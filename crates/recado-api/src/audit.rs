@@ -6,15 +6,15 @@ use recado_audit::{Identity, Order, Query, Subject};
 use recado_core::words::counted;
 use recado_engine::audit::{Erasing, ErasureOrder, TrailPlace, TrailRecord};
 use recado_wire::audit::{
-    Archived, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
+    ArchivedRecord, AuditItem, AuditList, AuditOrder, AuditQuery, AuditSubject, ErasureDone, ErasureRequest,
 };
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem, read};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::Room;
+use crate::answer::{self, ApiError};
+use crate::answer_memory::AnswerPermit;
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked};
+use crate::extract::{Actor, CheckedQuery};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
@@ -32,11 +32,15 @@ const STEPS_MAX: usize = 4;
 pub(crate) async fn list(
     State(api): State<ApiState>,
     Actor(actor): Actor,
-    Asked(asked): Asked<AuditQuery>,
-    room: Room,
-) -> Result<Response, Refused> {
-    let newest_first = asked.order.unwrap_or_default() == AuditOrder::Newest;
-    let mut place = read_place(asked.cursor.as_deref(), newest_first)?;
+    CheckedQuery(asked): CheckedQuery<AuditQuery>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
+    let order = match asked.order.unwrap_or_default() {
+        AuditOrder::Newest => Order::NewestFirst,
+        AuditOrder::Oldest => Order::OldestFirst,
+    };
+    let newest_first = order == Order::NewestFirst;
+    let mut place = read_place(asked.cursor.as_deref(), order)?;
     let limit = asked.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let query = Query {
         job: asked.job_id.map(Into::into),
@@ -48,7 +52,7 @@ pub(crate) async fn list(
         kind: asked.kind.map(Into::into),
         since: asked.since,
         until: asked.until,
-        order: if newest_first { Order::NewestFirst } else { Order::OldestFirst },
+        order,
         beyond: None,
         limit: 0,
     };
@@ -74,20 +78,20 @@ pub(crate) async fn list(
     }
     let next_cursor = place.and_then(|place| serde_json::to_string(&(newest_first, place)).ok());
     let next_cursor = next_cursor.map(|place| cursor::write_name(List::Audit, &place));
-    Ok(room.ok(&AuditList { items, next_cursor }))
+    Ok(permit.ok(&AuditList { items, next_cursor }))
 }
 
 /// The end of the page before. A walk goes on in the direction that it began in.
-fn read_place(cursor: Option<&str>, newest_first: bool) -> Result<Option<TrailPlace>, Refused> {
+fn read_place(cursor: Option<&str>, order: Order) -> Result<Option<TrailPlace>, ApiError> {
     let Some(text) = cursor::read_name(List::Audit, cursor)? else { return Ok(None) };
     match serde_json::from_str::<(bool, TrailPlace)>(&text) {
-        Ok((direction, place)) if direction == newest_first => Ok(Some(place)),
+        Ok((newest_first, place)) if newest_first == (order == Order::NewestFirst) => Ok(Some(place)),
         _ => Err(cursor::not_a_cursor()),
     }
 }
 
 fn steps(found: &TrailRecord) -> Vec<AuditItem> {
-    let archived = found.seal.as_ref().map(|seal| Archived {
+    let archived = found.seal.as_ref().map(|seal| ArchivedRecord {
         sequence: seal.sequence,
         recorded_at: seal.recorded_at,
         hash: seal.hash.to_string(),
@@ -110,16 +114,16 @@ pub(crate) async fn erase(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::json(&api, request).await?;
-    let request = read::body::<ErasureRequest>(received.text()?)?.sound()?;
+    let request = read::body::<ErasureRequest>(received.text()?)?.into_result()?;
     let order = ErasureOrder {
         subject: subject(request.subject),
         reason: request.reason.into(),
         actor: actor.into(),
         with_jobs: request.with_jobs,
     };
-    let refused = |detail: String| Err(Refused::new(Code::Conflict, detail));
+    let refused = |detail: String| Err(ApiError::new(Code::Conflict, detail));
     match api.engine().audit.erase(order).await? {
         Erasing::Done(erased) => Ok(answer::ok(&ErasureDone {
             records: erased.records,

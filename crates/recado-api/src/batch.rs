@@ -5,14 +5,15 @@ use std::fmt;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use recado_core::TraceParent;
+use recado_core::json::JsonKind;
 use recado_engine::{Accepted, Submission};
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobRequest};
-use recado_wire::read::{NotJson, kind_of};
+use recado_wire::read::NotJson;
 use recado_wire::{BATCH_JOBS_MAX, Code};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 use crate::answer_memory::Reader;
 use crate::body::{self, Format, Received};
 use crate::extract;
@@ -32,7 +33,7 @@ const READ_IN_PLACE_MAX_BYTES: usize = 16 << 10;
         (String = "application/x-ndjson"),
     ), description = "A list of jobs, or one job a line (`application/x-ndjson`)."),
     responses(
-        (status = 200, description = "What became of each, in the order given.", body = BatchAnswer),
+        (status = 200, description = "The result of each item, in the order given.", body = BatchAnswer),
         WriteProblems,
     )
 )]
@@ -40,7 +41,7 @@ pub(crate) async fn enqueue_batch(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let heard = extract::traceparent(request.headers());
     let (format, received) = body::batch(&api, request).await?;
     if received.bytes.len() <= READ_IN_PLACE_MAX_BYTES {
@@ -55,7 +56,7 @@ pub(crate) async fn enqueue_batch(
     });
     elsewhere.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a batch could not be taken in");
-        Err(Refused::new(Code::Internal, "the batch could not be taken in; the log says more"))
+        Err(ApiError::new(Code::Internal, "the batch could not be taken in; the log says more"))
     })
 }
 
@@ -65,9 +66,9 @@ async fn take_in(
     format: Format,
     received: Received,
     heard: Option<TraceParent>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let mut submissions = Vec::new();
-    let mut places: Vec<Result<(), Refused>> = Vec::new();
+    let mut places: Vec<Result<(), ApiError>> = Vec::new();
     for item in split(format, &received.bytes, BATCH_JOBS_MAX)? {
         places.push(read_item(&api, item, heard).map(|submission| submissions.push(submission)));
     }
@@ -83,27 +84,27 @@ async fn take_in(
         let outcome = place.and_then(|()| match answers.next() {
             Some(Ok(accepted)) => Ok(accepted),
             Some(Err(refusal)) => Err(show_refusal(refusal)),
-            None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
+            None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
         });
         match &outcome {
             Ok(Accepted { duplicate: false, .. }) => answer.accepted += 1,
             Ok(Accepted { duplicate: true, .. }) => answer.duplicates += 1,
             Err(_) => answer.refused += 1,
         }
-        answer.items.push(show(index, outcome));
+        answer.items.push(show_item(index, outcome));
     }
     Ok(reader.ok(&api, &answer))
 }
 
-fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<Submission, Refused> {
+fn read_item(api: &ApiState, item: &[u8], heard: Option<TraceParent>) -> Result<Submission, ApiError> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
-        return Err(Refused::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
+        return Err(ApiError::new(Code::PayloadTooLarge, format!("the job has more than {max_bytes} bytes")));
     }
     read_submission(api, body::text(item)?, heard)
 }
 
-fn show(index: u64, outcome: Result<Accepted, Refused>) -> BatchItem {
+fn show_item(index: u64, outcome: Result<Accepted, ApiError>) -> BatchItem {
     match outcome {
         Ok(Accepted { job_id, status, duplicate }) => BatchItem {
             index,
@@ -123,7 +124,7 @@ fn show(index: u64, outcome: Result<Accepted, Refused>) -> BatchItem {
 }
 
 /// The items of a batch, unread. What is wrong with one of them is found later.
-pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Vec<&[u8]>, ApiError> {
     let items: Vec<&[u8]> = match format {
         Format::Json => items_of_list(body::text(bytes)?, max_items)?,
         Format::Ndjson => {
@@ -133,18 +134,18 @@ pub(crate) fn split(format: Format, bytes: &[u8], max_items: usize) -> Result<Ve
     };
     if items.len() > max_items {
         let detail = format!("the batch has more than {max_items} items; send several batches");
-        return Err(Refused::new(Code::PayloadTooLarge, detail));
+        return Err(ApiError::new(Code::PayloadTooLarge, detail));
     }
     Ok(items)
 }
 
-fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, Refused> {
+fn items_of_list(json: &str, max_items: usize) -> Result<Vec<&[u8]>, ApiError> {
     if json.trim_ascii().is_empty() {
-        return Err(Refused::new(Code::InvalidJson, "the body is empty; send a JSON list"));
+        return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON list"));
     }
-    if kind_of(json) != "a list" {
+    if JsonKind::of(json) != JsonKind::List {
         let _: &RawValue = serde_json::from_str(json).map_err(NotJson::from)?;
-        return Err(Refused::invalid_at("", format!("is {}; write a list", kind_of(json))));
+        return Err(ApiError::invalid_at("", format!("is {}; write a list", JsonKind::of(json))));
     }
     let mut reader = serde_json::Deserializer::from_str(json);
     let items = reader.deserialize_seq(FirstItems { max: max_items + 1 }).map_err(NotJson::from)?;

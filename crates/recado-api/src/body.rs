@@ -12,8 +12,8 @@ use recado_wire::Code;
 use recado_wire::read::{self, Body as Readable};
 use tokio::time::Instant;
 
-use crate::answer::Refused;
-use crate::state::{ApiState, Reserved};
+use crate::answer::ApiError;
+use crate::state::{ApiState, BodyReservation};
 
 /// Bytes of a body that is too large that are read and thrown away, so that its sender gets to read why.
 const DISCARDED_MAX_BYTES: usize = 64 << 20;
@@ -25,14 +25,14 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 #[derive(Debug)]
 pub(crate) struct Received {
     pub bytes: Bytes,
-    _room: Vec<Reserved>,
+    _room: Vec<BodyReservation>,
 }
 
 impl Received {
     /// As text that may be JSON.
-    pub fn text(&self) -> Result<&str, Refused> {
+    pub fn text(&self) -> Result<&str, ApiError> {
         if self.is_empty() {
-            return Err(Refused::new(Code::InvalidJson, "the body is empty; send a JSON object"));
+            return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON object"));
         }
         text(&self.bytes)
     }
@@ -42,22 +42,22 @@ impl Received {
     }
 
     /// Reads it as a request that may have faults, and refuses it with all of them if it has.
-    pub fn read<T: Readable>(&self) -> Result<T, Refused> {
-        Ok(read::body::<T>(self.text()?)?.sound()?)
+    pub fn read<T: Readable>(&self) -> Result<T, ApiError> {
+        Ok(read::body::<T>(self.text()?)?.into_result()?)
     }
 
     /// The same for requests that may be left out.
-    pub fn read_or_default<T: Readable + Default>(&self) -> Result<T, Refused> {
+    pub fn read_or_default<T: Readable + Default>(&self) -> Result<T, ApiError> {
         if self.is_empty() { Ok(T::default()) } else { self.read() }
     }
 }
 
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, Refused> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, ApiError> {
     if bytes.starts_with(BYTE_ORDER_MARK) {
         let detail = "the body begins with a byte order mark; send UTF-8 without one";
-        return Err(Refused::new(Code::InvalidJson, detail));
+        return Err(ApiError::new(Code::InvalidJson, detail));
     }
-    std::str::from_utf8(bytes).map_err(|_| Refused::new(Code::InvalidJson, "the body is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| ApiError::new(Code::InvalidJson, "the body is not UTF-8"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +83,12 @@ fn format_of(headers: &HeaderMap) -> Option<Format> {
     }
 }
 
-fn unsupported(wanted: &str) -> Refused {
-    Refused::new(Code::UnsupportedMediaType, format!("send the body with `Content-Type: {wanted}`"))
+fn unsupported(wanted: &str) -> ApiError {
+    ApiError::new(Code::UnsupportedMediaType, format!("send the body with `Content-Type: {wanted}`"))
 }
 
 /// A JSON body.
-pub(crate) async fn json(api: &ApiState, request: Request) -> Result<Received, Refused> {
+pub(crate) async fn json(api: &ApiState, request: Request) -> Result<Received, ApiError> {
     if format_of(request.headers()) != Some(Format::Json) {
         return Err(unsupported("application/json"));
     }
@@ -96,7 +96,7 @@ pub(crate) async fn json(api: &ApiState, request: Request) -> Result<Received, R
 }
 
 /// A JSON body that may be left out, and its content type with it.
-pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Received, Refused> {
+pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Received, ApiError> {
     let named = request.headers().contains_key(CONTENT_TYPE);
     if named && format_of(request.headers()) != Some(Format::Json) {
         return Err(unsupported("application/json"));
@@ -109,7 +109,7 @@ pub(crate) async fn optional_json(api: &ApiState, request: Request) -> Result<Re
 }
 
 /// A JSON list.
-pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, Refused> {
+pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, ApiError> {
     match batch(api, request).await? {
         (Format::Json, received) => Ok(received),
         (Format::Ndjson, _) => Err(unsupported("application/json")),
@@ -117,7 +117,7 @@ pub(crate) async fn list(api: &ApiState, request: Request) -> Result<Received, R
 }
 
 /// A batch: a JSON list, or one JSON value a line.
-pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, Received), Refused> {
+pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, Received), ApiError> {
     let Some(format) = format_of(request.headers()) else {
         return Err(unsupported("application/json (a list) or application/x-ndjson (one job a line)"));
     };
@@ -126,14 +126,14 @@ pub(crate) async fn batch(api: &ApiState, request: Request) -> Result<(Format, R
 }
 
 /// One JSON value a line.
-pub(crate) async fn lines(api: &ApiState, request: Request) -> Result<Received, Refused> {
+pub(crate) async fn lines(api: &ApiState, request: Request) -> Result<Received, ApiError> {
     if format_of(request.headers()) != Some(Format::Ndjson) {
         return Err(unsupported("application/x-ndjson"));
     }
     receive(api, request, api.limits().batch_body_max_bytes).await
 }
 
-async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<Received, Refused> {
+async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<Received, ApiError> {
     let timeout = api.limits().body_timeout;
     let waits = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
@@ -155,7 +155,7 @@ async fn receive(api: &ApiState, request: Request, max_bytes: usize) -> Result<R
     gather(api, first, body, deadline, max_bytes).await
 }
 
-fn whole(bytes: Bytes, max_bytes: usize) -> Result<Received, Refused> {
+fn whole(bytes: Bytes, max_bytes: usize) -> Result<Received, ApiError> {
     if bytes.len() > max_bytes {
         Err(too_large(max_bytes))
     } else {
@@ -170,7 +170,7 @@ async fn gather(
     mut body: Body,
     deadline: Instant,
     max_bytes: usize,
-) -> Result<Received, Refused> {
+) -> Result<Received, ApiError> {
     let timeout = api.limits().body_timeout;
     let mut gathered = BytesMut::new();
     let mut room = Vec::new();
@@ -186,9 +186,7 @@ async fn gather(
         if length > reserved_bytes {
             let more = length.next_power_of_two().clamp(64 << 10, max_bytes.max(64 << 10)) - reserved_bytes;
             let Some(reserved) = api.reserve(more) else {
-                return Err(Refused::busy(
-                    "too many large requests are on their way in; come back in a moment",
-                ));
+                return Err(ApiError::busy("too many large requests arrive at once; try again in a moment"));
             };
             room.push(reserved);
             reserved_bytes += more;
@@ -200,7 +198,7 @@ async fn gather(
     Ok(Received { bytes: gathered.freeze(), _room: room })
 }
 
-async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<Option<Bytes>, Refused> {
+async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<Option<Bytes>, ApiError> {
     loop {
         match tokio::time::timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok(None),
@@ -211,11 +209,11 @@ async fn next(body: &mut Body, deadline: Instant, timeout: Duration) -> Result<O
             }
             // This answer has no reader: the connection is gone.
             Ok(Some(Err(_))) => {
-                return Err(Refused::new(Code::InvalidJson, "the body ended before its time"));
+                return Err(ApiError::new(Code::InvalidJson, "the body ended before its time"));
             }
             Err(_) => {
                 let detail = format!("the body did not arrive within {} s", timeout.as_secs_f32());
-                return Err(Refused::new(Code::RequestTimeout, detail));
+                return Err(ApiError::new(Code::RequestTimeout, detail));
             }
         }
     }
@@ -235,9 +233,6 @@ async fn discard(body: &mut Body, timeout: Duration) {
     let _ = tokio::time::timeout(timeout, reading).await;
 }
 
-fn too_large(max_bytes: usize) -> Refused {
-    Refused::new(
-        Code::PayloadTooLarge,
-        format!("the body has more than {max_bytes} bytes, which is the most there may be"),
-    )
+fn too_large(max_bytes: usize) -> ApiError {
+    ApiError::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes, the maximum"))
 }

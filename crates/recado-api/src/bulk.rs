@@ -4,7 +4,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use recado_core::DeadLetter;
-use recado_core::reason::clip;
 use recado_engine::dlq::bulk::{self, BulkOrder, Chosen, RUNNING_MAX, TooMany};
 use recado_wire::bulk::{
     Bulk, BulkAct, BulkCount, BulkFailure, BulkFilter, BulkList, BulkRequest, BulkSample, BulkState, Canary,
@@ -13,18 +12,15 @@ use recado_wire::bulk::{
 use recado_wire::dlq::DeadLetterFilter;
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::Room;
+use crate::answer::{self, ApiError, shown_name};
+use crate::answer_memory::AnswerPermit;
 use crate::body;
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// Entries that a dry run shows.
 const SAMPLE_ENTRIES: usize = 10;
-
-/// Bytes at most that a message repeats of an id.
-const ID_SHOWN_MAX_BYTES: usize = 64;
 
 /// Replay every dead letter that a filter chooses: paced, with a canary first if asked. A dry run only counts.
 #[utoipa::path(
@@ -32,9 +28,9 @@ const ID_SHOWN_MAX_BYTES: usize = 64;
     params(ActorHeader),
     request_body = BulkRequest,
     responses(
-        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -42,7 +38,7 @@ pub(crate) async fn replay(
     State(api): State<ApiState>,
     actor: Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     begin(api, bulk::BulkAct::Replay, actor, request).await
 }
 
@@ -52,9 +48,9 @@ pub(crate) async fn replay(
     params(ActorHeader),
     request_body = BulkRequest,
     responses(
-        (status = 202, description = "Counted and begun; `GET /v1/replays/{id}` shows how far it came.", body = Bulk),
+        (status = 202, description = "Counted and started; `GET /v1/replays/{id}` shows the progress.", body = Bulk),
         (status = 200, description = "A dry run: counted, nothing touched.", body = BulkCount),
-        (status = 409, description = "As many run already as may.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Too many bulk acts run already.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -62,7 +58,7 @@ pub(crate) async fn discard(
     State(api): State<ApiState>,
     actor: Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     begin(api, bulk::BulkAct::Discard, actor, request).await
 }
 
@@ -71,21 +67,21 @@ async fn begin(
     act: bulk::BulkAct,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: BulkRequest = body::json(&api, request).await?.read()?;
     let words = asked.words().map(Into::into);
-    let filter = chosen(asked.filter);
+    let filter = read_filter(asked.filter);
     if asked.dry_run == Some(true) {
         let (total, sample) = api.engine().dlq.choose(&filter, SAMPLE_ENTRIES).await?;
-        let sample = sample.into_iter().map(shown_sample).collect();
-        return Ok(answer::ok(&BulkCount { act: shown_act(act), dry_run: true, total, sample }));
+        let sample = sample.into_iter().map(show_sample).collect();
+        return Ok(answer::ok(&BulkCount { act: show_act(act), dry_run: true, total, sample }));
     }
     if act == bulk::BulkAct::Discard {
         if words.is_none() {
-            return Err(Refused::invalid_at("/reason", "is missing; say in words why they are given up"));
+            return Err(ApiError::invalid_at("/reason", "is missing; say in words why they are given up"));
         }
         if asked.canary.is_some() {
-            return Err(Refused::invalid_at("/canary", "is for replays; leave it out"));
+            return Err(ApiError::invalid_at("/canary", "is for replays; leave it out"));
         }
     }
     let order = BulkOrder {
@@ -97,13 +93,13 @@ async fn begin(
         actor: Some(actor.into()),
     };
     match api.engine().dlq.start_bulk(order).await? {
-        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &shown(bulk))),
+        Ok(bulk) => Ok(answer::json(StatusCode::ACCEPTED, &show_bulk(bulk))),
         Err(TooMany) => {
             let detail = format!(
                 "{RUNNING_MAX} bulk acts are running, which is the most there may be; let one end, or stop one with \
                  DELETE /v1/replays/{{id}}"
             );
-            Err(Refused::new(Code::Conflict, detail))
+            Err(ApiError::new(Code::Conflict, detail))
         }
     }
 }
@@ -114,11 +110,11 @@ async fn begin(
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(()): Asked<()>,
-    room: Room,
-) -> Result<Response, Refused> {
-    let items = api.engine().dlq.bulks().await?.into_iter().map(shown).collect();
-    Ok(room.ok(&BulkList { items }))
+    CheckedQuery(()): CheckedQuery<()>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
+    let items = api.engine().dlq.bulks().await?.into_iter().map(show_bulk).collect();
+    Ok(permit.ok(&BulkList { items }))
 }
 
 /// Progress of a bulk act.
@@ -132,11 +128,11 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(id): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
+    PathSegment(id): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let bulk = api.engine().dlq.bulk(&id).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&shown(bulk)))
+    Ok(answer::ok(&show_bulk(bulk)))
 }
 
 /// Stop a bulk act. What it has done stays done; one that has ended is left as it is.
@@ -151,16 +147,16 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn stop(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let bulk = api.engine().dlq.stop_bulk(&id, Some(&actor)).await?.ok_or_else(|| no_such_bulk(&id))?;
-    Ok(answer::ok(&shown(bulk)))
+    Ok(answer::ok(&show_bulk(bulk)))
 }
 
-fn no_such_bulk(id: &str) -> Refused {
-    let id = clip(id, ID_SHOWN_MAX_BYTES);
-    Refused::new(
+fn no_such_bulk(id: &str) -> ApiError {
+    let id = shown_name(id);
+    ApiError::new(
         Code::NotFound,
         format!(
             "there is no bulk act `{id}`; `recado dlq bulk` or /v1/replays lists those that are remembered"
@@ -168,7 +164,7 @@ fn no_such_bulk(id: &str) -> Refused {
     )
 }
 
-fn chosen(filter: BulkFilter) -> Chosen {
+fn read_filter(filter: BulkFilter) -> Chosen {
     let BulkFilter { entries, job_ids } = filter;
     Chosen {
         company_id: entries.company_id,
@@ -183,7 +179,7 @@ fn chosen(filter: BulkFilter) -> Chosen {
     .without_repetitions()
 }
 
-fn shown_filter(chosen: Chosen) -> BulkFilter {
+fn show_filter(chosen: Chosen) -> BulkFilter {
     let entries = DeadLetterFilter {
         company_id: chosen.company_id,
         route: chosen.route,
@@ -196,14 +192,14 @@ fn shown_filter(chosen: Chosen) -> BulkFilter {
     BulkFilter { entries, job_ids: (!chosen.job_ids.is_empty()).then_some(chosen.job_ids) }
 }
 
-fn shown_act(act: bulk::BulkAct) -> BulkAct {
+fn show_act(act: bulk::BulkAct) -> BulkAct {
     match act {
         bulk::BulkAct::Replay => BulkAct::Replay,
         bulk::BulkAct::Discard => BulkAct::Discard,
     }
 }
 
-fn shown_sample(entry: DeadLetter) -> BulkSample {
+fn show_sample(entry: DeadLetter) -> BulkSample {
     BulkSample {
         job_id: entry.job_id,
         company_id: entry.company,
@@ -214,7 +210,7 @@ fn shown_sample(entry: DeadLetter) -> BulkSample {
     }
 }
 
-fn shown(bulk: bulk::Bulk) -> Bulk {
+fn show_bulk(bulk: bulk::Bulk) -> Bulk {
     let canary = |canary: bulk::Canary| Canary {
         wanted: canary.wanted,
         job_ids: canary.job_ids,
@@ -229,14 +225,14 @@ fn shown(bulk: bulk::Bulk) -> Bulk {
     let failure = |failure: bulk::BulkFailure| BulkFailure { job_id: failure.job_id, reason: failure.reason };
     Bulk {
         left: bulk.left(),
-        act: shown_act(bulk.act),
+        act: show_act(bulk.act),
         state: match bulk.state {
             bulk::BulkState::Running => BulkState::Running,
             bulk::BulkState::Done => BulkState::Done,
             bulk::BulkState::Stopped => BulkState::Stopped,
             bulk::BulkState::Failed => BulkState::Failed,
         },
-        filter: shown_filter(bulk.filter),
+        filter: show_filter(bulk.filter),
         total: bulk.total,
         done: bulk.done,
         skipped: bulk.skipped,

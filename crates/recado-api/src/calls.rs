@@ -11,7 +11,7 @@ use recado_wire::calls::{CallAnswer, CallError, CallFallback, CallRequest};
 use recado_wire::read::{self, FAULTS_MAX, Faults};
 use recado_wire::{Code, FieldFault, Problem};
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 use crate::answer_memory::Reader;
 use crate::body;
 use crate::extract;
@@ -31,7 +31,7 @@ pub(crate) async fn call(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let mut call = read_call(&api, received.text()?)?;
@@ -39,20 +39,20 @@ pub(crate) async fn call(
     drop(received);
     match api.engine().attempts.call(call).await? {
         // The provider was asked: a refusal would only have it asked again.
-        Ok(called) => show(called, |answer| reader.ok(&api, answer)),
-        Err(CallRefused::Route(why)) => Err(Refused::invalid_at("/route", why)),
+        Ok(called) => show_call(called, |answer| reader.ok(&api, answer)),
+        Err(CallRefused::Route(why)) => Err(ApiError::invalid_at("/route", why)),
         Err(CallRefused::Data(faults)) => {
             let pointed = faults.into_iter().take(FAULTS_MAX).map(|fault| FieldFault {
                 pointer: format!("/data{}", fault.pointer),
                 message: fault.message,
             });
-            Err(Refused::invalid(pointed.collect()))
+            Err(ApiError::invalid(pointed.collect()))
         }
     }
 }
 
 /// Reads a call, or says everything that is wrong with it.
-fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
+fn read_call(api: &ApiState, json: &str) -> Result<Call, ApiError> {
     let asked = read::body::<CallRequest>(json)?;
     let (request, mut faults) = (asked.value, asked.faults);
     match recado_engine::notify::notices::caller_company(&request.company_id) {
@@ -65,14 +65,14 @@ fn read_call(api: &ApiState, json: &str) -> Result<Call, Refused> {
             traceparent: request.traceparent,
         }),
         _ => {
-            note_the_rest(api, request, &mut faults);
+            note_job_faults(api, request, &mut faults);
             Err(faults.into_vec().into())
         }
     }
 }
 
 /// The faults of a job that asks for the same.
-fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
+fn note_job_faults(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     let job = Submission {
         job_id: None,
         route: request.route,
@@ -91,7 +91,7 @@ fn note_the_rest(api: &ApiState, request: CallRequest, faults: &mut Faults) {
     }
 }
 
-fn show(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, Refused> {
+fn show_call(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<Response, ApiError> {
     let nothing = CallAnswer {
         answer: None,
         took_ms: None,
@@ -118,7 +118,7 @@ fn show(called: Called, write: impl FnOnce(&CallAnswer) -> Response) -> Result<R
             ..nothing
         })),
         Called::Unavailable { failure, retry_after } => {
-            Err(Refused::after(problem(Code::ProviderUnavailable, &failure), retry_after))
+            Err(ApiError::after(problem(Code::ProviderUnavailable, &failure), retry_after))
         }
         Called::Refused { failure } => Err(problem(Code::ProviderRefused, &failure).into()),
     }

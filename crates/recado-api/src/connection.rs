@@ -1,4 +1,4 @@
-//! One connection's clock.
+//! The deadlines of one connection.
 //!
 //! ```text
 //!   accepted ─▶ head ──request──▶ busy ──answer──▶ idle ──first byte──▶ head …
@@ -87,9 +87,9 @@ impl Clock {
     }
 }
 
-/// Speaks HTTP/1 until the other side has had enough, its time is up, or `closing` is cancelled and the
-/// request at hand has been answered.
-pub(crate) async fn attend(
+/// Serves HTTP/1 until the caller closes the connection, its time is up, or `closing` is cancelled and the request at
+/// hand is answered.
+pub(crate) async fn serve_connection(
     stream: TcpStream,
     router: Router,
     limits: &ServeLimits,
@@ -97,7 +97,7 @@ pub(crate) async fn attend(
     proof: &Proof,
 ) {
     let clock = Arc::new(Clock::new());
-    let io = Watched { io: TokioIo::new(stream), clock: clock.clone() };
+    let io = TimedStream { io: TokioIo::new(stream), clock: clock.clone() };
     let handle = |mut request: hyper::Request<Incoming>| {
         clock.enter(Phase::Busy);
         request.extensions_mut().insert(proof.clone());
@@ -144,12 +144,12 @@ pub(crate) async fn attend(
 }
 
 /// A stream that tells the clock when something moves.
-struct Watched {
+struct TimedStream {
     io: TokioIo<TcpStream>,
     clock: Arc<Clock>,
 }
 
-impl Watched {
+impl TimedStream {
     fn wrote(&self, written: &Poll<io::Result<usize>>) {
         if matches!(written, Poll::Ready(Ok(1..))) && self.clock.is(Phase::Idle) {
             self.clock.enter(Phase::Idle);
@@ -157,7 +157,7 @@ impl Watched {
     }
 }
 
-impl Read for Watched {
+impl Read for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -171,7 +171,7 @@ impl Read for Watched {
     }
 }
 
-impl Write for Watched {
+impl Write for TimedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.wrote(&written);

@@ -22,21 +22,21 @@ const CLOSING_CONNECTIONS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Arc<ServeLimits>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     closed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next_number: u64,
     total: usize,
     unproven: usize,
     closing: usize,
-    addresses: HashMap<IpAddr, Address>,
+    addresses: HashMap<IpAddr, AddressConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Address {
+struct AddressConnections {
     total: usize,
     /// By number: the oldest first.
     unproven: BTreeMap<u64, CancellationToken>,
@@ -44,7 +44,7 @@ struct Address {
 
 /// One connection's place among all. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     pub proof: Proof,
     /// Cancelled when the connection has to make room for another, or its answer for another answer.
     pub evicted: CancellationToken,
@@ -69,7 +69,7 @@ impl Connections {
     }
 
     /// Takes a connection in, at the cost of an unproven one if need be; `None` when there is no room.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPlace> {
         let address = network_of(address);
         let mut open = self.open.lock();
         open.make_room(&self.limits, address)?;
@@ -84,7 +84,7 @@ impl Connections {
         let connections = self.clone();
         let is_proven = AtomicBool::new(false);
         let caller = Caller { connections, address, number, is_proven, evicted: evicted.clone() };
-        Some(Place { proof: Proof(Arc::new(caller)), evicted })
+        Some(ConnectionPlace { proof: Proof(Arc::new(caller)), evicted })
     }
 
     /// Waits until connections that were closed to make room are gone, but for a few.
@@ -99,7 +99,7 @@ impl Connections {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn make_room(&mut self, limits: &ServeLimits, newcomer: IpAddr) -> Option<()> {
         let own = self.addresses.get(&newcomer);
         let (own_total, own_unproven) = own.map_or((0, 0), |own| (own.total, own.unproven.len()));
@@ -131,12 +131,12 @@ impl Open {
         Some(())
     }
 
-    fn leave(&mut self, address: IpAddr, number: u64, is_proven: bool) {
+    fn leave(&mut self, address: IpAddr, number: u64, proof: &Proof) {
         let Some(own) = self.addresses.get_mut(&address) else {
             self.closing = self.closing.saturating_sub(1);
             return;
         };
-        if is_proven {
+        if proof.is_shown() {
             own.total -= 1;
             self.total -= 1;
         } else if own.unproven.remove(&number).is_some() {
@@ -183,10 +183,10 @@ impl Proof {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let Caller { connections, address, number, .. } = &*self.proof.0;
-        connections.open.lock().leave(*address, *number, self.proof.is_shown());
+        connections.open.lock().leave(*address, *number, &self.proof);
         connections.closed.notify_waiters();
     }
 }

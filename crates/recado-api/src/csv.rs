@@ -69,7 +69,7 @@ pub fn row(entry: &DeadLetter, to: &mut String) {
 }
 
 fn cell(text: &str, to: &mut String) {
-    let text = harmless(text);
+    let text = escape_formula(text);
     if text.contains(['"', ',', '\n', '\r']) {
         // Writing to a string cannot fail.
         let _ = write!(to, "\"{}\"", text.replace('"', "\"\""));
@@ -79,7 +79,7 @@ fn cell(text: &str, to: &mut String) {
 }
 
 /// Puts an apostrophe before text that begins like a formula, so that spreadsheets show it as text.
-fn harmless(text: &str) -> Cow<'_, str> {
+fn escape_formula(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         Cow::Owned(format!("'{text}"))
     } else {

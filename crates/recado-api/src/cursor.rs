@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 
 const VERSION: u8 = 1;
 
-/// Which list a cursor belongs to.
+/// The list that a cursor belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Jobs = 1,
@@ -24,7 +24,7 @@ pub(crate) fn write(list: List, place: u64) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-pub(crate) fn read(list: List, cursor: Option<&str>) -> Result<Option<u64>, Refused> {
+pub(crate) fn read(list: List, cursor: Option<&str>) -> Result<Option<u64>, ApiError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let place = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| match bytes.as_slice() {
         [VERSION, tag, place @ ..] if *tag == list as u8 => place.try_into().ok().map(u64::from_be_bytes),
@@ -39,7 +39,7 @@ pub(crate) fn write_name(list: List, name: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode([&[VERSION, list as u8], name.as_bytes()].concat())
 }
 
-pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<String>, Refused> {
+pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<String>, ApiError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let name = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| match bytes.as_slice() {
         [VERSION, tag, name @ ..] if *tag == list as u8 => String::from_utf8(name.to_vec()).ok(),
@@ -48,8 +48,8 @@ pub(crate) fn read_name(list: List, cursor: Option<&str>) -> Result<Option<Strin
     name.map(Some).ok_or_else(not_a_cursor)
 }
 
-pub(crate) fn not_a_cursor() -> Refused {
-    Refused::invalid_at("/cursor", "is not a cursor of this list; use the `nextCursor` of the page before")
+pub(crate) fn not_a_cursor() -> ApiError {
+    ApiError::invalid_at("/cursor", "is not a cursor of this list; use the `nextCursor` of the page before")
 }
 
 #[cfg(test)]

@@ -13,11 +13,10 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use recado_core::payload::digest_of;
-use recado_core::reason::clip;
 use recado_wire::{Code, Problem};
 
-use crate::answer::Refused;
-use crate::extract::TwoSegments;
+use crate::answer::{ApiError, shown_name};
+use crate::extract::TwoPathSegments;
 use crate::openapi::GateProblems;
 use crate::probes;
 
@@ -28,9 +27,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-
-/// Bytes at most that a message repeats of a name.
-const NAME_SHOWN_MAX_BYTES: usize = 128;
 
 macro_rules! files {
     ($($name:literal)*) => {
@@ -81,7 +77,7 @@ fn content_type(name: &str) -> &'static str {
         GateProblems,
     )
 )]
-pub(crate) async fn index(headers: HeaderMap) -> Result<Response, Refused> {
+pub(crate) async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
     let wanted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if wanted.into_iter().any(|types| types.contains("text/html")) {
         return file("index.html", &headers);
@@ -108,18 +104,18 @@ pub(crate) async fn index(headers: HeaderMap) -> Result<Response, Refused> {
     )
 )]
 pub(crate) async fn asset(
-    TwoSegments(folder, name): TwoSegments,
+    TwoPathSegments(folder, name): TwoPathSegments,
     headers: HeaderMap,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     file(&format!("{folder}/{name}"), &headers)
 }
 
-/// Asked for anew each time and sent only when it has changed: after an update no page mixes old and new
+/// Requested anew each time and sent only when it has changed: after an update no page mixes old and new
 /// files.
-fn file(name: &str, asked: &HeaderMap) -> Result<Response, Refused> {
+fn file(name: &str, asked: &HeaderMap) -> Result<Response, ApiError> {
     let Some((_, text)) = FILES.iter().chain(RUNBOOKS).find(|(known, _)| *known == name) else {
-        let name = clip(name, NAME_SHOWN_MAX_BYTES);
-        return Err(Refused::new(Code::NotFound, format!("the dashboard has no file `{name}`")));
+        let name = shown_name(name);
+        return Err(ApiError::new(Code::NotFound, format!("the dashboard has no file `{name}`")));
     };
     let tag = format!("\"{:032x}\"", digest_of(&[text]));
     let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());

@@ -6,7 +6,7 @@ use recado_core::tiss_decision::SubmissionFailure;
 use recado_wire::decisions::{Decision, DecisionRequest, ROUTE_DEFAULT};
 use recado_wire::read::{self, suggest};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError};
 use crate::body;
 use crate::openapi::WriteProblems;
 use crate::state::ApiState;
@@ -16,7 +16,7 @@ use crate::state::ApiState;
     post, path = "/v1/decisions", tag = "decisions", operation_id = "decideRetry", request_body = DecisionRequest,
     responses((status = 200, body = Decision), WriteProblems)
 )]
-pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let received = body::json(&api, request).await?;
     let asked = read::body::<DecisionRequest>(received.text()?)?;
     let (request, mut faults) = (asked.value, asked.faults);
@@ -38,6 +38,6 @@ pub(crate) async fn decide(State(api): State<ApiState>, request: Request) -> Res
     };
     match api.engine().tiss.decide_claim(&failure).await? {
         Some(decision) => Ok(answer::ok(&Decision::from(decision))),
-        None => Err(Refused::invalid_at("/route", "is not a route here")),
+        None => Err(ApiError::invalid_at("/route", "is not a route here")),
     }
 }

@@ -1,7 +1,7 @@
-//! Acts are finished, whether or not their caller waits for the answer.
+//! Finishes acts even if their caller does not wait for the answer.
 //!
 //! A server drops a handler's future when its client hangs up. An act that was cut off there could have changed the
-//! store and told no one, or have done half of what it was asked for. So each act runs on a task of its own.
+//! store without its events, or have done half of its work. So each act runs on a task of its own.
 
 use axum::extract::Request;
 use axum::http::Method;
@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use recado_wire::Code;
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 
 /// Requests of programs and not of operators. Each is one step of the store, or must end when its caller is gone: a
 /// worker that hung up takes no leases, and the answer of a call has no reader any more.
@@ -31,7 +31,7 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(error) => {
             tracing::error!(%error, "an act ended without an answer");
-            Refused::new(Code::Internal, "the act was cut off; the log says more").into_response()
+            ApiError::new(Code::Internal, "the act was cut off; the log says more").into_response()
         }
     }
 }

@@ -15,16 +15,16 @@ use recado_wire::jobs::Archived;
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::{ItemRoom, Room};
+use crate::answer::{self, ApiError};
+use crate::answer_memory::{AnswerPermit, ItemPermit};
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Id};
+use crate::extract::{Actor, CheckedQuery, JobIdPath};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
 /// The refusal for a missing entry: its place, if it was archived.
-async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
+async fn no_such_entry(api: &ApiState, id: &JobId) -> ApiError {
     let detail = match api.engine().dlq.archived(id).await {
         Ok(Some(archived)) => {
             let Archived { at, place, bring_back } = show_archived(archived);
@@ -36,7 +36,7 @@ async fn no_such_entry(api: &ApiState, id: &JobId) -> Refused {
         Ok(None) => format!("there is no dead letter `{id}`"),
         Err(error) => return error.into(),
     };
-    Refused::new(Code::NotFound, detail)
+    ApiError::new(Code::NotFound, detail)
 }
 
 pub(crate) fn show_archived(archived: recado_engine::dlq::archive::Archived) -> Archived {
@@ -45,7 +45,7 @@ pub(crate) fn show_archived(archived: recado_engine::dlq::archive::Archived) -> 
 }
 
 /// The store's filter.
-pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
+pub(crate) fn store_filter(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter {
     recado_store::DeadLetterFilter {
         company: filter.company_id,
         route: filter.route,
@@ -58,7 +58,7 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
 }
 
 /// Dead letters, newest first. A page may hold fewer than `limit`, because it ends early when it holds 4 MiB of data; it
-/// is the last one if it has no `nextCursor`. That they were shown, and to whom, is put on the audit trail.
+/// is the last one if it has no `nextCursor`. The read and its reader are put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/dlq", tag = "dead letters", operation_id = "listDeadLetters",
     params(DeadLetterFilter, DeadLetterQuery, ActorHeader),
@@ -67,12 +67,12 @@ pub(crate) fn wanted(filter: DeadLetterFilter) -> recado_store::DeadLetterFilter
 pub(crate) async fn list(
     State(api): State<ApiState>,
     Actor(actor): Actor,
-    Asked(query): Asked<DeadLetterQuery>,
-    room: Room,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<DeadLetterQuery>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let before = cursor::read(List::DeadLetters, query.cursor.as_deref())?;
-    let filter = wanted(query.filter);
+    let filter = store_filter(query.filter);
     let page = api.engine().store().dead_letters(filter.clone(), PageRequest { before, limit }).await?;
     if !page.items.is_empty() {
         let shown = PageRequest { before, limit: page.items.len() };
@@ -80,7 +80,7 @@ pub(crate) async fn list(
     }
     let next_cursor = page.next.map(|place| cursor::write(List::DeadLetters, place));
     let items = page.items.into_iter().map(DeadLetter::from).collect();
-    Ok(room.ok(&DeadLetterList { items, next_cursor }))
+    Ok(permit.ok(&DeadLetterList { items, next_cursor }))
 }
 
 /// Counts of dead letters, by what they have in common.
@@ -90,8 +90,8 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn stats(
     State(api): State<ApiState>,
-    Asked(query): Asked<DeadLetterStatsQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<DeadLetterStatsQuery>,
+) -> Result<Response, ApiError> {
     let by = query.by.unwrap_or_default();
     let filter = recado_store::DeadLetterFilter {
         company: query.company_id,
@@ -119,7 +119,7 @@ pub(crate) async fn stats(
     Ok(answer::ok(&DeadLetterStats { by, total, items, per_hour }))
 }
 
-/// One dead letter. That it was shown, and to whom, is put on the audit trail.
+/// One dead letter. The read and its reader are put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/dlq/{jobId}", tag = "dead letters", operation_id = "getDeadLetter",
     params(("jobId" = String, Path), ActorHeader),
@@ -131,15 +131,15 @@ pub(crate) async fn stats(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
-    Asked(()): Asked<()>,
-    ItemRoom(room): ItemRoom,
-) -> Result<Response, Refused> {
+    CheckedQuery(()): CheckedQuery<()>,
+    ItemPermit(permit): ItemPermit,
+) -> Result<Response, ApiError> {
     match api.engine().store().dead_letter(&id).await? {
         Some(entry) => {
             api.engine().audit.record_letter_read(&entry, &actor).await?;
-            Ok(room.ok(&DeadLetter::from(entry)))
+            Ok(permit.ok(&DeadLetter::from(entry)))
         }
         None => Err(no_such_entry(&api, &id).await),
     }
@@ -161,10 +161,10 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn replay(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: ReplayRequest = body::optional_json(&api, request).await?.read_or_default()?;
     let note = asked.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
     let wants_original = asked.original == Some(true);
@@ -177,17 +177,17 @@ pub(crate) async fn replay(
         Replay::Started => StatusCode::ACCEPTED,
         Replay::AlreadyReplaying if wants_data => {
             let detail = format!("`{id}` is on its way with other data; cancel that first, or let it end");
-            return Err(Refused::new(Code::Conflict, detail));
+            return Err(ApiError::new(Code::Conflict, detail));
         }
         Replay::AlreadyReplaying => StatusCode::OK,
-        Replay::Undeliverable(why) => return Err(Refused::new(Code::ValidationFailed, why)),
+        Replay::Undeliverable(why) => return Err(ApiError::new(Code::ValidationFailed, why)),
         Replay::Damaged(damage) => {
             let way_out = match damage {
                 Damage::Identity => "submit it again as a new job",
                 Damage::Data | Damage::OriginalData => "replay it with corrected data",
             };
             let detail = format!("{damage} changed in the store after `{id}` was accepted; {way_out}");
-            return Err(Refused::new(Code::Conflict, detail));
+            return Err(ApiError::new(Code::Conflict, detail));
         }
         Replay::Unknown => return Err(no_such_entry(&api, &id).await),
         Replay::InvalidData(faults) => {
@@ -195,7 +195,7 @@ pub(crate) async fn replay(
                 pointer: format!("/data{}", fault.pointer),
                 message: fault.message,
             });
-            return Err(Refused::invalid(pointed.collect()));
+            return Err(ApiError::invalid(pointed.collect()));
         }
     };
     Ok(answer::json(status, &ReplayStarted { job_id: id, state: DeadLetterState::Replaying }))
@@ -209,27 +209,28 @@ pub(crate) async fn replay(
     responses(
         (status = 200, body = Discarded),
         (status = 404, description = "There is no such dead letter.", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It is being replayed, or died again just now.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being replayed, or it failed for good again just now.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
 pub(crate) async fn discard(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: DiscardRequest = body::json(&api, request).await?.read()?;
     match api.engine().dlq.discard(&id, asked.reason.trim(), Some(&actor)).await? {
         recado_store::Discarded::Done => Ok(answer::ok(&Discarded { job_id: id, status: Status::Discarded })),
         recado_store::Discarded::Replaying => {
             let detail = format!("dead letter `{id}` is being replayed; cancel the job or let it end");
-            Err(Refused::new(Code::Conflict, detail))
+            Err(ApiError::new(Code::Conflict, detail))
         }
         recado_store::Discarded::DiedAgain => {
-            let detail =
-                format!("dead letter `{id}` was replayed and died again just now; look at it, and ask again");
-            Err(Refused::new(Code::Conflict, detail))
+            let detail = format!(
+                "dead letter `{id}` was replayed and failed for good again just now; look at it, then try again"
+            );
+            Err(ApiError::new(Code::Conflict, detail))
         }
         recado_store::Discarded::Unknown => Err(no_such_entry(&api, &id).await),
     }

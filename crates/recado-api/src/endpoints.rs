@@ -3,7 +3,6 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use recado_core::reason::clip;
 use recado_engine::endpoint_admin::{self, EndpointDraft, Tested, is_yes};
 use recado_engine::notify::endpoints::{self, EndpointError};
 use recado_wire::endpoints::{
@@ -12,18 +11,15 @@ use recado_wire::endpoints::{
 use recado_wire::read::FAULTS_MAX;
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError, shown_name};
 use crate::body;
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
-/// Bytes at most that a message repeats of an id.
-const ID_SHOWN_MAX_BYTES: usize = 128;
-
-/// An endpoint as everybody may see it: without its secrets.
-fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+/// Shows an endpoint without its secrets.
+fn show_endpoint(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
     Endpoint {
         id: endpoint.id.clone(),
         company_id: endpoint.company_id.clone(),
@@ -42,33 +38,34 @@ fn view(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
 }
 
 /// The same with its newest secret, for the caller that has just made or changed it.
-fn view_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
-    Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..view(api, endpoint) }
+fn show_with_secret(api: &ApiState, endpoint: &endpoints::Endpoint) -> Endpoint {
+    Endpoint { secret: Some(Secret::new(endpoint.newest_secret())), ..show_endpoint(api, endpoint) }
 }
 
-fn no_such_endpoint(id: &str) -> Refused {
-    Refused::new(Code::NotFound, format!("there is no endpoint `{}`", clip(id, ID_SHOWN_MAX_BYTES)))
+fn no_such_endpoint(id: &str) -> ApiError {
+    ApiError::new(Code::NotFound, format!("there is no endpoint `{}`", shown_name(id)))
 }
 
-fn refused(refusal: endpoint_admin::EndpointRefusal, id: &str) -> Refused {
+fn show_refusal(refusal: endpoint_admin::EndpointRefusal, id: &str) -> ApiError {
     match refusal {
         endpoint_admin::EndpointRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
-            Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
         endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Unknown) => no_such_endpoint(id),
         endpoint_admin::EndpointRefusal::Endpoint(EndpointError::Store(error)) => error.into(),
         endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::TooMany) => {
-            Refused::new(Code::Conflict, error.to_string())
+            ApiError::new(Code::Conflict, error.to_string())
         }
         endpoint_admin::EndpointRefusal::Endpoint(error @ EndpointError::Contended) => {
-            Refused::again_soon(error.to_string())
+            ApiError::again_soon(error.to_string())
         }
-        endpoint_admin::EndpointRefusal::NoCarrier => {
-            Refused::invalid_at("", format!("is of no use: {}", endpoint_admin::EndpointRefusal::NoCarrier))
-        }
+        endpoint_admin::EndpointRefusal::NoCarrier => ApiError::invalid_at(
+            "",
+            format!("cannot be used: {}", endpoint_admin::EndpointRefusal::NoCarrier),
+        ),
         endpoint_admin::EndpointRefusal::NoRandomness => {
-            Refused::new(Code::Internal, endpoint_admin::EndpointRefusal::NoRandomness.to_string())
+            ApiError::new(Code::Internal, endpoint_admin::EndpointRefusal::NoRandomness.to_string())
         }
     }
 }
@@ -79,7 +76,7 @@ fn refused(refusal: endpoint_admin::EndpointRefusal, id: &str) -> Refused {
     params(ActorHeader),
     responses(
         (status = 201, body = Endpoint),
-        (status = 409, description = "The company has as many as it may have.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The company has the maximum number of endpoints.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
@@ -87,7 +84,7 @@ pub(crate) async fn add(
     State(api): State<ApiState>,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: EndpointRequest = body::json(&api, request).await?.read()?;
     let draft = EndpointDraft {
         company_id: asked.company_id,
@@ -98,8 +95,8 @@ pub(crate) async fn add(
         enabled: None,
     };
     let endpoint =
-        api.engine().endpoint_admin.add(draft, &actor).await.map_err(|refusal| refused(refusal, ""))?;
-    Ok(answer::json(StatusCode::CREATED, &view_with_secret(&api, &endpoint)))
+        api.engine().endpoint_admin.add(draft, &actor).await.map_err(|refusal| show_refusal(refusal, ""))?;
+    Ok(answer::json(StatusCode::CREATED, &show_with_secret(&api, &endpoint)))
 }
 
 /// Endpoints, oldest first.
@@ -109,13 +106,13 @@ pub(crate) async fn add(
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(query): Asked<EndpointQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<EndpointQuery>,
+) -> Result<Response, ApiError> {
     let after = cursor::read_name(List::Endpoints, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let company = query.company_id.as_ref().map(|company| company.as_str());
     let found = api.engine().notifier.endpoints.list(company, after.as_deref(), limit + 1);
-    let items: Vec<_> = found.iter().take(limit).map(|endpoint| view(&api, endpoint)).collect();
+    let items: Vec<_> = found.iter().take(limit).map(|endpoint| show_endpoint(&api, endpoint)).collect();
     let last = items.last().filter(|_| found.len() > limit);
     let next_cursor = last.map(|last| cursor::write_name(List::Endpoints, &last.id));
     Ok(answer::ok(&EndpointList { items, next_cursor }))
@@ -132,11 +129,11 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(id): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
+    PathSegment(id): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     match api.engine().notifier.endpoints.get(&id) {
-        Some(endpoint) => Ok(answer::ok(&view(&api, &endpoint))),
+        Some(endpoint) => Ok(answer::ok(&show_endpoint(&api, &endpoint))),
         None => Err(no_such_endpoint(&id)),
     }
 }
@@ -154,10 +151,10 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn change(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: EndpointChange = body::json(&api, request).await?.read()?;
     let rotates = asked.secret.is_some();
     let draft = EndpointDraft {
@@ -169,8 +166,8 @@ pub(crate) async fn change(
         enabled: asked.enabled,
     };
     let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
-    let shown = if rotates { view_with_secret(&api, &endpoint) } else { view(&api, &endpoint) };
+    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
+    let shown = if rotates { show_with_secret(&api, &endpoint) } else { show_endpoint(&api, &endpoint) };
     Ok(answer::ok(&shown))
 }
 
@@ -186,10 +183,10 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn remove(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
-    api.engine().endpoint_admin.remove(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+) -> Result<Response, ApiError> {
+    api.engine().endpoint_admin.remove(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::done())
 }
 
@@ -205,13 +202,13 @@ pub(crate) async fn remove(
 )]
 pub(crate) async fn enable(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let draft = EndpointDraft { enabled: Some(true), ..EndpointDraft::default() };
     let changed = api.engine().endpoint_admin.change(&id, draft, &actor).await;
-    let endpoint = changed.map_err(|refusal| refused(refusal, &id))?;
-    Ok(answer::ok(&view(&api, &endpoint)))
+    let endpoint = changed.map_err(|refusal| show_refusal(refusal, &id))?;
+    Ok(answer::ok(&show_endpoint(&api, &endpoint)))
 }
 
 /// Post a signed test to an endpoint at once. It neither counts nor is repeated.
@@ -219,18 +216,18 @@ pub(crate) async fn enable(
     post, path = "/v1/endpoints/{id}/test", tag = "endpoints", operation_id = "testEndpoint",
     params(("id" = String, Path), ActorHeader),
     responses(
-        (status = 200, description = "How the receiver took it, well or not.", body = EndpointTested),
+        (status = 200, description = "The result of the delivery, successful or not.", body = EndpointTested),
         (status = 404, description = "There is no such endpoint.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
 pub(crate) async fn test(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let tested =
-        api.engine().endpoint_admin.test(&id, &actor).await.map_err(|refusal| refused(refusal, &id))?;
+        api.engine().endpoint_admin.test(&id, &actor).await.map_err(|refusal| show_refusal(refusal, &id))?;
     Ok(answer::ok(&show_tested(tested)))
 }
 
@@ -278,7 +275,7 @@ mod tests {
         ];
         for (refusal, status, again) in rows {
             let words = refusal.to_string();
-            let response = refused(refusal, "ep_1").into_response();
+            let response = show_refusal(refusal, "ep_1").into_response();
             assert_eq!(response.status(), status, "{words}");
             assert_eq!(response.headers().contains_key(RETRY_AFTER), again, "{words}");
         }

@@ -1,8 +1,8 @@
 //! The stream of events, as Server-Sent Events.
 //!
-//! A listener comes back with the id of the last event it heard and goes on after it. Where events are
-//! missing, because they are no longer kept or because the listener was too slow, the stream says so with
-//! a `gap` and goes on: it is for watching. What must not be missed goes to an endpoint.
+//! A listener that reconnects with the id of its last event goes on after it. Where events are missing, because they
+//! are no longer kept or because the listener was too slow, the stream says so with a `gap` and goes on: it is for
+//! watching. What must not be missed goes to an endpoint.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,22 +23,22 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::answer::Refused;
-use crate::extract::Asked;
+use crate::answer::ApiError;
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// Proxies of this kind would hold events back until they have a page full of them.
+/// Keeps nginx-like proxies from buffering events.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Hear of events as they happen: `id:` an event's id, `event:` its kind, `data:` its JSON on one line.
+/// Stream events as they happen: `id:` an event's id, `event:` its kind, `data:` its JSON on one line.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", operation_id = "listenToEvents",
     params(
         EventQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The last event heard: the stream goes on after it."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event received: the stream goes on after it."),
     ),
     responses(
         (
@@ -51,20 +51,20 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 pub(crate) async fn listen(
     State(api): State<ApiState>,
     headers: HeaderMap,
-    Asked(wanted): Asked<EventQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(wanted): CheckedQuery<EventQuery>,
+) -> Result<Response, ApiError> {
     let Some(place) = api.place_to_listen() else {
         let max = api.limits().listeners_max;
-        return Err(Refused::busy(format!(
-            "{max} listeners are here already; close some, or come back later"
+        return Err(ApiError::busy(format!(
+            "there are {max} listeners already; close some, or try again later"
         )));
     };
     let last_heard = headers.get(LAST_EVENT_ID_HEADER).and_then(|value| value.to_str().ok());
     let last_heard = last_heard.filter(|id| !id.is_empty()).or(wanted.last_event_id.as_deref());
     let listening = api.engine().notifier.events.listen(last_heard);
     let gap = listening.gap.then(|| {
-        let reason = "some events after the last one that you heard are no longer kept".to_owned();
-        gap(Gap { reason, missed: None })
+        let reason = "some events after your last one are no longer kept".to_owned();
+        write_gap(Gap { reason, missed: None })
     });
     let listener = Listener {
         api,
@@ -103,7 +103,7 @@ impl Listener {
     async fn next(&mut self) -> Option<Bytes> {
         let piece = match self.gap.take().or_else(|| self.next_missed()) {
             Some(piece) => piece,
-            None => self.hear().await?,
+            None => self.receive_event().await?,
         };
         self.spoke_at = Instant::now();
         Some(piece)
@@ -112,7 +112,7 @@ impl Listener {
     fn next_missed(&mut self) -> Option<Bytes> {
         while let Some(event) = self.missed.pop_front() {
             if let Some(piece) =
-                Some(event).filter(|event| self.wanted.wants(event)).and_then(|event| told(&event))
+                Some(event).filter(|event| self.wanted.wants(event)).and_then(|event| write_event(&event))
             {
                 return Some(piece);
             }
@@ -120,7 +120,7 @@ impl Listener {
         None
     }
 
-    async fn hear(&mut self) -> Option<Bytes> {
+    async fn receive_event(&mut self) -> Option<Bytes> {
         let too_quiet_at = self.spoke_at + self.api.limits().keep_alive;
         loop {
             let heard = tokio::select! {
@@ -129,11 +129,11 @@ impl Listener {
                 () = tokio::time::sleep_until(too_quiet_at) => return Some(KEEP_ALIVE),
             };
             let piece = match heard {
-                Ok(event) if self.wanted.wants(&event) => told(&event),
+                Ok(event) if self.wanted.wants(&event) => write_event(&event),
                 Ok(_) => None,
                 Err(RecvError::Lagged(missed)) => {
                     let reason = "you read more slowly than events happen".to_owned();
-                    gap(Gap { reason, missed: Some(missed) })
+                    write_gap(Gap { reason, missed: Some(missed) })
                 }
                 Err(RecvError::Closed) => return None,
             };
@@ -144,12 +144,12 @@ impl Listener {
     }
 }
 
-fn told(event: &Event) -> Option<Bytes> {
+fn write_event(event: &Event) -> Option<Bytes> {
     written(&format!("id: {}\nevent: {}", event.id, event.kind.as_str()), event)
 }
 
 /// Without an id, so that a client that comes back still names the last event.
-fn gap(gap: Gap) -> Option<Bytes> {
+fn write_gap(gap: Gap) -> Option<Bytes> {
     written(&format!("event: {GAP}"), &gap)
 }
 

@@ -9,7 +9,7 @@ use recado_core::trace::TRACEPARENT;
 use recado_core::{JobId, LeaseToken, TraceParent};
 use recado_wire::{ACTOR_HEADER, ACTOR_LEN_MAX, Code, read};
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 
 async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> String {
     let path = Path::<String>::from_request_parts(parts, state).await;
@@ -18,40 +18,40 @@ async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> String {
 
 /// A job's id from the path. What cannot be an id is simply not there.
 #[derive(Debug)]
-pub(crate) struct Id(pub JobId);
+pub(crate) struct JobIdPath(pub JobId);
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequestParts<S> for JobIdPath {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let text = path_text(parts, state).await;
-        JobId::new(text.as_str()).map(Id).map_err(|_| Refused::no_such_job(&text))
+        JobId::new(text.as_str()).map(JobIdPath).map_err(|_| ApiError::no_such_job(&text))
     }
 }
 
 /// The one part of the path that varies, as it stands.
 #[derive(Debug)]
-pub(crate) struct Segment(pub String);
+pub(crate) struct PathSegment(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Segment {
+impl<S: Send + Sync> FromRequestParts<S> for PathSegment {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        Ok(Segment(path_text(parts, state).await))
+        Ok(PathSegment(path_text(parts, state).await))
     }
 }
 
 /// The two parts of the path that vary, as they stand. What is not UTF-8 is the name of nothing.
 #[derive(Debug)]
-pub(crate) struct TwoSegments(pub String, pub String);
+pub(crate) struct TwoPathSegments(pub String, pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for TwoSegments {
+impl<S: Send + Sync> FromRequestParts<S> for TwoPathSegments {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let (first, second) = path.map(|Path(both)| both).unwrap_or_default();
-        Ok(TwoSegments(first, second))
+        Ok(TwoPathSegments(first, second))
     }
 }
 
@@ -63,9 +63,9 @@ pub(crate) struct Actor(pub String);
 const ACTOR_DEFAULT: &str = "api";
 
 impl<S: Send + Sync> FromRequestParts<S> for Actor {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(header) = parts.headers.get(ACTOR_HEADER) else {
             return Ok(Actor(ACTOR_DEFAULT.to_owned()));
         };
@@ -74,7 +74,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Actor {
             let message = format!(
                 "is blank, too long, not UTF-8 or holds a control character; give 1 to {ACTOR_LEN_MAX} characters that can be read"
             );
-            return Err(Refused::invalid_at("X-Recado-Actor", message));
+            return Err(ApiError::invalid_at("X-Recado-Actor", message));
         }
         Ok(Actor(name.to_owned()))
     }
@@ -91,13 +91,13 @@ pub(crate) fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
 
 /// The query string, checked.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub T);
+pub(crate) struct CheckedQuery<T>(pub T);
 
-impl<T: read::Query, S: Send + Sync> FromRequestParts<S> for Asked<T> {
-    type Rejection = Refused;
+impl<T: read::Query, S: Send + Sync> FromRequestParts<S> for CheckedQuery<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        Ok(Asked(read::query(pairs(&parts.uri))?))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Ok(CheckedQuery(read::query(pairs(&parts.uri))?))
     }
 }
 
@@ -107,15 +107,15 @@ fn pairs(uri: &Uri) -> Vec<(String, String)> {
 
 /// A lease's token from the path.
 #[derive(Debug)]
-pub(crate) struct Token(pub LeaseToken);
+pub(crate) struct LeaseTokenPath(pub LeaseToken);
 
-impl<S: Send + Sync> FromRequestParts<S> for Token {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequestParts<S> for LeaseTokenPath {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let token = path_text(parts, state).await.parse();
         token
-            .map(Token)
-            .map_err(|error: recado_core::lease::NotAToken| Refused::new(Code::NotFound, error.to_string()))
+            .map(LeaseTokenPath)
+            .map_err(|error: recado_core::lease::NotAToken| ApiError::new(Code::NotFound, error.to_string()))
     }
 }

@@ -21,7 +21,7 @@ use recado_wire::{Code, Problem};
 use subtle::ConstantTimeEq;
 use tower::{Layer, Service};
 
-use crate::answer::Refused;
+use crate::answer::ApiError;
 use crate::connections::Proof;
 use crate::wrong_tokens::{Throttled, WrongTokens};
 
@@ -29,7 +29,7 @@ use crate::wrong_tokens::{Throttled, WrongTokens};
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
-/// A token of nothing would let everybody in who sends one.
+/// An empty token would let in every caller that sends one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmptyToken;
 
@@ -108,12 +108,12 @@ pub(crate) struct Gate {
 
 /// A refusal, and the wait before it is given.
 struct Refusal {
-    refused: Refused,
+    refused: ApiError,
     delay: Duration,
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<ApiError> for Refusal {
+    fn from(refused: ApiError) -> Self {
         Refusal { refused, delay: Duration::ZERO }
     }
 }
@@ -143,16 +143,16 @@ impl Gate {
                 let detail =
                     "this address sent too many wrong tokens; send the right one, or come back later";
                 let problem = Problem::new(Code::TooManyWrongTokens, detail);
-                Refusal { refused: Refused::after(problem, retry_after), delay }
+                Refusal { refused: ApiError::after(problem, retry_after), delay }
             }
             None => {
-                Refused::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`").into()
+                ApiError::new(Code::Unauthorized, "send the token as `Authorization: Bearer <token>`").into()
             }
         }
     }
 
     /// Notes with the connection that its caller was let in. Where there is a token, only those who show it were:
-    /// anybody may ask for probes and pages.
+    /// probes and pages are open to all.
     fn prove(&self, request: &Request) {
         if let Some(proof) = request.extensions().get::<Proof>()
             && self.token.as_ref().is_none_or(|token| token.is_shown_in(request.headers()))
@@ -161,10 +161,10 @@ impl Gate {
         }
     }
 
-    fn check_names(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    fn check_names(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         if !self.hosts.allow(host_of(host)) {
-            return Err(Refused::new(
+            return Err(ApiError::new(
                 Code::HostNotAllowed,
                 "without a token this server answers only to its own names; add the name to server.allowed_hosts or set server.token",
             ));
@@ -175,7 +175,7 @@ impl Gate {
         if !host.is_empty() && authority.eq_ignore_ascii_case(host) {
             return Ok(());
         }
-        Err(Refused::new(
+        Err(ApiError::new(
             Code::OriginNotAllowed,
             "without a token only this server's own pages may use the API",
         ))
@@ -183,20 +183,20 @@ impl Gate {
 }
 
 impl<S> Layer<S> for Gate {
-    type Service = Guarded<S>;
+    type Service = GateService<S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { gate: self.clone(), inner }
+    fn layer(&self, inner: S) -> GateService<S> {
+        GateService { gate: self.clone(), inner }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Guarded<S> {
+pub(crate) struct GateService<S> {
     gate: Gate,
     inner: S,
 }
 
-impl<S> Service<Request> for Guarded<S>
+impl<S> Service<Request> for GateService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {

@@ -2,21 +2,17 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::reason::clip;
 use recado_engine::{HeldScope, OutsideHold, Receiver};
 use recado_wire::holds::{Hold, HoldList, HoldQuery, HoldScope};
 use recado_wire::providers::PauseRequest;
 use recado_wire::{Code, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError, shown_name};
 use crate::cursor::{self, List};
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::providers::why;
+use crate::providers::read_reason;
 use crate::state::ApiState;
-
-/// Bytes at most that a message repeats of an id.
-const ID_SHOWN_MAX_BYTES: usize = 128;
 
 fn show(hold: OutsideHold) -> Hold {
     let (scope, company_id, endpoint_id, host) = match hold.scope {
@@ -40,8 +36,8 @@ fn show(hold: OutsideHold) -> Hold {
 )]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    Asked(query): Asked<HoldQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<HoldQuery>,
+) -> Result<Response, ApiError> {
     let after = cursor::read_name(List::Holds, query.cursor.as_deref())?;
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let is_later = |hold: &OutsideHold| after.as_deref().is_none_or(|after| *hold.place() > *after);
@@ -59,22 +55,22 @@ pub(crate) async fn list(
     request_body = Option<PauseRequest>,
     responses(
         (status = 200, description = "The hold as it was.", body = Hold),
-        (status = 404, description = "There is no such hold, or no more.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such hold; it may be over.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
 pub(crate) async fn lift(
     State(api): State<ApiState>,
-    Segment(id): Segment,
+    PathSegment(id): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(&api, request).await?;
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
     match api.engine().gate.lift_hold(&id, reason.as_deref(), Some(&actor)).await? {
         Some(hold) => Ok(answer::ok(&show(hold))),
         None => {
-            let id = clip(&id, ID_SHOWN_MAX_BYTES);
-            Err(Refused::new(Code::NotFound, format!("there is no hold `{id}`; it may be over")))
+            let id = shown_name(&id);
+            Err(ApiError::new(Code::NotFound, format!("there is no hold `{id}`; it may be over")))
         }
     }
 }

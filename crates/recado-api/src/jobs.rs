@@ -16,12 +16,12 @@ use recado_wire::jobs::{
 use recado_wire::read::{self, FAULTS_MAX};
 use recado_wire::{Code, FieldFault, PAGE_ITEMS_DEFAULT, Problem};
 
-use crate::answer::{self, Refused};
-use crate::answer_memory::{ItemRoom, Room};
+use crate::answer::{self, ApiError};
+use crate::answer_memory::{AnswerPermit, ItemPermit};
 use crate::body;
 use crate::cursor::{self, List};
 use crate::dlq::show_archived;
-use crate::extract::{self, Actor, Asked, Id};
+use crate::extract::{self, Actor, CheckedQuery, JobIdPath};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::providers::waiting_for;
 use crate::state::ApiState;
@@ -38,12 +38,12 @@ const CHUNK_JOBS: usize = 100;
     params(("traceparent" = Option<String>, Header, description = "The caller's span, as W3C Trace Context writes it.")),
     responses(
         (status = 202, description = "Taken in.", body = JobAccepted),
-        (status = 200, description = "The same job was here before; this is where it stands.", body = JobAccepted),
+        (status = 200, description = "The same job exists already; this is its state.", body = JobAccepted),
         (status = 409, description = "The id belongs to a job with another body.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
-pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let heard = extract::traceparent(request.headers());
     let received = body::json(&api, request).await?;
     let submission = read_submission(&api, received.text()?, heard)?;
@@ -51,7 +51,7 @@ pub(crate) async fn enqueue(State(api): State<ApiState>, request: Request) -> Re
     match answer {
         Some(Ok(accepted)) => Ok(show_accepted(&accepted, api.engine().store().durability())),
         Some(Err(refusal)) => Err(show_refusal(refusal)),
-        None => Err(Refused::new(Code::Internal, "the engine said nothing about this job")),
+        None => Err(ApiError::new(Code::Internal, "the engine returned no result for this job")),
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn read_submission(
     api: &ApiState,
     json: &str,
     heard: Option<TraceParent>,
-) -> Result<Submission, Refused> {
+) -> Result<Submission, ApiError> {
     let request = read::body::<JobRequest>(json)?;
     let submission = submission(request.value, heard);
     let mut faults = request.faults;
@@ -112,22 +112,22 @@ fn show_accepted(accepted: &Accepted, durability: Durability) -> Response {
     answer::written(status, json)
 }
 
-pub(crate) fn show_refusal(refusal: SubmitRefusal) -> Refused {
+pub(crate) fn show_refusal(refusal: SubmitRefusal) -> ApiError {
     match refusal {
         SubmitRefusal::Invalid(faults) => {
             let fault = |(pointer, message)| FieldFault { pointer, message };
-            Refused::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
+            ApiError::invalid(faults.into_iter().take(FAULTS_MAX).map(fault).collect())
         }
         SubmitRefusal::NotStored(error) => error.into(),
-        SubmitRefusal::Conflict { job_id } => Refused::new(
+        SubmitRefusal::Conflict { job_id } => ApiError::new(
             Code::Conflict,
             format!("job `{job_id}` exists and asks for something else; use another jobId"),
         ),
     }
 }
 
-/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. That
-/// the payload was shown, and to whom, is put on the audit trail.
+/// One job, with every attempt, what it waits for, its payload while it exists, and where its dead letter is archived. The
+/// read of the payload and its reader are put on the audit trail.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}", tag = "jobs", operation_id = "getJob",
     params(("jobId" = String, Path), ActorHeader),
@@ -139,14 +139,14 @@ pub(crate) fn show_refusal(refusal: SubmitRefusal) -> Refused {
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
-    Asked(()): Asked<()>,
-    ItemRoom(room): ItemRoom,
-) -> Result<Response, Refused> {
+    CheckedQuery(()): CheckedQuery<()>,
+    ItemPermit(permit): ItemPermit,
+) -> Result<Response, ApiError> {
     let now = api.engine().now();
     let Some(found) = api.engine().store().job(&id, now).await? else {
-        return Err(Refused::no_such_job(id.as_str()));
+        return Err(ApiError::no_such_job(id.as_str()));
     };
     let data = match found.status {
         // The payload has moved to the dead letter.
@@ -161,7 +161,7 @@ pub(crate) async fn show(
     if data.is_some() {
         api.engine().audit.record_payload_read(&found.job, &actor).await?;
     }
-    Ok(room.ok(&JobView { data, archived, ..view(&api, found, now) }))
+    Ok(permit.ok(&JobView { data, archived, ..view(&api, found, now) }))
 }
 
 /// The reason why due jobs are not on their way.
@@ -239,9 +239,9 @@ fn view(api: &ApiState, found: recado_store::JobView, now: Timestamp) -> JobView
 pub(crate) async fn list(
     State(api): State<ApiState>,
     Actor(actor): Actor,
-    Asked(query): Asked<JobQuery>,
-    room: Room,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<JobQuery>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
     let now = api.engine().now();
     let limit = query.limit.unwrap_or(PAGE_ITEMS_DEFAULT) as usize;
     let filter = JobFilter {
@@ -278,7 +278,7 @@ pub(crate) async fn list(
         api.engine().audit.record_person_read(&person, &actor).await?;
     }
     let next_cursor = before.map(|place| cursor::write(List::Jobs, place));
-    Ok(room.ok(&JobList { items, next_cursor }))
+    Ok(permit.ok(&JobList { items, next_cursor }))
 }
 
 /// Cancel a job that has not been sent.
@@ -294,9 +294,9 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn cancel(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let engine = api.engine();
     match engine.dlq.cancel(&id, Some(&actor)).await? {
         Cancelled::Done => {
@@ -308,13 +308,13 @@ pub(crate) async fn cancel(
         Cancelled::Already => Ok(answer::ok(&JobCancelled { job_id: id, status: Status::Cancelled })),
         Cancelled::Refused(status) => {
             let detail = format!("job `{id}` is {status}; only a job that waits can be cancelled");
-            Err(Refused::new(Code::Conflict, detail))
+            Err(ApiError::new(Code::Conflict, detail))
         }
-        Cancelled::Unknown => Err(Refused::no_such_job(id.as_str())),
+        Cancelled::Unknown => Err(ApiError::no_such_job(id.as_str())),
     }
 }
 
-/// A job's audit trail, oldest first; from the archive once the job is forgotten. That it was shown, and to whom, is put
+/// A job's audit trail, oldest first; from the archive once the job is forgotten. The read and its reader are put
 /// on the audit trail.
 #[utoipa::path(
     get, path = "/v1/jobs/{jobId}/audit", tag = "jobs", operation_id = "getJobAudit",
@@ -327,17 +327,17 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn audit(
     State(api): State<ApiState>,
-    Id(id): Id,
+    JobIdPath(id): JobIdPath,
     Actor(actor): Actor,
-    Asked(()): Asked<()>,
-    room: Room,
-) -> Result<Response, Refused> {
+    CheckedQuery(()): CheckedQuery<()>,
+    permit: AnswerPermit,
+) -> Result<Response, ApiError> {
     match api.engine().audit.job_trail(&id).await? {
         Some(records) => {
             let person = Query { job: Some(id.as_str().into()), ..Query::default() };
             api.engine().audit.record_person_read(&person, &actor).await?;
-            Ok(room.ok(&AuditTrail::of(&records)))
+            Ok(permit.ok(&AuditTrail::of(&records)))
         }
-        None => Err(Refused::no_such_job(id.as_str())),
+        None => Err(ApiError::no_such_job(id.as_str())),
     }
 }

@@ -12,8 +12,8 @@ use recado_wire::kpis::{
 };
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::extract::Asked;
+use crate::answer::{self, ApiError};
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::providers::millis;
 use crate::state::ApiState;
@@ -30,8 +30,8 @@ use crate::state::ApiState;
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Asked(query): Asked<KpiQuery>,
-) -> Result<Response, Refused> {
+    CheckedQuery(query): CheckedQuery<KpiQuery>,
+) -> Result<Response, ApiError> {
     let engine = api.engine();
     let window_ms = query.window_ms.unwrap_or(WINDOW_DEFAULT_MS);
     let window = Duration::from_millis(window_ms);
@@ -39,42 +39,42 @@ pub(crate) async fn show(
     let Some(kpis) = engine.metrics.kpis(route, window) else {
         let known = engine.routes().names().join(", ");
         let route = route.unwrap_or_default();
-        return Err(Refused::new(
+        return Err(ApiError::new(
             Code::NotFound,
             format!("there is no route `{route}`; known routes: {known}"),
         ));
     };
     let rates = kpis.by_attempt.into_iter();
-    let since = engine.metrics.started_at().max(before(engine.now(), window_ms));
-    let course_part_ms = millis(kpis.course.part);
-    let is_counted = |part: &recado_observe::kpis::CoursePart| part.at.plus(kpis.course.part) > since;
+    let since = engine.metrics.started_at().max(start_of_window(engine.now(), window_ms));
+    let course_part_ms = millis(kpis.series.step);
+    let is_counted = |part: &recado_observe::kpis::TimeSeriesPoint| part.at.plus(kpis.series.step) > since;
     Ok(answer::ok(&Kpis {
         route: route.map(str::to_owned),
         window_ms,
         since,
-        success_after_retry: figure(kpis.success_after_retry),
-        mean_attempts: figure(kpis.mean_attempts),
-        lost_share: figure(kpis.lost_share),
-        time_to_success_seconds: figure(kpis.time_to_success_seconds),
-        permanent_share: figure(kpis.permanent_share),
-        at_cap_share: figure(kpis.at_cap_share),
-        jitter_deviation: figure(kpis.jitter_deviation),
-        mean_backoff_seconds: figure(kpis.mean_backoff_seconds),
+        success_after_retry: show_figure(kpis.success_after_retry),
+        mean_attempts: show_figure(kpis.mean_attempts),
+        lost_share: show_figure(kpis.lost_share),
+        time_to_success_seconds: show_figure(kpis.time_to_success_seconds),
+        permanent_share: show_figure(kpis.permanent_share),
+        at_cap_share: show_figure(kpis.at_cap_share),
+        jitter_deviation: show_figure(kpis.jitter_deviation),
+        mean_backoff_seconds: show_figure(kpis.mean_backoff_seconds),
         by_attempt: rates
             .map(|rate| AttemptRate { attempt: rate.attempt, ended: rate.ended, sent: rate.sent })
             .collect(),
-        dead_letters: flow(engine.metrics.dead_letter_flow(window)),
+        dead_letters: show_dead_letter_flow(engine.metrics.dead_letter_flow(window)),
         course_part_ms,
-        course: kpis.course.parts.iter().filter(|part| is_counted(part)).map(course_part).collect(),
-        by_route: kpis.by_route.into_iter().map(route_flow).collect(),
+        course: kpis.series.points.iter().filter(|part| is_counted(part)).map(show_course_part).collect(),
+        by_route: kpis.by_route.into_iter().map(show_route_flow).collect(),
     }))
 }
 
-fn course_part(part: &recado_observe::kpis::CoursePart) -> CoursePart {
+fn show_course_part(part: &recado_observe::kpis::TimeSeriesPoint) -> CoursePart {
     CoursePart { at: part.at, sent: part.sent, retried: part.retried, dead: part.buried }
 }
 
-fn route_flow(flow: recado_observe::kpis::RouteFlow) -> RouteFlow {
+fn show_route_flow(flow: recado_observe::kpis::RouteFlow) -> RouteFlow {
     RouteFlow {
         route: flow.route.into(),
         attempts: flow.attempts,
@@ -84,11 +84,11 @@ fn route_flow(flow: recado_observe::kpis::RouteFlow) -> RouteFlow {
     }
 }
 
-fn before(now: Timestamp, window_ms: u64) -> Timestamp {
+fn start_of_window(now: Timestamp, window_ms: u64) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(window_ms))
 }
 
-fn figure(figure: Figure) -> Kpi {
+fn show_figure(figure: Figure) -> Kpi {
     let (at_least, at_most) = match figure.target {
         Target::AtLeast(least) => (Some(least), None),
         Target::AtMost(most) => (None, Some(most)),
@@ -108,7 +108,7 @@ fn figure(figure: Figure) -> Kpi {
     }
 }
 
-fn flow(flow: recado_observe::DeadLetterFlow) -> DeadLetterFlow {
+fn show_dead_letter_flow(flow: recado_observe::DeadLetterFlow) -> DeadLetterFlow {
     let named = |counts: Vec<(Box<str>, u64)>| {
         counts.into_iter().map(|(name, count)| NamedCount { name: name.into(), count }).collect()
     };

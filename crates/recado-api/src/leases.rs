@@ -1,4 +1,4 @@
-//! Leases: workers outside Recado take jobs and say how they went.
+//! Leases: workers outside Recado take jobs and report the results.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,29 +14,29 @@ use recado_wire::leases::{
 use recado_wire::read::{self, Faults};
 use recado_wire::{Code, Problem, SETTLE_REPORTS_MAX};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError};
 use crate::answer_memory::Reader;
 use crate::batch::split;
 use crate::body::{self, Format};
-use crate::extract::Token;
+use crate::extract::LeaseTokenPath;
 use crate::openapi::WriteProblems;
 use crate::state::ApiState;
 
 /// Lease jobs of routes that workers deliver, waiting for the first if asked to.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", operation_id = "leaseJobs", request_body = LeaseRequest,
-    responses((status = 200, description = "Empty when nothing came in time.", body = Leases), WriteProblems)
+    responses((status = 200, description = "Empty when no job came in time.", body = Leases), WriteProblems)
 )]
 pub(crate) async fn lease(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::json(&api, request).await?;
     let asked = read::body::<LeaseRequest>(received.text()?)?;
     drop(received);
     let mut faults = asked.faults;
-    let wanted = wanted(&api, asked.value, &mut faults);
+    let wanted = read_lease_request(&api, asked.value, &mut faults);
     if !faults.is_empty() {
         return Err(faults.into_vec().into());
     }
@@ -49,7 +49,11 @@ pub(crate) async fn lease(
     Ok(reader.ok(&api, &Leases { leases: leases.into_iter().map(Into::into).collect() }))
 }
 
-fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> worker_leases::LeaseRequest {
+fn read_lease_request(
+    api: &ApiState,
+    asked: LeaseRequest,
+    faults: &mut Faults,
+) -> worker_leases::LeaseRequest {
     // A name that cannot be one is unknown like any other.
     let mut routes: Vec<_> = asked.routes.into_iter().map(RouteName::trusted).collect();
     for (index, message) in api.engine().attempts.check_worker_routes(&routes) {
@@ -72,16 +76,16 @@ fn wanted(api: &ApiState, asked: LeaseRequest, faults: &mut Faults) -> worker_le
     request_body = Option<SucceedRequest>,
     responses(
         (status = 200, body = LeaseSettled),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
 pub(crate) async fn succeed(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let said: SucceedRequest = body::optional_json(&api, request).await?.read_or_default()?;
     report(&api, token, succeeded(said)).await
 }
@@ -92,16 +96,16 @@ pub(crate) async fn succeed(
     request_body = FailRequest,
     responses(
         (status = 200, body = LeaseSettled),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
 pub(crate) async fn fail(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let said: FailRequest = body::json(&api, request).await?.read()?;
     report(&api, token, failed(said)).await
 }
@@ -119,12 +123,12 @@ fn failed(said: FailRequest) -> Report {
     }
 }
 
-async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, Refused> {
+async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Response, ApiError> {
     match api.engine().attempts.report(vec![(token, report)]).await?.pop() {
         Some(Reported::Done) => {
             Ok(answer::ok(&LeaseSettled { lease_token: token.to_string(), settled: true }))
         }
-        Some(Reported::Stale) | None => Err(Refused::stale()),
+        Some(Reported::Stale) | None => Err(ApiError::stale()),
     }
 }
 
@@ -134,20 +138,20 @@ async fn report(api: &ApiState, token: LeaseToken, report: Report) -> Result<Res
     request_body = ExtendRequest,
     responses(
         (status = 200, body = LeaseExtended),
-        (status = 404, description = "That is not a token.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "The text is not a lease token.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The lease is no longer yours; nothing changed.", body = Problem, content_type = "application/problem+json"),
         WriteProblems,
     )
 )]
 pub(crate) async fn extend(
     State(api): State<ApiState>,
-    Token(token): Token,
+    LeaseTokenPath(token): LeaseTokenPath,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: ExtendRequest = body::json(&api, request).await?.read()?;
     match api.engine().attempts.extend(token, Duration::from_millis(asked.lease_ms)).await? {
         Some(expires_at) => Ok(answer::ok(&LeaseExtended { lease_token: token.to_string(), expires_at })),
-        None => Err(Refused::stale()),
+        None => Err(ApiError::stale()),
     }
 }
 
@@ -155,7 +159,7 @@ pub(crate) async fn extend(
 #[utoipa::path(
     post, path = "/v1/leases/settle", tag = "leases", operation_id = "settleLeases", request_body = Vec<SettleRequest>,
     responses(
-        (status = 200, description = "What became of each, in the order given.", body = SettleAnswer),
+        (status = 200, description = "The result of each item, in the order given.", body = SettleAnswer),
         WriteProblems,
     )
 )]
@@ -163,10 +167,10 @@ pub(crate) async fn settle(
     State(api): State<ApiState>,
     reader: Reader,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let received = body::list(&api, request).await?;
     let mut reports = Vec::new();
-    let mut places: Vec<Result<LeaseToken, Refused>> = Vec::new();
+    let mut places: Vec<Result<LeaseToken, ApiError>> = Vec::new();
     for item in split(Format::Json, &received.bytes, SETTLE_REPORTS_MAX)? {
         places.push(read_report(&api, item).map(|(token, report)| {
             reports.push((token, report));
@@ -179,7 +183,7 @@ pub(crate) async fn settle(
         let lease_token = place.as_ref().ok().map(LeaseToken::to_string);
         let error = match place {
             Ok(_) if reported.next() == Some(Reported::Done) => None,
-            Ok(_) => Some(Refused::stale().into_problem()),
+            Ok(_) => Some(ApiError::stale().into_problem()),
             Err(refused) => Some(refused.into_problem()),
         };
         let settled = error.is_none();
@@ -193,10 +197,10 @@ pub(crate) async fn settle(
     Ok(reader.ok(&api, &answer))
 }
 
-fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), Refused> {
+fn read_report(api: &ApiState, item: &[u8]) -> Result<(LeaseToken, Report), ApiError> {
     let max_bytes = api.limits().body_max_bytes;
     if item.len() > max_bytes {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             Code::PayloadTooLarge,
             format!("the report has more than {max_bytes} bytes"),
         ));

@@ -65,7 +65,7 @@ use recado_wire::Code;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::Refused;
+use crate::answer::{ApiError, shown_name};
 
 pub use gate::{EmptyToken, Hosts, Token};
 pub use serve::{ServeLimits, serve};
@@ -141,7 +141,7 @@ pub fn router(state: ApiState) -> Router {
     let gate = state.gate();
     let (router, document) = described().split_for_parts();
     state.keep_document(&document::finish(&document));
-    let counted = metrics::Counted(state.clone());
+    let counted = metrics::MetricsLayer(state.clone());
     router
         .fallback(no_such_path)
         .method_not_allowed_fallback(method_not_allowed)
@@ -152,12 +152,15 @@ pub fn router(state: ApiState) -> Router {
         .layer(counted)
 }
 
-async fn no_such_path(uri: Uri) -> Refused {
-    let path = recado_core::reason::clip(uri.path(), 128);
-    Refused::new(Code::NotFound, format!("there is nothing at {path}; GET /openapi.json lists what there is"))
+async fn no_such_path(uri: Uri) -> ApiError {
+    let path = shown_name(uri.path());
+    ApiError::new(
+        Code::NotFound,
+        format!("there is nothing at {path}; GET /openapi.json lists what there is"),
+    )
 }
 
-async fn method_not_allowed(method: Method, uri: Uri) -> Refused {
-    let path = recado_core::reason::clip(uri.path(), 128);
-    Refused::new(Code::MethodNotAllowed, format!("{path} does not take {method}; see the Allow header"))
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    let path = shown_name(uri.path());
+    ApiError::new(Code::MethodNotAllowed, format!("{path} does not take {method}; see the Allow header"))
 }

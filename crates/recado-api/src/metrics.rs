@@ -32,36 +32,36 @@ pub(crate) async fn metrics(State(api): State<ApiState>) -> Response {
 /// and proxies neither keep nor guess at it. A layer of its own: axum's middleware functions box every
 /// request.
 #[derive(Clone)]
-pub(crate) struct Counted(pub ApiState);
+pub(crate) struct MetricsLayer(pub ApiState);
 
-impl<S> Layer<S> for Counted {
-    type Service = Counting<S>;
+impl<S> Layer<S> for MetricsLayer {
+    type Service = MetricsService<S>;
 
-    fn layer(&self, inner: S) -> Counting<S> {
-        Counting { api: self.0.clone(), inner }
+    fn layer(&self, inner: S) -> MetricsService<S> {
+        MetricsService { api: self.0.clone(), inner }
     }
 }
 
 #[derive(Clone)]
-pub(crate) struct Counting<S> {
+pub(crate) struct MetricsService<S> {
     api: ApiState,
     inner: S,
 }
 
-impl<S> Service<Request> for Counting<S>
+impl<S> Service<Request> for MetricsService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering<S::Future>;
+    type Future = MetricsFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        Answering {
+        MetricsFuture {
             began: Instant::now(),
             method: request.method().clone(),
             path: request.extensions().get::<MatchedPath>().cloned(),
@@ -72,7 +72,7 @@ where
 }
 
 pin_project! {
-    pub(crate) struct Answering<F> {
+    pub(crate) struct MetricsFuture<F> {
         began: Instant,
         method: Method,
         path: Option<MatchedPath>,
@@ -82,7 +82,7 @@ pin_project! {
     }
 }
 
-impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
+impl<F: Future<Output = Result<Response, Infallible>>> Future for MetricsFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

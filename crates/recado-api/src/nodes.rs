@@ -5,8 +5,8 @@ use axum::response::Response;
 use recado_engine::duties::nodes::Health;
 use recado_wire::nodes::{Node, NodeHealth, NodeList};
 
-use crate::answer::{self, Refused};
-use crate::extract::Asked;
+use crate::answer::{self, ApiError};
+use crate::extract::CheckedQuery;
 use crate::openapi::ReadProblems;
 use crate::state::ApiState;
 
@@ -15,7 +15,10 @@ use crate::state::ApiState;
     get, path = "/v1/nodes", tag = "nodes", operation_id = "listNodes",
     responses((status = 200, body = NodeList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let items = api.engine().nodes.list().await?.into_iter().map(show).collect();
     Ok(answer::ok(&NodeList { items }))
 }

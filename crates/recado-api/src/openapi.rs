@@ -25,19 +25,19 @@ use utoipa::{IntoParams, IntoResponses, Modify, OpenApi as _};
     tags(
         (name = "jobs", description = "Enqueue, look at, list, cancel."),
         (name = "leases", description = "For workers that deliver on their own."),
-        (name = "decisions", description = "Retry or not, for process engines."),
-        (name = "dead letters", description = "What could not be delivered, for a person."),
-        (name = "endpoints", description = "Where companies hear of events, by signed webhooks."),
-        (name = "events", description = "What happens, as it happens."),
+        (name = "decisions", description = "Retry decisions for process engines."),
+        (name = "dead letters", description = "Jobs that could not be delivered, for a person to review."),
+        (name = "endpoints", description = "Signed webhooks by which companies receive events."),
+        (name = "events", description = "The live stream of events."),
         (name = "calls", description = "A provider asked while the caller waits."),
-        (name = "accounts", description = "Companies whose credential a provider no longer takes."),
+        (name = "accounts", description = "Companies whose credential a provider no longer accepts."),
         (name = "providers", description = "Breakers, limits, pauses and holds, and the breaker for callers' own code."),
         (name = "routes", description = "Named ways to deliver, and pausing one."),
-        (name = "tenants", description = "How each company fares, and how it is treated."),
+        (name = "tenants", description = "Counts and turns of each company, and its terms."),
         (name = "nodes", description = "The processes that share the store."),
-        (name = "audit", description = "What is on record, and one person's data removed from it."),
-        (name = "alerts", description = "What rings, and the figures behind it."),
-        (name = "probes", description = "Alive, ready, and documents."),
+        (name = "audit", description = "The audit trail, and the erasure of one person's data."),
+        (name = "alerts", description = "Alerts, and the figures behind them."),
+        (name = "probes", description = "Health, readiness and documents."),
     )
 )]
 struct Preface;

@@ -22,7 +22,7 @@ pub(crate) async fn healthz() -> Response {
     responses((status = 200, body = Readiness), (status = 503, description = "Not ready, and why.", body = Readiness), GateProblems)
 )]
 pub(crate) async fn readyz(State(api): State<ApiState>, headers: HeaderMap) -> Response {
-    let readiness = look(&api).await;
+    let readiness = check_readiness(&api).await;
     let status = match readiness.status {
         Ready::Ready => StatusCode::OK,
         Ready::NotReady => StatusCode::SERVICE_UNAVAILABLE,
@@ -35,7 +35,7 @@ pub(crate) async fn readyz(State(api): State<ApiState>, headers: HeaderMap) -> R
     answer::json(status, &told)
 }
 
-async fn look(api: &ApiState) -> Readiness {
+async fn check_readiness(api: &ApiState) -> Readiness {
     let engine = api.engine();
     let mut reasons = Vec::new();
     // What does not work although the rest does: a balancer that took this node away would take the rest with it.

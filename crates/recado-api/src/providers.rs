@@ -1,4 +1,4 @@
-//! Providers: how they fare, their breaker and pause by hand, and the breaker for callers' own code.
+//! Providers: their health, their breaker and pause by hand, and the breaker for callers' own code.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use axum::response::Response;
 use recado_core::RouteName;
 use recado_core::breaker::BreakerState;
 use recado_core::limit::Rate;
-use recado_core::reason::clip;
 use recado_engine::admission::provider::{CompanySlots, Pause, ProviderTerms, ProviderView};
 use recado_engine::{HoldCause, HoldReason, LimitKind};
 use recado_store::TenantFilter;
@@ -19,20 +18,17 @@ use recado_wire::providers::{
 };
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
+use crate::answer::{self, ApiError, shown_name};
 use crate::body;
-use crate::extract::{Actor, Asked, Segment};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
 use crate::state::ApiState;
 
-/// Bytes at most that a message repeats of a name.
-const NAME_SHOWN_MAX_BYTES: usize = 128;
-
-fn no_such_provider(api: &ApiState, name: &str) -> Refused {
-    let name = clip(name, NAME_SHOWN_MAX_BYTES);
+fn no_such_provider(api: &ApiState, name: &str) -> ApiError {
+    let name = shown_name(name);
     let known: Vec<_> =
         api.engine().gate.provider_views().iter().map(|known| known.name.to_string()).collect();
-    Refused::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
+    ApiError::new(Code::NotFound, format!("there is no provider `{name}`; known ones: {}", known.join(", ")))
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
@@ -93,14 +89,14 @@ pub(crate) fn show_pause(Pause { since, reason, actor }: Pause) -> Paused {
 }
 
 /// Reads the reason of a pause or a resume, if the body has one.
-pub(crate) async fn why(api: &ApiState, request: Request) -> Result<Option<String>, Refused> {
+pub(crate) async fn read_reason(api: &ApiState, request: Request) -> Result<Option<String>, ApiError> {
     let asked: PauseRequest = body::optional_json(api, request).await?.read_or_default()?;
     let reason = asked.reason.map(|reason| reason.trim().to_owned());
     Ok(reason.filter(|reason| !reason.is_empty()))
 }
 
 /// Jobs that are due and wait, of each route that is held back as a whole.
-async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, Refused> {
+async fn parked_by_route(api: &ApiState) -> Result<BTreeMap<RouteName, u64>, ApiError> {
     let engine = api.engine();
     let mut parked = BTreeMap::new();
     for route in engine.routes().iter().filter(|route| engine.gate.route_hold(route).is_some()) {
@@ -142,7 +138,12 @@ fn show_one(api: &ApiState, view: ProviderView, parked: &BTreeMap<RouteName, u64
     }
 }
 
-async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> {
+async fn show_or_refuse(
+    api: &ApiState,
+    name: &str,
+    view: Option<ProviderView>,
+) -> Result<Response, ApiError> {
+    let view = view.ok_or_else(|| no_such_provider(api, name))?;
     Ok(answer::ok(&show_one(api, view, &parked_by_route(api).await?)))
 }
 
@@ -151,7 +152,10 @@ async fn shown(api: &ApiState, view: ProviderView) -> Result<Response, Refused> 
     get, path = "/v1/providers", tag = "providers", operation_id = "listProviders",
     responses((status = 200, body = ProviderList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let parked = parked_by_route(&api).await?;
     let views = api.engine().gate.provider_views().into_iter();
     Ok(answer::ok(&ProviderList { items: views.map(|view| show_one(&api, view, &parked)).collect() }))
@@ -168,13 +172,11 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 )]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    Segment(name): Segment,
-    Asked(()): Asked<()>,
-) -> Result<Response, Refused> {
-    match api.engine().gate.provider_view(&name) {
-        Some(view) => shown(&api, view).await,
-        None => Err(no_such_provider(&api, &name)),
-    }
+    PathSegment(name): PathSegment,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
+    let view = api.engine().gate.provider_view(&name);
+    show_or_refuse(&api, &name, view).await
 }
 
 /// Open or close a provider's breaker by hand. Opened by hand it stays open until it is closed by hand.
@@ -191,22 +193,22 @@ pub(crate) async fn show(
 )]
 pub(crate) async fn turn(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let asked: BreakerRequest = body::json(&api, request).await?.read()?;
     let known = api.engine().gate.provider_view(&name).ok_or_else(|| no_such_provider(&api, &name))?;
     if known.terms.breaker.is_none() {
         let detail = format!("provider `{name}` has no breaker; pause it, or configure a breaker for it");
-        return Err(Refused::new(Code::Conflict, detail));
+        return Err(ApiError::new(Code::Conflict, detail));
     }
     let (gate, reason) = (&api.engine().gate, asked.reason.trim());
     let view = match asked.action {
         BreakerAction::Open => gate.open_breaker(&name, reason, Some(&actor)).await?,
         BreakerAction::Close => gate.close_breaker(&name, reason, Some(&actor)).await?,
     };
-    shown_or_unknown(&api, &name, view).await
+    show_or_refuse(&api, &name, view).await
 }
 
 /// Pause a provider: its jobs wait and spend no attempt.
@@ -222,24 +224,13 @@ pub(crate) async fn turn(
 )]
 pub(crate) async fn pause(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(&api, request).await?;
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
     let view = api.engine().gate.pause_provider(&name, reason.as_deref(), Some(&actor)).await?;
-    shown_or_unknown(&api, &name, view).await
-}
-
-async fn shown_or_unknown(
-    api: &ApiState,
-    name: &str,
-    view: Option<ProviderView>,
-) -> Result<Response, Refused> {
-    match view {
-        Some(view) => shown(api, view).await,
-        None => Err(no_such_provider(api, name)),
-    }
+    show_or_refuse(&api, &name, view).await
 }
 
 /// Let a paused provider go on.
@@ -255,13 +246,13 @@ async fn shown_or_unknown(
 )]
 pub(crate) async fn resume(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(&api, request).await?;
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
     let view = api.engine().gate.resume_provider(&name, reason.as_deref(), Some(&actor)).await?;
-    shown_or_unknown(&api, &name, view).await
+    show_or_refuse(&api, &name, view).await
 }
 
 /// Ask for a permit to call this provider from the caller's own code. After a yes, report the result, by
@@ -269,12 +260,15 @@ pub(crate) async fn resume(
 #[utoipa::path(
     post, path = "/v1/providers/{name}/permit", tag = "providers", operation_id = "askForPermit", params(("name" = String, Path)),
     responses(
-        (status = 200, description = "Yes or no.", body = Permit),
+        (status = 200, description = "Granted or refused.", body = Permit),
         (status = 404, description = "There is no such provider.", body = Problem, content_type = "application/problem+json"),
         ReadProblems,
     )
 )]
-pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) -> Result<Response, Refused> {
+pub(crate) async fn permit(
+    State(api): State<ApiState>,
+    PathSegment(name): PathSegment,
+) -> Result<Response, ApiError> {
     let permit = api.engine().gate.permit(&name).await.ok_or_else(|| no_such_provider(&api, &name))?;
     Ok(answer::ok(&Permit {
         permitted: permit.permitted,
@@ -296,13 +290,13 @@ pub(crate) async fn permit(State(api): State<ApiState>, Segment(name): Segment) 
 )]
 pub(crate) async fn success(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let report: SuccessReport = body::optional_json(&api, request).await?.read_or_default()?;
     let took = Duration::from_millis(report.took_ms.unwrap_or(0));
     let view = api.engine().gate.record_call_success(&name, took);
-    shown_or_unknown(&api, &name, view).await
+    show_or_refuse(&api, &name, view).await
 }
 
 /// A permitted call failed, and the provider is to blame.
@@ -317,12 +311,12 @@ pub(crate) async fn success(
 )]
 pub(crate) async fn failure(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     request: Request,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let report: FailureReport = body::optional_json(&api, request).await?.read_or_default()?;
     let reason = report.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     let reason = reason.unwrap_or("a call reported to have failed");
     let view = api.engine().gate.record_call_failure(&name, reason);
-    shown_or_unknown(&api, &name, view).await
+    show_or_refuse(&api, &name, view).await
 }

@@ -2,21 +2,17 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use recado_core::reason::clip;
 use recado_store::Counts;
 use recado_wire::jobs::WaitingFor;
 use recado_wire::providers::PauseRequest;
 use recado_wire::routes::{Route, RouteList, RoutePolicy};
 use recado_wire::{Code, Problem};
 
-use crate::answer::{self, Refused};
-use crate::extract::{Actor, Asked, Segment};
+use crate::answer::{self, ApiError, shown_name};
+use crate::extract::{Actor, CheckedQuery, PathSegment};
 use crate::openapi::{ActorHeader, ReadProblems, WriteProblems};
-use crate::providers::{millis, show_pause, waiting_for, why};
+use crate::providers::{millis, read_reason, show_pause, waiting_for};
 use crate::state::ApiState;
-
-/// Bytes at most that a message repeats of a name.
-const NAME_SHOWN_MAX_BYTES: usize = 128;
 
 fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Route {
     let engine = api.engine();
@@ -37,7 +33,7 @@ fn show_one(api: &ApiState, route: &recado_engine::Route, counts: &Counts) -> Ro
     }
 }
 
-async fn counts(api: &ApiState) -> Result<Counts, Refused> {
+async fn counts(api: &ApiState) -> Result<Counts, ApiError> {
     Ok(api.engine().store().counts(api.engine().now()).await?)
 }
 
@@ -46,7 +42,10 @@ async fn counts(api: &ApiState) -> Result<Counts, Refused> {
     get, path = "/v1/routes", tag = "routes", operation_id = "listRoutes",
     responses((status = 200, body = RouteList), ReadProblems)
 )]
-pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(
+    State(api): State<ApiState>,
+    CheckedQuery(()): CheckedQuery<()>,
+) -> Result<Response, ApiError> {
     let counts = counts(&api).await?;
     let routes = api.engine().routes().iter();
     Ok(answer::ok(&RouteList { items: routes.map(|route| show_one(&api, route, &counts)).collect() }))
@@ -65,13 +64,13 @@ pub(crate) async fn list(State(api): State<ApiState>, Asked(()): Asked<()>) -> R
 )]
 pub(crate) async fn pause(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(&api, request).await?;
-    let known = api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
-    shown_or_unknown(&api, &name, known).await
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
+    api.engine().gate.pause_route(&name, reason.as_deref(), Some(&actor)).await?;
+    show_or_refuse(&api, &name).await
 }
 
 /// Let a paused route go on.
@@ -87,24 +86,23 @@ pub(crate) async fn pause(
 )]
 pub(crate) async fn resume(
     State(api): State<ApiState>,
-    Segment(name): Segment,
+    PathSegment(name): PathSegment,
     Actor(actor): Actor,
     request: Request,
-) -> Result<Response, Refused> {
-    let reason = why(&api, request).await?;
-    let known = api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
-    shown_or_unknown(&api, &name, known).await
+) -> Result<Response, ApiError> {
+    let reason = read_reason(&api, request).await?;
+    api.engine().gate.resume_route(&name, reason.as_deref(), Some(&actor)).await?;
+    show_or_refuse(&api, &name).await
 }
 
-/// Shows a route after an act on it, if the act found it.
-async fn shown_or_unknown(api: &ApiState, name: &str, known: bool) -> Result<Response, Refused> {
-    match api.engine().routes().get(name).filter(|_| known) {
+/// Shows a route after an act on it, or says that there is none.
+async fn show_or_refuse(api: &ApiState, name: &str) -> Result<Response, ApiError> {
+    match api.engine().routes().get(name) {
         Some(route) => Ok(answer::ok(&show_one(api, route, &counts(api).await?))),
         None => {
-            let name = clip(name, NAME_SHOWN_MAX_BYTES);
             let known = api.engine().routes().names().join(", ");
-            let detail = format!("there is no route `{name}`; known routes: {known}");
-            Err(Refused::new(Code::NotFound, detail))
+            let detail = format!("there is no route `{}`; known routes: {known}", shown_name(name));
+            Err(ApiError::new(Code::NotFound, detail))
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::attend;
+use crate::connection::serve_connection;
 use crate::connections::Connections;
 
 /// Pause after an accept that failed for want of something (file descriptors, memory).
@@ -27,7 +27,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Time at least between two lines in the log about such failures.
 const FAILURE_LOG_REST: Duration = Duration::from_secs(60);
 
-/// Connections beyond the limit that are told so at the same time; more are dropped without a word.
+/// Connections beyond the limit that get an answer at the same time; more are closed without one.
 const REFUSALS_MAX: usize = 64;
 
 /// Time that a refused connection has to send the rest of its request and to read why.
@@ -121,7 +121,7 @@ pub async fn serve(
         let (closing, cut) = (closing.clone(), cut.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = attend(stream, router, &limits, closing, &place.proof) => {}
+                () = serve_connection(stream, router, &limits, closing, &place.proof) => {}
                 () = place.evicted.cancelled() => {}
                 () = cut.cancelled() => {}
             }
@@ -187,16 +187,16 @@ fn is_the_peers_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Says that there is no room, and waits for the other side to have heard it.
+/// Answers that there is no room, and waits until the caller has read it.
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
-    stream.write_all(&no_room()).await?;
+    stream.write_all(&overloaded_response()).await?;
     stream.shutdown().await?;
     let mut unread = [0; 1_024];
     while stream.read(&mut unread).await? > 0 {}
     Ok(())
 }
 
-fn no_room() -> Bytes {
+fn overloaded_response() -> Bytes {
     let problem = Problem::new(Code::TooManyConnections, "close some, or come back in a moment");
     let body = serde_json::to_string(&problem).unwrap_or_default();
     let head = format!(

@@ -10,13 +10,13 @@ use recado_engine::Engine;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::answer_memory::Answers;
+use crate::answer_memory::AnswerMemory;
 use crate::gate::{Gate, Hosts, Token};
 
 /// Settings of the API, apart from the engine behind it.
 #[derive(Clone, Debug, Default)]
 pub struct ApiOptions {
-    /// Asked of every caller, as `Authorization: Bearer …`, when there is one.
+    /// Required of every caller, as `Authorization: Bearer …`, when there is one.
     pub token: Option<Token>,
     /// Names by which callers without a token may address this server.
     pub hosts: Hosts,
@@ -67,7 +67,7 @@ struct Inner {
     options: ApiOptions,
     document: OnceLock<Bytes>,
     bodies_in_flight_bytes: AtomicUsize,
-    answers: Arc<Answers>,
+    answers: Arc<AnswerMemory>,
     batch_turns: Arc<Semaphore>,
     listeners: Arc<Semaphore>,
 }
@@ -115,7 +115,7 @@ impl ApiState {
         self.inner.document.get().cloned().unwrap_or_default()
     }
 
-    pub(crate) fn answers(&self) -> &Arc<Answers> {
+    pub(crate) fn answers(&self) -> &Arc<AnswerMemory> {
         &self.inner.answers
     }
 
@@ -131,21 +131,21 @@ impl ApiState {
     }
 
     /// Reserves room for bodies; `None` when there is none left.
-    pub(crate) fn reserve(&self, bytes: usize) -> Option<Reserved> {
-        let reserved = Reserved { state: self.clone(), bytes };
+    pub(crate) fn reserve(&self, bytes: usize) -> Option<BodyReservation> {
+        let reserved = BodyReservation { state: self.clone(), bytes };
         let before = self.inner.bodies_in_flight_bytes.fetch_add(bytes, Ordering::Relaxed);
         (before.saturating_add(bytes) <= self.limits().bodies_in_flight_max_bytes).then_some(reserved)
     }
 }
 
-/// Room for a body, given back when dropped.
+/// Reserves memory for a body until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct BodyReservation {
     state: ApiState,
     bytes: usize,
 }
 
-impl Drop for Reserved {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.state.inner.bodies_in_flight_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Carrying out an erasure: the personal part of a subject's records goes, the chain stays.
+//! Executes an erasure: removes the personal part of a subject's records, and keeps the chain.
 //!
 //! Before anything changes, `erasure.json` says, signed, what is to be done. Then the record of the erasure is
 //! appended, then each segment is written anew without the personal parts, and last the note goes. A process
@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use recado_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::erasure::{Erasure, Mark, Subject};
+use crate::erasure::{Erasure, Subject, SubjectHash};
 use crate::error::{Error, io};
-use crate::files;
+use crate::files::{self, Durability};
 use crate::key::Purpose;
 use crate::line::Line;
 use crate::month::Month;
@@ -21,7 +21,7 @@ use crate::search::{Query, visit};
 use crate::snapshot::{Segment, Snapshot};
 use crate::statement;
 use crate::tail::Head;
-use crate::trail::{Trail, salts};
+use crate::trail::{Trail, random_salts};
 
 /// Records at most that one record of an erasure names, so that it stays a line. More take several.
 const ERASED_RECORDS_MAX: usize = 10_000;
@@ -59,14 +59,14 @@ impl Trail {
             if self.broken {
                 return Err(Error::Broken);
             }
-            let (records, segments) = self.records_of(subject)?;
+            let (records, segments) = self.find_records(subject)?;
             if records == 0 {
                 return Ok(erased);
             }
-            let salt = salts(1).map_err(io(&self.folder.0))?[0];
+            let salt = random_salts(1).map_err(io(&self.folder.0))?[0];
             let (sequence, archived_at) = (self.link().sequence + 1, self.writer(now).0);
             let erasure = Erasure {
-                subject: Mark::of(subject, &salt),
+                subject: SubjectHash::of(subject, &salt),
                 company_id: subject.company.clone(),
                 actor: actor.into(),
                 reason: reason.into(),
@@ -77,8 +77,14 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             // From here until all is done, only opening the trail again may go on.
             self.broken = true;
-            statement::write(&self.folder.erasure(), Purpose::Erasure, &self.key, &intent, true)?;
-            self.carry_out(&intent)?;
+            statement::write(
+                &self.folder.erasure(),
+                Purpose::Erasure,
+                &self.key,
+                &intent,
+                Durability::OnDisk,
+            )?;
+            self.execute_erasure(&intent)?;
             erased.records += records;
             erased.recorded_as.push(sequence);
         }
@@ -91,11 +97,11 @@ impl Trail {
         let intent: Option<Intent> = statement::read(&bytes, Purpose::Erasure, &self.public_key());
         let intent = intent.ok_or(Error::NotOurs { path })?;
         let _no_reader_opens_files = self.folder.lock_readers_out()?;
-        self.carry_out(&intent)?;
+        self.execute_erasure(&intent)?;
         Ok(Some(intent.sequence))
     }
 
-    fn records_of(&self, subject: &Subject) -> Result<(u64, BTreeMap<Month, Vec<u64>>), Error> {
+    fn find_records(&self, subject: &Subject) -> Result<(u64, BTreeMap<Month, Vec<u64>>), Error> {
         let mut records = 0;
         let mut segments = BTreeMap::<Month, Vec<u64>>::new();
         visit(&Snapshot::open(&self.folder.0)?, &Query::about(subject), |month, record| {
@@ -107,15 +113,15 @@ impl Trail {
         Ok((records, segments))
     }
 
-    fn carry_out(&mut self, intent: &Intent) -> Result<(), Error> {
+    fn execute_erasure(&mut self, intent: &Intent) -> Result<(), Error> {
         if self.link().sequence < intent.sequence {
             self.record(intent)?;
         }
         for (month, sequences) in &intent.erasure.segments {
-            self.blank(*month, sequences, intent.sequence)?;
+            self.rewrite_without_personal(*month, sequences, intent.sequence)?;
         }
         files::remove(&self.folder.erasure())?;
-        self.folder.force()?;
+        self.folder.sync_directory()?;
         self.reopen_segment()?;
         self.broken = false;
         Ok(())
@@ -128,17 +134,17 @@ impl Trail {
         let segment = Month::of(archived_at);
         self.write(segment, &bytes)?;
         let sources = self.head.as_ref().map(|head| head.sources.clone()).unwrap_or_default();
-        self.moved_to(Head { segment, archived_at, checkpoint, sources });
+        self.advance_to(Head { segment, archived_at, checkpoint, sources });
         Ok(())
     }
 
     /// Writes a segment anew, without the personal part of these records.
-    fn blank(&self, month: Month, sequences: &[u64], by: u64) -> Result<(), Error> {
+    fn rewrite_without_personal(&self, month: Month, sequences: &[u64], by: u64) -> Result<(), Error> {
         let segment = Segment::open(&self.folder, month)?;
         let path = self.folder.segment(month);
         // It would point at the wrong places, and it still knows the person's keys.
         files::remove(&self.folder.index(month))?;
-        files::replace(&path, true, |file| {
+        files::replace(&path, Durability::OnDisk, |file| {
             let mut file = BufWriter::with_capacity(256 << 10, file);
             let mut lines = segment.lines(0, segment.bytes);
             while let Some(raw) = lines.next().map_err(std::io::Error::other)? {

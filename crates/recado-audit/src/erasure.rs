@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Hash, encode};
 use crate::month::Month;
 
-/// Whose records: one person's, by the number that callers know them by.
+/// The person whose records are meant, by an id that callers know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     pub identity: Identity,
@@ -45,7 +45,7 @@ pub enum IdentityKind {
 
 /// A hash of the erased person's number: a reader who knows the number can check it; it cannot be read off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct SubjectHash {
     pub by: IdentityKind,
     pub salt: Box<str>,
     /// SHA-256 of salt and number.
@@ -56,7 +56,7 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Erasure {
-    pub subject: Mark,
+    pub subject: SubjectHash,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub company_id: Option<Box<str>>,
     pub actor: Box<str>,
@@ -68,7 +68,7 @@ pub struct Erasure {
 }
 
 impl Erasure {
-    /// Returns true if it was this subject's data.
+    /// Returns true if this subject's data was erased.
     pub fn concerns(&self, subject: &Subject) -> bool {
         let (by, id) = subject.identity.parts();
         self.company_id == subject.company
@@ -77,11 +77,11 @@ impl Erasure {
     }
 }
 
-impl Mark {
+impl SubjectHash {
     pub(crate) fn of(subject: &Subject, salt: &[u8; 16]) -> Self {
         let (by, id) = subject.identity.parts();
         let salt = encode(salt);
-        Mark { by, digest: digest(&salt, id), salt: salt.into() }
+        SubjectHash { by, digest: digest(&salt, id), salt: salt.into() }
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Error {
     TooManySources { max: usize },
 }
 
-/// For `map_err`: which file it was.
+/// Returns a function for `map_err` that names the file.
 pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |error| Error::Io { path: path.to_owned(), error }
 }

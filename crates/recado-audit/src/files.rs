@@ -92,7 +92,7 @@ impl Folder {
     }
 
     /// Forgets files that were being written when a process ended.
-    pub(crate) fn sweep(&self) -> Result<(), Error> {
+    pub(crate) fn remove_unfinished(&self) -> Result<(), Error> {
         for entry in std::fs::read_dir(&self.0).map_err(io(&self.0))? {
             let path = entry.map_err(io(&self.0))?.path();
             if path.extension().is_some_and(|ending| ending == UNFINISHED) {
@@ -103,15 +103,15 @@ impl Folder {
     }
 
     /// Makes names that came or went durable.
-    pub(crate) fn force(&self) -> Result<(), Error> {
+    pub(crate) fn sync_directory(&self) -> Result<(), Error> {
         File::open(&self.0).and_then(|dir| dir.sync_all()).map_err(io(&self.0))
     }
 
     /// The right to write, for as long as the value lives; the system takes it back when the process ends.
     pub(crate) fn lock_writer(&self) -> Result<File, Error> {
         let path = self.writer_lock();
-        let mut file = private().create(true).truncate(false).open(&path).map_err(io(&path))?;
-        if !wait(WRITER_WAIT_MAX, || file.try_lock()).map_err(io(&path))? {
+        let mut file = private_file_options().create(true).truncate(false).open(&path).map_err(io(&path))?;
+        if !wait_for_lock(WRITER_WAIT_MAX, || file.try_lock()).map_err(io(&path))? {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
             let holder = holder.trim();
@@ -129,8 +129,8 @@ impl Folder {
     /// Keeps readers from opening files while some of them are replaced.
     pub(crate) fn lock_readers_out(&self) -> Result<File, Error> {
         let path = self.reader_lock();
-        let file = private().create(true).truncate(false).open(&path).map_err(io(&path))?;
-        let locked = wait(READER_WAIT_MAX, || file.try_lock()).map_err(io(&path))?;
+        let file = private_file_options().create(true).truncate(false).open(&path).map_err(io(&path))?;
+        let locked = wait_for_lock(READER_WAIT_MAX, || file.try_lock()).map_err(io(&path))?;
         locked.then_some(file).ok_or_else(|| Error::Busy { dir: self.0.clone() })
     }
 
@@ -142,7 +142,7 @@ impl Folder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(&path)(error)),
         };
-        let locked = wait(READER_WAIT_MAX, || file.try_lock_shared()).map_err(io(&path))?;
+        let locked = wait_for_lock(READER_WAIT_MAX, || file.try_lock_shared()).map_err(io(&path))?;
         locked.then_some(Some(file)).ok_or_else(|| Error::Busy { dir: self.0.clone() })
     }
 
@@ -152,7 +152,7 @@ impl Folder {
     }
 }
 
-fn wait(
+fn wait_for_lock(
     at_most: Duration,
     mut attempt: impl FnMut() -> Result<(), TryLockError>,
 ) -> Result<bool, std::io::Error> {
@@ -168,30 +168,39 @@ fn wait(
 }
 
 /// Files that only this user may read.
-pub(crate) fn private() -> OpenOptions {
+pub(crate) fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
 }
 
-/// Puts a whole new file in the place of an old one; `durable` means that it is on disk when this returns.
+/// The state of a replaced file when its writer goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Durability {
+    /// Its bytes and its name are on disk.
+    OnDisk,
+    /// The system writes it in its own time.
+    InTime,
+}
+
+/// Puts a whole new file in the place of an old one.
 pub(crate) fn replace(
     path: &Path,
-    durable: bool,
+    durability: Durability,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(UNFINISHED);
     let new = PathBuf::from(name);
-    let mut file = private().create(true).truncate(true).open(&new).map_err(io(&new))?;
+    let mut file = private_file_options().create(true).truncate(true).open(&new).map_err(io(&new))?;
     write(&mut file).map_err(io(&new))?;
-    if durable {
+    if durability == Durability::OnDisk {
         file.sync_all().map_err(io(&new))?;
     }
     std::fs::rename(&new, path).map_err(io(path))?;
     match path.parent() {
-        Some(dir) if durable => Folder(dir.to_owned()).force(),
+        Some(dir) if durability == Durability::OnDisk => Folder(dir.to_owned()).sync_directory(),
         _ => Ok(()),
     }
 }

@@ -169,7 +169,7 @@ fn header_sum(header: &[u8; HEADER_LEN]) -> u64 {
 }
 
 /// The runs that cover the segment from its beginning without a gap.
-pub(crate) fn runs(segment: &Segment) -> Vec<Run> {
+pub(crate) fn read_runs(segment: &Segment) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let Some(index) = &segment.index else { return runs };
     let index_bytes = index.metadata().map_or(0, |meta| meta.len());
@@ -193,26 +193,36 @@ pub(crate) fn runs(segment: &Segment) -> Vec<Run> {
     runs
 }
 
+/// The state of a segment: only the newest one still grows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Growth {
+    Growing,
+    Closed,
+}
+
 /// Brings an index up to its segment, except for a last stretch that is still growing. Records that the
 /// writer still has in memory are not read again. Returns the position it has reached.
-pub(crate) fn catch_up(
+pub(crate) fn extend_index(
     path: &Path,
     segment: &Segment,
-    closed: bool,
-    in_mind: Option<Stretch>,
+    growth: Growth,
+    unindexed: Option<Stretch>,
 ) -> Result<u64, Error> {
-    let last = runs(segment).pop();
+    let last = read_runs(segment).pop();
     let (mut from, mut at) = last.map_or((0, 0), |run| (run.end, run.body_end()));
-    let least = if closed { 1 } else { RUN_BYTES };
-    let mut in_mind = in_mind.filter(|stretch| stretch.end == segment.bytes);
+    let least = match growth {
+        Growth::Growing => RUN_BYTES,
+        Growth::Closed => 1,
+    };
+    let mut unindexed = unindexed.filter(|stretch| stretch.end == segment.bytes);
     while segment.bytes - from >= least {
-        let to_mind = in_mind.as_ref().map(|stretch| stretch.start).filter(|start| *start >= from);
-        let stretch = match in_mind.take_if(|stretch| stretch.start == from) {
+        let until = unindexed.as_ref().map(|stretch| stretch.start).filter(|start| *start >= from);
+        let stretch = match unindexed.take_if(|stretch| stretch.start == from) {
             Some(stretch) => stretch,
-            None => read(segment, from, to_mind.unwrap_or(segment.bytes))?,
+            None => read(segment, from, until.unwrap_or(segment.bytes))?,
         };
         let (run, body) = stretch.into_run(at);
-        let file = files::private().create(true).truncate(false).open(path).map_err(io(path))?;
+        let file = files::private_file_options().create(true).truncate(false).open(path).map_err(io(path))?;
         // The body first: a reader that finds the header can rely on the body behind it.
         file.set_len(at)
             .and_then(|()| file.write_all_at(&body, run.body))
@@ -344,11 +354,11 @@ mod tests {
         trail.append(&entries, now).expect("written");
         let folder = Folder(dir.path().into());
         let segment = Segment::open(&folder, Month::of(now)).expect("a segment");
-        let (mut in_mind, mut lines) = (Stretch::from(0), segment.lines(0, segment.bytes));
+        let (mut unindexed, mut lines) = (Stretch::from(0), segment.lines(0, segment.bytes));
         for entry in &entries {
             let line = lines.next().expect("readable").expect("a line for each");
-            in_mind.event(line.at, line.end, entry.sequence, &entry.event);
+            unindexed.event(line.at, line.end, entry.sequence, &entry.event);
         }
-        assert_eq!(in_mind, read(&segment, 0, segment.bytes).expect("readable"));
+        assert_eq!(unindexed, read(&segment, 0, segment.bytes).expect("readable"));
     }
 }

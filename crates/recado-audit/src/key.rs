@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::digest::{encode, read_hex};
 use crate::error::{Error, io};
-use crate::files;
+use crate::files::{self, Durability};
 
 /// Prefix of the 32 bytes of an ed25519 key in a SubjectPublicKeyInfo (RFC 8410).
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
@@ -44,20 +44,24 @@ impl Purpose {
 pub(crate) struct SigningKey(Ed25519KeyPair);
 
 impl SigningKey {
-    /// Reads the key, or makes it where there may be none yet.
-    pub(crate) fn load(path: &Path, may_make: bool) -> Result<Self, Error> {
+    /// Reads the key, or makes it where there is none.
+    pub(crate) fn load_or_make(path: &Path) -> Result<Self, Error> {
+        match Self::load(path) {
+            Err(Error::KeyMissing { .. }) => Self::make(path),
+            loaded => loaded,
+        }
+    }
+
+    pub(crate) fn load(path: &Path) -> Result<Self, Error> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && may_make => {
-                return Self::make(path);
-            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::KeyMissing { path: path.to_owned() });
             }
             Err(error) => return Err(io(path)(error)),
         };
         let refused = || Error::NotAKey { path: path.to_owned() };
-        let der = unpem("PRIVATE KEY", &text).ok_or_else(refused)?;
+        let der = decode_pem("PRIVATE KEY", &text).ok_or_else(refused)?;
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(SigningKey).map_err(|_| refused())
     }
 
@@ -65,8 +69,8 @@ impl SigningKey {
         let failed = |_| io(path)(std::io::Error::other("no key could be drawn"));
         let key = Ed25519KeyPair::generate().map_err(failed)?;
         let der = key.to_pkcs8v1().map_err(failed)?;
-        let pem = pem("PRIVATE KEY", der.as_ref());
-        files::replace(path, true, |file| file.write_all(pem.as_bytes()))?;
+        let pem = encode_pem("PRIVATE KEY", der.as_ref());
+        files::replace(path, Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
         Ok(SigningKey(key))
     }
 
@@ -98,14 +102,14 @@ pub struct PublicKey([u8; 32]);
 pub struct NotAPublicKey;
 
 impl PublicKey {
-    pub(crate) fn vouches(&self, purpose: Purpose, content: &[u8], signature: &Signature) -> bool {
+    pub(crate) fn verifies(&self, purpose: Purpose, content: &[u8], signature: &Signature) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0).verify(&purpose.message(content), &signature.0).is_ok()
     }
 }
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&pem("PUBLIC KEY", &[&PUBLIC_PREFIX[..], &self.0].concat()))
+        f.write_str(&encode_pem("PUBLIC KEY", &[&PUBLIC_PREFIX[..], &self.0].concat()))
     }
 }
 
@@ -119,7 +123,7 @@ impl FromStr for PublicKey {
     type Err = NotAPublicKey;
 
     fn from_str(text: &str) -> Result<Self, NotAPublicKey> {
-        let der = unpem("PUBLIC KEY", text).ok_or(NotAPublicKey)?;
+        let der = decode_pem("PUBLIC KEY", text).ok_or(NotAPublicKey)?;
         let key = der.strip_prefix(&PUBLIC_PREFIX).ok_or(NotAPublicKey)?;
         key.try_into().map(PublicKey).map_err(|_| NotAPublicKey)
     }
@@ -153,11 +157,11 @@ impl<'de> Deserialize<'de> for Signature {
 }
 
 /// Short enough for one line: no key here needs to be folded.
-fn pem(label: &str, der: &[u8]) -> String {
+fn encode_pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", BASE64_STANDARD.encode(der))
 }
 
-fn unpem(label: &str, text: &str) -> Option<Vec<u8>> {
+fn decode_pem(label: &str, text: &str) -> Option<Vec<u8>> {
     let inner = text.trim().strip_prefix(&format!("-----BEGIN {label}-----"))?;
     let inner = inner.strip_suffix(&format!("-----END {label}-----"))?;
     let encoded: String = inner.split_whitespace().collect();

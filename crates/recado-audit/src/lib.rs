@@ -1,4 +1,4 @@
-//! The audit trail as files: append-only, chained, signed, searchable, and forgetful where the law says so.
+//! The audit trail as files: append-only, chained, signed, searchable, and erasable where the law requires it.
 //!
 //! ```text
 //!   store ──▶ archiver ──▶ Trail::append ──▶ audit/2026-11.jsonl   one record a line, each with the hash of the last
@@ -38,14 +38,14 @@ mod verify;
 
 pub use digest::Hash;
 pub use erase::Erased;
-pub use erasure::{Erasure, Identity, IdentityKind, Mark, Subject};
+pub use erasure::{Erasure, Identity, IdentityKind, Subject, SubjectHash};
 pub use error::Error;
 pub use export::export;
 pub use key::{NotAPublicKey, PublicKey, Signature};
 pub use line::Checkpoint;
 pub use month::{Month, NotAMonth};
 pub use record::{Content, Entry, Kind, Record};
-pub use retention::{Analysed, MONTHS_KEPT, Summary};
+pub use retention::{KindCount, MONTHS_KEPT, Summary};
 pub use search::{Order, Page, Query, search};
 pub use tail::Recovered;
 pub use trail::{Appended, Options, Trail};

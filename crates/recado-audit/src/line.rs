@@ -75,7 +75,7 @@ impl Checkpoint {
     }
 
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        key.vouches(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
+        key.verifies(Purpose::Checkpoint, &Self::content(self.sequence, self.hash), &self.signature)
     }
 
     pub(crate) fn link(&self) -> Link {
@@ -114,8 +114,18 @@ impl<'a> Writer<'a> {
         Writer { bytes: Vec::new(), link, key, archived_at }
     }
 
-    /// A checkpoint if `signed`.
-    pub(crate) fn event(&mut self, entry: &Entry, salt: &[u8; 16], signed: bool) -> Option<Checkpoint> {
+    pub(crate) fn write_event(&mut self, entry: &Entry, salt: &[u8; 16]) {
+        let hash = self.begin_event(entry, salt);
+        self.end(hash, None);
+    }
+
+    pub(crate) fn write_signed_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Checkpoint {
+        let hash = self.begin_event(entry, salt);
+        self.end_signed(hash)
+    }
+
+    /// Writes a line up to its seal, and returns the hash of its body.
+    fn begin_event(&mut self, entry: &Entry, salt: &[u8; 16]) -> Hash {
         let salt = encode(salt);
         let (facts, personal) = split(entry, &salt);
         let personal = json(&personal);
@@ -129,7 +139,7 @@ impl<'a> Writer<'a> {
         self.put(&[COMMITMENT, Hash::of(personal.as_bytes()).hex().as_bytes(), b"\""]);
         let hash = Hash::of(&self.bytes[start..]);
         self.put(&[br#","personal":"#, personal.as_bytes()]);
-        self.end(hash, signed)
+        hash
     }
 
     pub(crate) fn erasure(&mut self, erasure: &Erasure) -> Checkpoint {
@@ -137,7 +147,7 @@ impl<'a> Writer<'a> {
         self.put(&[br#","erasure":"#]);
         self.put_json(erasure);
         let hash = Hash::of(&self.bytes[start..]);
-        self.end(hash, true).expect("a line that is to be signed is")
+        self.end_signed(hash)
     }
 
     fn begin(&mut self) -> usize {
@@ -150,15 +160,18 @@ impl<'a> Writer<'a> {
         start
     }
 
-    fn end(&mut self, hash: Hash, signed: bool) -> Option<Checkpoint> {
-        let sequence = self.link.sequence + 1;
-        let checkpoint = signed.then(|| Checkpoint::sign(sequence, hash, self.key));
-        let seal = seal(hash, checkpoint.map(|checkpoint| checkpoint.signature));
+    fn end_signed(&mut self, hash: Hash) -> Checkpoint {
+        let checkpoint = Checkpoint::sign(self.link.sequence + 1, hash, self.key);
+        self.end(hash, Some(checkpoint.signature));
+        checkpoint
+    }
+
+    fn end(&mut self, hash: Hash, signature: Option<Signature>) {
+        let seal = seal(hash, signature);
         self.bytes.push(b',');
         self.bytes.extend_from_slice(&seal);
         self.bytes.push(b'\n');
-        self.link = Link { sequence, seal: Hash::of(&seal) };
-        checkpoint
+        self.link = Link { sequence: self.link.sequence + 1, seal: Hash::of(&seal) };
     }
 
     fn put(&mut self, parts: &[&[u8]]) {
@@ -202,7 +215,7 @@ pub(crate) enum SealedPersonal<'a> {
 impl<'a> Line<'a> {
     pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_prefix(START)?;
-        let (sequence, rest) = number(rest)?;
+        let (sequence, rest) = parse_number(rest)?;
         let (previous, rest) = rest.strip_prefix(PREVIOUS)?.split_at_checked(HEX_HASH_LEN)?;
         let (at, rest) = rest.strip_prefix(ARCHIVED_AT)?.split_at_checked(TIME_LEN)?;
         let (front, hash, signature) = split_seal(line)?;
@@ -287,7 +300,7 @@ fn split_personal(front: &[u8]) -> Option<(&[u8], SealedContent<'_>)> {
     let (rest, commitment) = body.strip_suffix(b"\"")?.split_at_checked(at.checked_sub(1 + HEX_HASH_LEN)?)?;
     rest.strip_suffix(COMMITMENT)?;
     let personal = match personal.strip_prefix(ERASED_BY) {
-        Some(rest) => match number(rest)? {
+        Some(rest) => match parse_number(rest)? {
             (by, b"}") => SealedPersonal::Erased(by),
             _ => return None,
         },
@@ -297,7 +310,7 @@ fn split_personal(front: &[u8]) -> Option<(&[u8], SealedContent<'_>)> {
 }
 
 /// A number as we write it: no sign, no leading zero.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+fn parse_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, rest) = text.split_at(digits);
     if number.first() == Some(&b'0') {

@@ -14,7 +14,7 @@ use crate::erasure::Erasure;
 /// One event on its way into the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which store it comes from. A store whose numbers begin anew is another source.
+    /// The store that it comes from. A store whose numbers begin anew is another source.
     pub source: Box<str>,
     /// Its number there, rising. An entry whose number is not above the last one of its source is a repeat.
     pub sequence: u64,

@@ -1,7 +1,7 @@
-//! Letting go of old months: a segment is dropped whole, and a signed summary stays in its place.
+//! Retention: drops old months whole, and keeps a signed summary in place of each.
 //!
 //! The summary says where the segment began and ended in the chain, so that `verify` can go on from it and
-//! accepts nothing else in its place, and what failed how often in that month, without anybody's data: error
+//! accepts nothing else in its place, and what failed how often in that month, without personal data: error
 //! analysis is kept for good.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Hash;
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, Durability};
 use crate::key::Purpose;
 use crate::line::Checkpoint;
 use crate::month::Month;
@@ -19,9 +19,9 @@ use crate::record::{Content, Record};
 use crate::snapshot::Segment;
 use crate::statement;
 use crate::trail::Trail;
-use crate::verify::{Watch, check_segment};
+use crate::verify::{WatchedSequences, check_segment};
 
-/// Months that records are kept, unless told: five years.
+/// Months that records are kept by default: five years.
 pub const MONTHS_KEPT: u32 = 60;
 
 /// The remains of a segment that was dropped.
@@ -35,13 +35,13 @@ pub struct Summary {
     pub previous: Hash,
     /// Its last record.
     pub end: Checkpoint,
-    pub analysis: Vec<Analysed>,
+    pub analysis: Vec<KindCount>,
 }
 
 /// Records of one kind in a month.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Analysed {
+pub struct KindCount {
     pub route: Box<str>,
     pub kind: AuditKind,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,10 +65,16 @@ impl Trail {
             let _no_reader_opens_files = self.folder.lock_readers_out()?;
             let summary = self.summarise(month, now)?;
             if let Some(summary) = summary {
-                statement::write(&self.folder.summary(month), Purpose::Summary, &self.key, &summary, true)?;
+                statement::write(
+                    &self.folder.summary(month),
+                    Purpose::Summary,
+                    &self.key,
+                    &summary,
+                    Durability::OnDisk,
+                )?;
                 dropped.push(summary);
             }
-            self.forget(month)?;
+            self.remove_segment(month)?;
         }
         Ok(dropped)
     }
@@ -80,22 +86,23 @@ impl Trail {
             let bytes = files::read(&self.folder.summary(month))?.unwrap_or_default();
             if statement::read::<Summary>(&bytes, Purpose::Summary, &self.public_key()).is_some() {
                 let _no_reader_opens_files = self.folder.lock_readers_out()?;
-                self.forget(month)?;
+                self.remove_segment(month)?;
             }
         }
         Ok(())
     }
 
-    fn forget(&self, month: Month) -> Result<(), Error> {
+    fn remove_segment(&self, month: Month) -> Result<(), Error> {
         files::remove(&self.folder.index(month))?;
         files::remove(&self.folder.segment(month))?;
-        self.folder.force()
+        self.folder.sync_directory()
     }
 
     /// Nothing if the segment holds nothing.
     fn summarise(&self, month: Month, now: Timestamp) -> Result<Option<Summary>, Error> {
         let segment = Segment::open(&self.folder, month)?;
-        let checked = check_segment(&segment, segment.bytes, &self.public_key(), &Watch::default())?;
+        let checked =
+            check_segment(&segment, segment.bytes, &self.public_key(), &WatchedSequences::default())?;
         if let Some(finding) = checked.findings.first() {
             let (line, what) = (finding.line.unwrap_or(0), finding.fault.to_string());
             return Err(Error::Damaged { segment: month, line, what });
@@ -103,20 +110,20 @@ impl Trail {
         let (Some((first_sequence, Some(previous))), Some(end)) = (checked.first, checked.end) else {
             return Ok(None);
         };
-        let analysis = analyse(&segment)?;
+        let analysis = count_by_kind(&segment)?;
         Ok(Some(Summary { segment: month, dropped_at: now, first_sequence, previous, end, analysis }))
     }
 }
 
-fn analyse(segment: &Segment) -> Result<Vec<Analysed>, Error> {
-    let mut groups = BTreeMap::<String, Analysed>::new();
+fn count_by_kind(segment: &Segment) -> Result<Vec<KindCount>, Error> {
+    let mut groups = BTreeMap::<String, KindCount>::new();
     let mut lines = segment.lines(0, segment.bytes);
     while let Some(raw) = lines.next()? {
         let Ok(Record { content: Content::Event { event, .. }, .. }) = Record::read(raw.bytes) else {
             continue;
         };
         let group = format!("{:?}", (&event.route, event.kind, event.error_classification, &event.rule));
-        let analysed = groups.entry(group).or_insert(Analysed {
+        let analysed = groups.entry(group).or_insert(KindCount {
             route: event.route,
             kind: event.kind,
             error_classification: event.error_classification,

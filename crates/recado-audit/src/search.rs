@@ -1,4 +1,4 @@
-//! Finding records, without reading five years for one job.
+//! Searches records by their index, without reading the whole trail.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::month::Month;
 use crate::record::{Content, Kind, Record};
 use crate::snapshot::{LINE_BYTES_MAX, Segment, Snapshot};
 
-/// Records of a page, unless told.
+/// Records of a page by default.
 const PAGE_RECORDS: usize = 100;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,29 +119,29 @@ impl Query {
 
     fn fits(&self, record: &Record) -> bool {
         let content = match &record.content {
-            Content::Event { event, .. } => self.fits_event(event),
+            Content::Event { event, .. } => self.matches_event(event),
             Content::Erasure { erasure } => {
                 [&self.job, &self.claim, &self.correlation, &self.user].iter().all(|wanted| wanted.is_none())
                     && is(&self.actor, Some(&erasure.actor))
                     && is(&self.company, erasure.company_id.as_deref())
-                    && self.fits_kind(Kind::Erasure, record.archived_at)
+                    && self.matches_kind(Kind::Erasure, record.archived_at)
             }
         };
         content && self.reaches(record.sequence, record.sequence)
     }
 
     /// Returns true if an event matches, wherever it is kept.
-    pub fn fits_event(&self, event: &AuditEvent) -> bool {
+    pub fn matches_event(&self, event: &AuditEvent) -> bool {
         is(&self.job, event.job_id.as_deref())
             && is(&self.claim, Some(&*event.claim_id).filter(|claim| !claim.is_empty()))
             && is(&self.correlation, event.correlation_id.as_deref())
             && is(&self.user, event.user_id.as_deref())
             && is(&self.actor, event.actor.as_deref())
             && is(&self.company, event.company_id.as_deref())
-            && self.fits_kind(event.kind.into(), event.timestamp)
+            && self.matches_kind(event.kind.into(), event.timestamp)
     }
 
-    fn fits_kind(&self, kind: Kind, at: Timestamp) -> bool {
+    fn matches_kind(&self, kind: Kind, at: Timestamp) -> bool {
         self.kind.is_none_or(|wanted| wanted == kind)
             && self.since.is_none_or(|since| at >= since)
             && self.until.is_none_or(|until| at < until)
@@ -166,7 +166,7 @@ fn is(wanted: &Option<Box<str>>, found: Option<&str>) -> bool {
     wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
 }
 
-/// Shows every record that fits, in order, until told to stop.
+/// Visits every matching record in order until the visitor stops it.
 pub(crate) fn visit(
     snapshot: &Snapshot,
     query: &Query,
@@ -179,11 +179,11 @@ pub(crate) fn visit(
         let place = if newest_first { count - 1 - place } else { place };
         let segment = &snapshot.segments[place];
         let next = snapshot.segments.get(place + 1);
-        if query.beyond.is_some() && !query.reaches(segment.first_sequence()?, last_before(next)?) {
+        if query.beyond.is_some() && !query.reaches(segment.first_sequence()?, last_sequence_before(next)?) {
             continue;
         }
         let mut stretches: Vec<SearchRange> =
-            index::runs(segment).into_iter().map(SearchRange::Indexed).collect();
+            index::read_runs(segment).into_iter().map(SearchRange::Indexed).collect();
         stretches.push(SearchRange::Rest(stretches.last().map_or(0, SearchRange::end)));
         if newest_first {
             stretches.reverse();
@@ -191,7 +191,7 @@ pub(crate) fn visit(
         for stretch in stretches {
             let found = match stretch {
                 SearchRange::Indexed(run) if !query.may_be_in(&run) => continue,
-                SearchRange::Indexed(run) if !keys.is_empty() => pointed_at(segment, &run, &keys)?,
+                SearchRange::Indexed(run) if !keys.is_empty() => indexed_positions(segment, &run, &keys)?,
                 SearchRange::Indexed(run) => scan(segment, run.start, run.end, query)?,
                 SearchRange::Rest(from) => scan(segment, from, segment.bytes, query)?,
             };
@@ -225,12 +225,12 @@ impl SearchRange {
 }
 
 /// The last sequence that can stand before a segment.
-fn last_before(next: Option<&Segment>) -> Result<u64, Error> {
+fn last_sequence_before(next: Option<&Segment>) -> Result<u64, Error> {
     next.map_or(Ok(u64::MAX), |next| Ok(next.first_sequence()?.saturating_sub(1)))
 }
 
 /// Positions of records that may match, by the key that fewest records have.
-fn pointed_at(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
+fn indexed_positions(segment: &Segment, run: &Run, keys: &[u64]) -> Result<Vec<u64>, Error> {
     let Some(index) = &segment.index else { return Ok(Vec::new()) };
     let mut fewest: Option<Vec<u64>> = None;
     for key in keys {

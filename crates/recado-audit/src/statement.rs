@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, Durability};
 use crate::key::{PublicKey, Purpose, Signature, SigningKey};
 use crate::line::json;
 
@@ -27,11 +27,11 @@ pub(crate) fn write<T: Serialize>(
     purpose: Purpose,
     key: &SigningKey,
     statement: &T,
-    durable: bool,
+    durability: Durability,
 ) -> Result<(), Error> {
     let statement = json(statement);
     let signature = key.sign(purpose, statement.as_bytes());
-    files::replace(path, durable, |file| {
+    files::replace(path, durability, |file| {
         writeln!(file, r#"{{"statement":{statement},"signature":"{signature}"}}"#)
     })
 }
@@ -40,7 +40,7 @@ pub(crate) fn write<T: Serialize>(
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], purpose: Purpose, key: &PublicKey) -> Option<T> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).ok()?;
     let statement = envelope.statement.get();
-    if !key.vouches(purpose, statement.as_bytes(), &envelope.signature) {
+    if !key.verifies(purpose, statement.as_bytes(), &envelope.signature) {
         return None;
     }
     serde_json::from_str(statement).ok()

@@ -87,14 +87,14 @@ pub(crate) fn recover(folder: &Folder, key: &PublicKey) -> Result<Tail, Error> {
         return Err(Error::Shortened { signed, end: ended });
     }
     let recovered = Recovered {
-        cut_bytes: cut(folder, &months, end.as_ref())?,
+        cut_bytes: cut_unsigned_lines(folder, &months, end.as_ref())?,
         head_was_missing: head.is_none() && end.is_some(),
         finished_erasure: None,
     };
     let head_is_current = head.as_ref().map(|head| head.checkpoint) == end.as_ref().map(|end| end.checkpoint);
     let sources = match (head, &end) {
         (Some(head), _) if head_is_current => head.sources,
-        (head, Some(end)) => sources(folder, &months, head, end)?,
+        (head, Some(end)) => read_sources(folder, &months, head, end)?,
         (_, None) => Sources::new(),
     };
     Ok(Tail { end, sources, recovered, head_is_current })
@@ -129,7 +129,7 @@ fn find_end(folder: &Folder, months: &[Month], key: &PublicKey) -> Result<Option
 }
 
 /// Takes away what stands after the end.
-fn cut(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Error> {
+fn cut_unsigned_lines(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Error> {
     let mut cut = 0;
     for month in months.iter().rev() {
         let path = folder.segment(*month);
@@ -138,7 +138,7 @@ fn cut(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Erro
             Some(end) if end.month > *month => break,
             Some(end) if end.month == *month => {
                 if bytes > end.at {
-                    let file = files::private().open(&path).map_err(io(&path))?;
+                    let file = files::private_file_options().open(&path).map_err(io(&path))?;
                     file.set_len(end.at).and_then(|()| file.sync_all()).map_err(io(&path))?;
                     cut += bytes - end.at;
                 }
@@ -147,7 +147,7 @@ fn cut(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Erro
             _ => {
                 files::remove(&folder.index(*month))?;
                 files::remove(&path)?;
-                folder.force()?;
+                folder.sync_directory()?;
                 cut += bytes;
             }
         }
@@ -156,7 +156,7 @@ fn cut(folder: &Folder, months: &[Month], end: Option<&End>) -> Result<u64, Erro
 }
 
 /// Reads on from what the head knows, or everything if there is none, and checks the chain on the way.
-fn sources(folder: &Folder, months: &[Month], head: Option<Head>, end: &End) -> Result<Sources, Error> {
+fn read_sources(folder: &Folder, months: &[Month], head: Option<Head>, end: &End) -> Result<Sources, Error> {
     let from = head.as_ref().map(|head| head.segment);
     let head_is = head.as_ref().map(|head| head.checkpoint);
     let known = head_is.map_or(0, |head| head.sequence);

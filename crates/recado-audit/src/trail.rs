@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use recado_core::Timestamp;
 
 use crate::error::{Error, io};
-use crate::files::{self, Folder};
-use crate::index::{self, RUN_BYTES, Stretch};
+use crate::files::{self, Durability, Folder};
+use crate::index::{self, Growth, RUN_BYTES, Stretch};
 use crate::key::{PublicKey, Purpose, SigningKey};
 use crate::line::{Checkpoint, Link, Writer};
 use crate::month::Month;
@@ -56,7 +56,7 @@ pub struct Trail {
     pub(crate) key: SigningKey,
     sign_every: usize,
     pub(crate) head: Option<Head>,
-    current: Option<Current>,
+    current: Option<CurrentSegment>,
     recovered: Recovered,
     pub(crate) broken: bool,
     _lock: File,
@@ -64,7 +64,7 @@ pub struct Trail {
 
 /// The segment that grows.
 #[derive(Debug)]
-struct Current {
+struct CurrentSegment {
     month: Month,
     path: PathBuf,
     file: File,
@@ -75,9 +75,9 @@ struct Current {
     unindexed: Stretch,
 }
 
-impl Current {
+impl CurrentSegment {
     fn new(month: Month, path: PathBuf, file: File, bytes: u64) -> Self {
-        Current { month, path, file, bytes, indexed: 0, unindexed: Stretch::from(bytes) }
+        CurrentSegment { month, path, file, bytes, indexed: 0, unindexed: Stretch::from(bytes) }
     }
 
     /// Returns true if the open file is still the one under its name and no other program wrote to it:
@@ -95,15 +95,19 @@ impl Trail {
     pub fn open(dir: &Path, options: &Options) -> Result<Self, Error> {
         let folder = Folder::make(dir)?;
         let lock = folder.lock_writer()?;
-        folder.sweep()?;
+        folder.remove_unfinished()?;
         // Made here, so that readers find it before the first rewriting.
         drop(folder.lock_readers_out()?);
         let key_path = options.key.clone().unwrap_or_else(|| folder.signing_key());
-        let key = SigningKey::load(&key_path, folder.segments()?.is_empty())?;
+        let key = if folder.segments()?.is_empty() {
+            SigningKey::load_or_make(&key_path)?
+        } else {
+            SigningKey::load(&key_path)?
+        };
         let public = key.public();
         let pem = public.to_string();
         if files::read(&folder.public_key())?.as_deref() != Some(pem.as_bytes()) {
-            files::replace(&folder.public_key(), true, |file| file.write_all(pem.as_bytes()))?;
+            files::replace(&folder.public_key(), Durability::OnDisk, |file| file.write_all(pem.as_bytes()))?;
         }
         let tail = tail::recover(&folder, &public)?;
         let head = tail.end.as_ref().map(|end| Head {
@@ -157,18 +161,22 @@ impl Trail {
         if self.broken {
             return Err(Error::Broken);
         }
-        let (fresh, sources) = self.fresh(entries)?;
+        let (fresh, sources) = self.select_new(entries)?;
         let repeated = entries.len() - fresh.len();
         let Some(last) = fresh.len().checked_sub(1) else { return Ok(Appended { records: 0, repeated }) };
-        let salts = salts(fresh.len()).map_err(io(&self.folder.0))?;
+        let salts = random_salts(fresh.len()).map_err(io(&self.folder.0))?;
         let (archived_at, mut writer) = self.writer(now);
         let first = writer.link.sequence + 1;
         let mut ends = Vec::with_capacity(fresh.len());
         let mut checkpoint = None;
         for (place, (entry, salt)) in fresh.iter().zip(&salts).enumerate() {
             let start = writer.bytes.len();
-            let signed = place == last || (place + 1) % self.sign_every == 0;
-            checkpoint = writer.event(entry, salt, signed);
+            checkpoint = if place == last || (place + 1) % self.sign_every == 0 {
+                Some(writer.write_signed_event(entry, salt))
+            } else {
+                writer.write_event(entry, salt);
+                None
+            };
             let bytes = writer.bytes.len() - start;
             if bytes > LINE_BYTES_MAX {
                 let (source_name, sequence) = (entry.source.clone(), entry.sequence);
@@ -188,12 +196,12 @@ impl Trail {
                 at = start + end;
             }
         }
-        self.moved_to(Head { segment, archived_at, checkpoint, sources });
+        self.advance_to(Head { segment, archived_at, checkpoint, sources });
         Ok(Appended { records: fresh.len(), repeated })
     }
 
     /// Entries that the trail does not have, and how far each source is when they are in.
-    fn fresh<'e>(&self, entries: &'e [Entry]) -> Result<(Vec<&'e Entry>, Sources), Error> {
+    fn select_new<'e>(&self, entries: &'e [Entry]) -> Result<(Vec<&'e Entry>, Sources), Error> {
         let mut sources = self.head.as_ref().map(|head| head.sources.clone()).unwrap_or_default();
         let mut seen = BTreeMap::<&str, u64>::new();
         let mut fresh = Vec::with_capacity(entries.len());
@@ -243,7 +251,7 @@ impl Trail {
             self.broken = true;
             return Err(io(&current.path)(error));
         }
-        if begun && let Err(error) = self.folder.force() {
+        if begun && let Err(error) = self.folder.sync_directory() {
             self.broken = true;
             return Err(error);
         }
@@ -253,8 +261,9 @@ impl Trail {
 
     fn begin_segment(&mut self, month: Month) -> Result<(), Error> {
         let path = self.folder.segment(month);
-        let file = files::private().create(true).truncate(true).open(&path).map_err(io(&path))?;
-        self.current = Some(Current::new(month, path, file, 0));
+        let file =
+            files::private_file_options().create(true).truncate(true).open(&path).map_err(io(&path))?;
+        self.current = Some(CurrentSegment::new(month, path, file, 0));
         Ok(())
     }
 
@@ -262,14 +271,14 @@ impl Trail {
     pub(crate) fn reopen_segment(&mut self) -> Result<(), Error> {
         let Some(month) = self.head.as_ref().map(|head| head.segment) else { return Ok(()) };
         let path = self.folder.segment(month);
-        let file = files::private().open(&path).map_err(io(&path))?;
+        let file = files::private_file_options().open(&path).map_err(io(&path))?;
         let bytes = file.metadata().map_err(io(&path))?.len();
-        self.current = Some(Current::new(month, path, file, bytes));
+        self.current = Some(CurrentSegment::new(month, path, file, bytes));
         Ok(())
     }
 
     /// Everything up to this head is on disk. What else is written here is derived, and made again if it is lost.
-    pub(crate) fn moved_to(&mut self, head: Head) {
+    pub(crate) fn advance_to(&mut self, head: Head) {
         let closed = self.head.as_ref().map(|head| head.segment).filter(|before| *before != head.segment);
         self.head = Some(head);
         let _ = self.write_head();
@@ -288,7 +297,7 @@ impl Trail {
 
     fn write_head(&self) -> Result<(), Error> {
         let Some(head) = &self.head else { return Ok(()) };
-        statement::write(&self.folder.head(), Purpose::Head, &self.key, head, false)
+        statement::write(&self.folder.head(), Purpose::Head, &self.key, head, Durability::InTime)
     }
 
     pub(crate) fn catch_up_indexes(&self) -> Result<(), Error> {
@@ -301,14 +310,15 @@ impl Trail {
 
     /// A segment that is still growing is indexed a stretch at a time, one that is closed to its end.
     fn index(&self, month: Month, in_mind: Option<Stretch>) -> Result<u64, Error> {
-        let closed = self.head.as_ref().is_some_and(|head| head.segment > month);
+        let is_closed = self.head.as_ref().is_some_and(|head| head.segment > month);
+        let growth = if is_closed { Growth::Closed } else { Growth::Growing };
         let segment = Segment::open(&self.folder, month)?;
-        index::catch_up(&self.folder.index(month), &segment, closed, in_mind)
+        index::extend_index(&self.folder.index(month), &segment, growth, in_mind)
     }
 }
 
 /// Random salts that keep commitments from being guessed.
-pub(crate) fn salts(count: usize) -> Result<Vec<[u8; 16]>, std::io::Error> {
+pub(crate) fn random_salts(count: usize) -> Result<Vec<[u8; 16]>, std::io::Error> {
     let mut bytes = vec![0; 16 * count];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| std::io::Error::other("no random numbers"))?;
     Ok(bytes.as_chunks().0.to_vec())

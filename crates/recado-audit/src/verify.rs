@@ -1,4 +1,4 @@
-//! Proving a trail whole, or saying where it is not.
+//! Verifies that a trail is complete and unchanged, and reports where it is not.
 //!
 //! Each segment is read once, as a stream, several at a time ([`segment`]): every line's hash, its personal
 //! part, its place in the chain, and the signature that closes the segment. Signatures before that one are
@@ -28,7 +28,7 @@ use crate::tail::Head;
 
 use report::Findings;
 pub use report::{Fault, Finding, Report};
-pub(crate) use segment::{Checked, Watch, check_segment};
+pub(crate) use segment::{Checked, WatchedSequences, check_segment};
 
 /// Segments read at the same time at most.
 const READERS_MAX: usize = 8;
@@ -53,17 +53,17 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
     let head: Option<Head> =
         snapshot.head.as_ref().and_then(|bytes| statement::read(bytes, Purpose::Head, &key));
     let kept = evidence.checkpoints.iter().chain(head.as_ref().map(|head| &head.checkpoint));
-    let watch = Watch(kept.map(|checkpoint| checkpoint.sequence).collect::<BTreeSet<_>>());
+    let watch = WatchedSequences(kept.map(|checkpoint| checkpoint.sequence).collect::<BTreeSet<_>>());
     let checked = check_segments(&snapshot, &key, &watch)?;
 
     let mut findings = Findings::default();
-    unfinished(&snapshot, &mut findings)?;
-    let pieces = pieces(&snapshot, &checked, &key, &mut findings);
-    let end = join(&pieces, &mut findings);
-    erasures(&checked, snapshot.erasure.is_some(), &mut findings);
-    let reached = Reached::new(&checked, &pieces, end);
+    find_unfinished_erasure(&snapshot, &mut findings)?;
+    let pieces = collect_pieces(&snapshot, &checked, &key, &mut findings);
+    let end = check_joins(&pieces, &mut findings);
+    check_erasures(&checked, &snapshot, &mut findings);
+    let reached = WatchedRecords::new(&checked, &pieces, end);
     if let Some(head) = &head {
-        reached.hold_against(&head.checkpoint, &mut findings);
+        reached.compare_checkpoint(&head.checkpoint, &mut findings);
     } else if end.sequence > 0 {
         findings.add(None, None, None, Fault::HeadMissing);
     }
@@ -71,7 +71,7 @@ pub fn verify(dir: &Path, evidence: &Evidence) -> Result<Report, Error> {
     for checkpoint in &evidence.checkpoints {
         if !checkpoint.is_signed_by(&key) {
             findings.add(None, None, Some(checkpoint.sequence), Fault::CheckpointNotSigned);
-        } else if !reached.hold_against(checkpoint, &mut findings) {
+        } else if !reached.compare_checkpoint(checkpoint, &mut findings) {
             unchecked.push(checkpoint.sequence);
         }
     }
@@ -104,7 +104,7 @@ fn own_key(dir: &Path) -> Result<PublicKey, Error> {
 fn check_segments(
     snapshot: &Snapshot,
     key: &PublicKey,
-    watch: &Watch,
+    watch: &WatchedSequences,
 ) -> Result<Vec<(Month, Checked)>, Error> {
     let segments = &snapshot.segments;
     let next = AtomicUsize::new(0);
@@ -132,7 +132,7 @@ fn check_segments(
 }
 
 /// Finds an act that was begun and not ended, unless a writer is at it right now.
-fn unfinished(snapshot: &Snapshot, findings: &mut Findings) -> Result<(), Error> {
+fn find_unfinished_erasure(snapshot: &Snapshot, findings: &mut Findings) -> Result<(), Error> {
     if snapshot.erasure.is_some() {
         findings.add(None, None, None, Fault::ErasureUnfinished);
     }
@@ -156,7 +156,7 @@ struct Piece {
     dropped: bool,
 }
 
-fn pieces(
+fn collect_pieces(
     snapshot: &Snapshot,
     checked: &[(Month, Checked)],
     key: &PublicKey,
@@ -190,7 +190,7 @@ fn pieces(
 }
 
 /// Each piece continues the one before; says where the chain ends.
-fn join(pieces: &[Piece], findings: &mut Findings) -> Link {
+fn check_joins(pieces: &[Piece], findings: &mut Findings) -> Link {
     let mut link = Link::START;
     for piece in pieces {
         let (line, sequence) = ((!piece.dropped).then_some(1), Some(piece.first_sequence));
@@ -215,7 +215,7 @@ fn join(pieces: &[Piece], findings: &mut Findings) -> Link {
 }
 
 /// Every blank record is named by an erasure, and every record that an erasure names is blank.
-fn erasures(checked: &[(Month, Checked)], unfinished: bool, findings: &mut Findings) {
+fn check_erasures(checked: &[(Month, Checked)], snapshot: &Snapshot, findings: &mut Findings) {
     let mut named = BTreeMap::<(Month, u64), u64>::new();
     let newest = checked.iter().flat_map(|(_, checked)| &checked.erasures).map(|(by, _)| *by).max();
     for (by, erasure) in checked.iter().flat_map(|(_, checked)| &checked.erasures) {
@@ -235,31 +235,31 @@ fn erasures(checked: &[(Month, Checked)], unfinished: bool, findings: &mut Findi
             }
         }
         let here = named.range((*month, 0)..=(*month, u64::MAX));
-        for ((_, sequence), by) in here.filter(|(_, by)| !unfinished || Some(**by) != newest) {
+        for ((_, sequence), by) in here.filter(|(_, by)| snapshot.erasure.is_none() || Some(**by) != newest) {
             findings.add(Some(*month), None, Some(*sequence), Fault::NotErased { by: *by });
         }
     }
 }
 
 /// The records at the watched sequences.
-struct Reached {
+struct WatchedRecords {
     hashes: BTreeMap<u64, Hash>,
     begins_at: u64,
     ends_at: u64,
 }
 
-impl Reached {
+impl WatchedRecords {
     fn new(checked: &[(Month, Checked)], pieces: &[Piece], end: Link) -> Self {
         let seen = checked.iter().flat_map(|(_, checked)| &checked.watched).copied();
         let dropped = pieces.iter().filter(|piece| piece.dropped).filter_map(|piece| piece.end);
         let dropped = dropped.map(|end| (end.sequence, end.hash));
         let begins =
             pieces.iter().find(|piece| !piece.dropped).map_or(u64::MAX, |piece| piece.first_sequence);
-        Reached { hashes: dropped.chain(seen).collect(), begins_at: begins, ends_at: end.sequence }
+        WatchedRecords { hashes: dropped.chain(seen).collect(), begins_at: begins, ends_at: end.sequence }
     }
 
     /// False if its record was dropped, so that nothing can be said.
-    fn hold_against(&self, checkpoint: &Checkpoint, findings: &mut Findings) -> bool {
+    fn compare_checkpoint(&self, checkpoint: &Checkpoint, findings: &mut Findings) -> bool {
         let sequence = checkpoint.sequence;
         let fault = match self.hashes.get(&sequence) {
             Some(hash) if *hash == checkpoint.hash => return true,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
 use recado_engine::{Carrier, Clock, Engine, SystemClock};
-use recado_transport::{DataFault, Delivery, Sandbox, Transport};
+use recado_transport::{DataFault, Delivery, Sandbox, Transport, TransportKind};
 
 use super::report::{Percentiles, Report};
 use super::scene::{Scene, route, submission, take_in};
@@ -38,8 +38,8 @@ pub struct Arrivals(Mutex<HashMap<String, (Instant, i64)>>);
 
 #[async_trait]
 impl Transport for Arrivals {
-    fn name(&self) -> &'static str {
-        "arrivals"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("arrivals")
     }
 
     fn check(&self, _data: &Payload) -> Result<(), Vec<DataFault>> {

@@ -192,7 +192,8 @@ async fn settles(options: &BenchOptions, with_record: bool) -> Result<f64, Faile
         }
         let settlement = |lease: &Lease| {
             let sent = Verdict::Delivered { answer: None };
-            let (transition, audit) = decide::after_attempt(lease, sent, &terms, now, now, Draw::new(0.5));
+            let (transition, audit) =
+                decide::decide_after_attempt(lease, sent, &terms, now, now, Draw::new(0.5));
             let audit = with_record.then_some(audit);
             Settlement { token: lease.token, transition, audit, now, follow_ups: Vec::new() }
         };

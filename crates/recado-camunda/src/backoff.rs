@@ -1,20 +1,20 @@
-//! Growing pauses between requests to a server that does not answer.
+//! Growing backoff between requests to a server that does not answer.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Doubling pauses up to a cap, half of each left to chance so that workers do not return in step.
+/// Doubling backoff up to a cap, half of each left to chance so that workers do not return in step.
 #[derive(Debug)]
-pub(crate) struct Pauses {
+pub(crate) struct Backoff {
     first: Duration,
     cap: Duration,
     next: Duration,
 }
 
-impl Pauses {
+impl Backoff {
     pub fn new(first: Duration, cap: Duration) -> Self {
-        Pauses { first, cap, next: first }
+        Backoff { first, cap, next: first }
     }
 
     pub fn next(&mut self, chance: &mut Rng) -> Duration {
@@ -38,16 +38,16 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_cap_and_start_over_after_a_success() {
         let (first, cap) = (Duration::from_millis(500), Duration::from_secs(30));
-        let mut pauses = Pauses::new(first, cap);
+        let mut backoff = Backoff::new(first, cap);
         let mut chance = Rng::with_seed(7);
         let mut due = first;
         for _ in 0..10 {
-            let pause = pauses.next(&mut chance);
+            let pause = backoff.next(&mut chance);
             assert!((due / 2..=due).contains(&pause), "{pause:?} where {due:?} was due");
             due = (due * 2).min(cap);
         }
         assert_eq!(due, cap);
-        assert!(pauses.reset() && !pauses.reset());
-        assert!(pauses.next(&mut chance) <= first);
+        assert!(backoff.reset() && !backoff.reset());
+        assert!(backoff.next(&mut chance) <= first);
     }
 }

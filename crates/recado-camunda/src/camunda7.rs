@@ -57,7 +57,7 @@ impl ProcessEngine for Camunda7 {
             "topics": [{
                 "topicName": kind,
                 "lockDuration": millis(*lock),
-                "variables": variables::wanted(),
+                "variables": variables::requested_variables(),
             }],
         });
         let answer = self.rest.post(&["external-task", "fetchAndLock"], &body, *poll).await?;
@@ -88,7 +88,8 @@ impl ProcessEngine for Camunda7 {
             Report::Incident { message } => ("failure", failure(worker, 0, message, Duration::ZERO)),
             Report::Wait { retries, backoff, message, note } => {
                 let mut body = failure(worker, *retries, message, *backoff);
-                body["localVariables"] = json!({ variables::NOTE: {"value": note, "type": "String"} });
+                body["localVariables"] =
+                    json!({ variables::DECISION_VARIABLE: {"value": note, "type": "String"} });
                 ("failure", body)
             }
             // A task that never failed has no number of retries, and a failure would give it one.

@@ -66,7 +66,7 @@ impl ProcessEngine for Camunda8 {
             "timeout": millis(*lock),
             "maxJobsToActivate": max,
             "requestTimeout": millis(*poll),
-            "fetchVariable": variables::wanted(),
+            "fetchVariable": variables::requested_variables(),
         });
         let activated: Activated = self.rest.post(&["jobs", "activation"], &body, *poll).await?.read()?;
         let task = |job: Job| Task { key: job.job_key, variables: job.variables, retries: Some(job.retries) };
@@ -80,9 +80,10 @@ impl ProcessEngine for Camunda8 {
                 ("error", json!({"errorCode": code, "errorMessage": message, "variables": outputs(decision)}))
             }
             Report::Incident { message } => ("failure", failure(0, message, Duration::ZERO, json!({}))),
-            Report::Wait { retries, backoff, message, note } => {
-                ("failure", failure(*retries, message, *backoff, json!({ variables::NOTE: note })))
-            }
+            Report::Wait { retries, backoff, message, note } => (
+                "failure",
+                failure(*retries, message, *backoff, json!({ variables::DECISION_VARIABLE: note })),
+            ),
             Report::Release { why, backoff } => {
                 ("failure", failure(task.retries.unwrap_or(1).max(1), why, *backoff, json!({})))
             }

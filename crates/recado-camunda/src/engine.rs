@@ -13,7 +13,7 @@ use crate::rest::EngineError;
 /// Process variables by name, each as the JSON that the engine sent.
 pub type Variables = BTreeMap<String, Box<RawValue>>;
 
-/// Which jobs to take, and for how long.
+/// The jobs to take, and how long to lock them.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     /// Camunda 8's job type, Camunda 7's topic.

@@ -31,15 +31,15 @@ pub enum EngineError {
     Setup(String),
     #[error("cannot reach {origin}: {cause}; is the process engine running there?")]
     Unreachable { origin: String, cause: String },
-    #[error("{origin} has too much to do ({status})")]
+    #[error("{origin} is overloaded ({status})")]
     Busy { origin: String, status: StatusCode },
-    #[error("{origin} does not let us in ({status}); check the token, the user or the OAuth client")]
+    #[error("{origin} refuses access ({status}); check the token, the user or the OAuth client")]
     NotAllowed { origin: String, status: StatusCode },
     #[error("cannot get a token from {origin}: {cause}")]
     Token { origin: String, cause: String },
     #[error("{origin} answered {status}: {said}")]
     Refused { origin: String, status: StatusCode, said: String },
-    #[error("cannot make sense of the answer of {origin}: {cause}; is its REST API at this address?")]
+    #[error("cannot read the answer of {origin}: {cause}; is its REST API at this address?")]
     Garbled { origin: String, cause: String },
 }
 

@@ -74,7 +74,7 @@ impl Rules {
             DecisionErrorCode::MaxRetriesExceeded => self.on_exhausted,
             DecisionErrorCode::PermanentError => self.on_permanent,
         };
-        let code = code_of(code);
+        let code = code.as_str();
         let error = clip(&asked.submission_error, TEXT_MAX_BYTES);
         match choice {
             OnRefusal::BpmnError => Report::Throw { code, message: error.to_owned(), decision },
@@ -89,20 +89,12 @@ impl Rules {
             retries: self.max_retries.saturating_sub(decision.retry_count).max(1),
             backoff: Duration::from_secs(minutes.saturating_mul(60)),
             message: format!("{}, after {minutes} min", decision.retry_reason),
-            note: variables::note(task, &decision),
+            note: variables::write_decision(task, &decision),
         }
     }
 }
 
-/// The code that a boundary event waits for.
-pub(crate) fn code_of(code: DecisionErrorCode) -> &'static str {
-    match code {
-        DecisionErrorCode::MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
-        DecisionErrorCode::PermanentError => "PERMANENT_ERROR",
-    }
-}
-
-pub(crate) fn undecided(why: NoDecision) -> Report {
+pub(crate) fn report_undecided(why: NoDecision) -> Report {
     match why {
         NoDecision::Refused(faults) => Report::Incident {
             message: clip(&format!("The claim cannot be decided on: {faults}"), TEXT_MAX_BYTES).to_owned(),

@@ -7,7 +7,7 @@ use recado_client::{Client, ClientError};
 use recado_wire::Code;
 use recado_wire::decisions::{Decision, DecisionRequest};
 
-use crate::variables::faults_in_words;
+use crate::variables::describe_faults;
 
 /// The reason for a missing decision, by what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl DecisionSource for Client {
                 NoDecision::Unavailable(error.to_string())
             }
             ClientError::Problem(problem) => match problem.known_code() {
-                Some(Code::ValidationFailed) => NoDecision::Refused(faults_in_words(&problem.errors)),
+                Some(Code::ValidationFailed) => NoDecision::Refused(describe_faults(&problem.errors)),
                 Some(Code::PayloadTooLarge) => NoDecision::Refused(
                     "submissionError is longer than Recado takes; keep its first lines".to_owned(),
                 ),

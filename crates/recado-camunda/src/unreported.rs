@@ -13,9 +13,9 @@ use recado_wire::decisions::{Decision, DecisionRequest};
 const KEPT_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashMap<String, (DecisionRequest, Decision)>>);
+pub(crate) struct UnreportedDecisions(Mutex<HashMap<String, (DecisionRequest, Decision)>>);
 
-impl Memory {
+impl UnreportedDecisions {
     pub fn keep(&self, task: &str, asked: &DecisionRequest, decision: &Decision) {
         let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX {

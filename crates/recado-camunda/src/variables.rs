@@ -12,24 +12,24 @@ use crate::engine::Task;
 pub const INPUTS: [&str; 4] = ["claimId", "submissionError", "retryCount", "lastSubmissionTime"];
 
 /// The task's own variable that carries a decision over the wait; see [`crate::rules::Mode::Backoff`].
-pub const NOTE: &str = "recadoDecision";
+pub const DECISION_VARIABLE: &str = "recadoDecision";
 
 /// Every variable that the engine is asked for.
-pub(crate) fn wanted() -> Vec<&'static str> {
-    INPUTS.into_iter().chain([NOTE]).collect()
+pub(crate) fn requested_variables() -> Vec<&'static str> {
+    INPUTS.into_iter().chain([DECISION_VARIABLE]).collect()
 }
 
 /// The question that a task puts, or everything that is wrong with it.
 ///
 /// The server reads it with the same code, so what passes here passes there.
-pub(crate) fn question(task: &Task, route: Option<&str>) -> Result<DecisionRequest, Vec<FieldFault>> {
+pub(crate) fn read_question(task: &Task, route: Option<&str>) -> Result<DecisionRequest, Vec<FieldFault>> {
     let whole = |fault: String| vec![FieldFault { pointer: String::new(), message: fault }];
     let mut members = Vec::new();
     for (name, value) in task.variables.iter().filter(|(name, _)| INPUTS.contains(&name.as_str())) {
         members.push(format!("\"{name}\":{}", whole_number(value)));
     }
     let json = format!("{{{}}}", members.join(","));
-    let asked = read::body::<DecisionRequest>(&json).map_err(|NotJson(why)| whole(why))?.sound()?;
+    let asked = read::body::<DecisionRequest>(&json).map_err(|NotJson(why)| whole(why))?.into_result()?;
     Ok(DecisionRequest { route: route.map(str::to_owned), ..asked })
 }
 
@@ -45,7 +45,7 @@ fn whole_number(value: &RawValue) -> String {
 }
 
 /// All faults in one text, each with the variable's name.
-pub(crate) fn faults_in_words(faults: &[FieldFault]) -> String {
+pub(crate) fn describe_faults(faults: &[FieldFault]) -> String {
     let one = |fault: &FieldFault| {
         let name = fault.pointer.trim_start_matches('/');
         let name = if name.is_empty() { "the variables" } else { name };
@@ -61,7 +61,7 @@ struct Note {
     decision: Decision,
 }
 
-pub(crate) fn note(task: &Task, decision: &Decision) -> String {
+pub(crate) fn write_decision(task: &Task, decision: &Decision) -> String {
     let note = Note { task: task.key.clone(), decision: decision.clone() };
     // Plain values cannot fail to be written; a note that is lost only means deciding once more.
     serde_json::to_string(&note).unwrap_or_default()
@@ -69,8 +69,8 @@ pub(crate) fn note(task: &Task, decision: &Decision) -> String {
 
 /// The decision that this very task has waited for. Another task's note may be visible here, too: Camunda 7
 /// has no scope of its own for a task without boundary events.
-pub(crate) fn noted(task: &Task) -> Option<Decision> {
-    let text: String = serde_json::from_str(task.variables.get(NOTE)?.get()).ok()?;
+pub(crate) fn read_decision(task: &Task) -> Option<Decision> {
+    let text: String = serde_json::from_str(task.variables.get(DECISION_VARIABLE)?.get()).ok()?;
     let note: Note = serde_json::from_str(&text).ok()?;
     (note.task == task.key).then_some(note.decision)
 }

@@ -7,7 +7,7 @@
 //! - after report: the engine has it. If only its answer was lost, the report is repeated, and the engine
 //!   says that the task is gone.
 //!
-//! When Recado cannot decide, the task goes back with all its retries instead of being held until the lock
+//! If Recado cannot decide, the task goes back with all its retries instead of being held until the lock
 //! runs out: the engine shows why, another worker may have better luck, and the wait is short. Until Recado
 //! decides again, one task at a time is taken as a probe.
 
@@ -17,17 +17,17 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use parking_lot::Mutex;
-use recado_wire::decisions::{Decision, DecisionRequest};
+use recado_wire::decisions::{Decision, DecisionErrorCode, DecisionRequest};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Pauses;
+use crate::backoff::Backoff;
 use crate::engine::{ProcessEngine, Received, Report, Task, millis};
 use crate::rules::{self, Rules};
 use crate::source::{DecisionSource, NoDecision};
-use crate::unreported::Memory;
+use crate::unreported::UnreportedDecisions;
 use crate::variables;
 
 /// First and longest pause when the engine does not hand out, or Recado does not decide.
@@ -51,19 +51,19 @@ pub struct Limits {
 /// Takes tasks from one process engine and reports on each.
 #[derive(Debug)]
 pub struct Worker {
-    desk: Arc<Desk>,
+    desk: Arc<TaskHandler>,
     slots: Arc<Semaphore>,
     stop_grace: Duration,
 }
 
 /// The parts that handling a task needs.
 #[derive(Debug)]
-struct Desk {
+struct TaskHandler {
     engine: Box<dyn ProcessEngine>,
     source: Box<dyn DecisionSource>,
     rules: Rules,
     lock: Duration,
-    memory: Memory,
+    memory: UnreportedDecisions,
     /// True if the last question to Recado got no decision.
     undecided: AtomicBool,
     decides_again: Notify,
@@ -78,12 +78,12 @@ impl Worker {
         limits: Limits,
         chance: Rng,
     ) -> Self {
-        let desk = Desk {
+        let desk = TaskHandler {
             engine: Box::new(engine),
             source: Box::new(source),
             rules,
             lock: limits.lock,
-            memory: Memory::default(),
+            memory: UnreportedDecisions::default(),
             undecided: AtomicBool::new(false),
             decides_again: Notify::new(),
             chance: Mutex::new(chance),
@@ -95,8 +95,8 @@ impl Worker {
         }
     }
 
-    /// Works until `stop`, then finishes what it took. How many tasks it had to let go of: their locks run
-    /// out and the engine offers them again.
+    /// Works until `stop`, then finishes what it took. Returns the number of tasks that it had to leave: their locks
+    /// run out and the engine offers them again.
     pub async fn run(self, stop: CancellationToken) -> usize {
         let mut tasks = JoinSet::new();
         tokio::select! {
@@ -111,8 +111,8 @@ impl Worker {
 
     async fn take_and_handle(&self, tasks: &mut JoinSet<()>) -> ! {
         let desk = &self.desk;
-        let mut engine_pauses = Pauses::new(PAUSE_FIRST, PAUSE_MAX);
-        let mut source_pauses = Pauses::new(PAUSE_FIRST, PAUSE_MAX);
+        let mut engine_pauses = Backoff::new(PAUSE_FIRST, PAUSE_MAX);
+        let mut source_pauses = Backoff::new(PAUSE_FIRST, PAUSE_MAX);
         loop {
             while tasks.try_join_next().is_some() {}
             let probing = desk.undecided.load(Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl Worker {
     }
 }
 
-impl Desk {
+impl TaskHandler {
     async fn handle(&self, task: Task, locked_until: Instant) {
         let report = self.judge(&task).await;
         if self.tell(&task, &report, locked_until).await {
@@ -170,21 +170,21 @@ impl Desk {
     }
 
     async fn judge(&self, task: &Task) -> Report {
-        if let Some(decision) = variables::noted(task) {
+        if let Some(decision) = variables::read_decision(task) {
             tracing::info!(task = task.key, retryCount = decision.retry_count, "The wait is over");
             return Report::Complete(decision);
         }
-        let asked = match variables::question(task, self.rules.route.as_deref()) {
+        let asked = match variables::read_question(task, self.rules.route.as_deref()) {
             Ok(asked) => asked,
             Err(faults) => {
-                let faults = variables::faults_in_words(&faults);
+                let faults = variables::describe_faults(&faults);
                 tracing::warn!(task = task.key, faults, "A claim that cannot be decided on");
-                return rules::undecided(NoDecision::Refused(faults));
+                return rules::report_undecided(NoDecision::Refused(faults));
             }
         };
         match self.decide(task, &asked).await {
             Ok(decision) => self.rules.report(task, &asked, decision),
-            Err(why) => rules::undecided(why),
+            Err(why) => rules::report_undecided(why),
         }
     }
 
@@ -201,7 +201,7 @@ impl Desk {
         match &decided {
             Ok(decision) => {
                 self.memory.keep(&task.key, asked, decision);
-                log(task, asked, decision);
+                log_decision(task, asked, decision);
             }
             Err(NoDecision::Refused(faults)) => {
                 tracing::warn!(task = task.key, claimId = asked.claim_id, faults, "Recado refuses the claim");
@@ -216,9 +216,9 @@ impl Desk {
         decided
     }
 
-    /// Reports, again and again while the task is ours. Whether that is settled.
+    /// Reports until the engine takes it or the lock runs out. Returns true if the engine has taken it.
     async fn tell(&self, task: &Task, report: &Report, locked_until: Instant) -> bool {
-        let mut pauses = Pauses::new(REPORT_PAUSE_FIRST, REPORT_PAUSE_MAX);
+        let mut backoff = Backoff::new(REPORT_PAUSE_FIRST, REPORT_PAUSE_MAX);
         loop {
             let error = match self.engine.report(task, report).await {
                 Ok(Received::Taken) => return true,
@@ -228,7 +228,7 @@ impl Desk {
                 }
                 Err(error) => error,
             };
-            let pause = self.pause(&mut pauses);
+            let pause = self.pause(&mut backoff);
             if error.is_lasting() || Instant::now() + pause >= locked_until {
                 let key = &task.key;
                 tracing::error!(task = key, %error, "No report; the job comes back when its lock runs out");
@@ -239,13 +239,13 @@ impl Desk {
         }
     }
 
-    fn pause(&self, pauses: &mut Pauses) -> Duration {
-        pauses.next(&mut self.chance.lock())
+    fn pause(&self, backoff: &mut Backoff) -> Duration {
+        backoff.next(&mut self.chance.lock())
     }
 }
 
 /// The structured log line of a decision. The error's own words stay with the engine and in Recado's records.
-fn log(task: &Task, asked: &DecisionRequest, decision: &Decision) {
+fn log_decision(task: &Task, asked: &DecisionRequest, decision: &Decision) {
     if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
         tracing::info!(
             event = "submission_retry_scheduled",
@@ -263,7 +263,7 @@ fn log(task: &Task, asked: &DecisionRequest, decision: &Decision) {
             claimId = asked.claim_id,
             retryCount = decision.retry_count,
             errorClassification = decision.error_classification.as_str(),
-            errorCode = decision.error_code.map(rules::code_of),
+            errorCode = decision.error_code.map(DecisionErrorCode::as_str),
             task = task.key,
             "Claim needs a person"
         );

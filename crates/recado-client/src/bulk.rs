@@ -8,7 +8,7 @@ use recado_wire::archive::{ExportQuery, ImportAnswer};
 use recado_wire::bulk::{Bulk, BulkCount, BulkList, BulkRequest};
 use reqwest::{Method, Response};
 
-use crate::call::{Repeat, open, origin};
+use crate::call::{RetrySafety, open, origin};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -16,19 +16,19 @@ impl Client {
     /// Counts the dead letters that a bulk replay or discard would touch, and shows a few of them.
     pub async fn count_bulk(&self, act: &str, request: &BulkRequest) -> Result<BulkCount, ClientError> {
         let request = BulkRequest { dry_run: Some(true), ..request.clone() };
-        self.answer(self.post(&["v1", "dlq", act], Repeat::Safe).json(&request)?).await
+        self.answer(self.post(&["v1", "dlq", act], RetrySafety::Safe).json(&request)?).await
     }
 
     /// Begins to replay every dead letter that a filter chooses.
     pub async fn replay_all(&self, request: &BulkRequest) -> Result<Bulk, ClientError> {
         let request = BulkRequest { dry_run: None, ..request.clone() };
-        self.answer(self.post(&["v1", "dlq", "replay"], Repeat::IfUnsent).json(&request)?).await
+        self.answer(self.post(&["v1", "dlq", "replay"], RetrySafety::IfUnsent).json(&request)?).await
     }
 
     /// Begins to discard every dead letter that a filter chooses; the request needs a reason.
     pub async fn discard_all(&self, request: &BulkRequest) -> Result<Bulk, ClientError> {
         let request = BulkRequest { dry_run: None, ..request.clone() };
-        self.answer(self.post(&["v1", "dlq", "discard"], Repeat::IfUnsent).json(&request)?).await
+        self.answer(self.post(&["v1", "dlq", "discard"], RetrySafety::IfUnsent).json(&request)?).await
     }
 
     /// Bulk acts, newest first.
@@ -43,7 +43,7 @@ impl Client {
 
     /// Stops a bulk act; what it has done stays done.
     pub async fn stop_bulk(&self, id: &str) -> Result<Bulk, ClientError> {
-        self.answer(self.call(Method::DELETE, &["v1", "replays", id], Repeat::Safe)).await
+        self.answer(self.call(Method::DELETE, &["v1", "replays", id], RetrySafety::Safe)).await
     }
 
     /// Every dead letter that is asked for, as it comes.
@@ -55,7 +55,7 @@ impl Client {
 
     /// Brings archived dead letters back: lines of an archive, up to 10,000. Twice is harmless.
     pub async fn import_dead_letters(&self, lines: impl Into<Bytes>) -> Result<ImportAnswer, ClientError> {
-        let mut call = self.post(&["v1", "dlq", "import"], Repeat::Safe);
+        let mut call = self.post(&["v1", "dlq", "import"], RetrySafety::Safe);
         call.body = Some((NDJSON, lines.into()));
         self.answer(call).await
     }

@@ -16,7 +16,7 @@ const RETRY_WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_mi
 
 /// The condition for repeating a request after its connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub(crate) enum RetrySafety {
     /// Sending it twice does the same as sending it once.
     Safe,
     /// Only if the first one never left.
@@ -29,7 +29,7 @@ pub(crate) struct Call {
     pub method: Method,
     pub url: Url,
     pub body: Option<(&'static str, Bytes)>,
-    pub repeat: Repeat,
+    pub repeat: RetrySafety,
     pub timeout: Duration,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The answer's own kind, or the problem that it is instead.
+    /// Reads the answer, or the problem that came instead.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         self.succeeded()?;
         self.read_any()
     }
 
-    /// That it was done, or the problem that stood in the way.
+    /// Checks that the call succeeded, or returns the problem.
     pub fn succeeded(&self) -> Result<(), ClientError> {
         if self.status.is_success() { Ok(()) } else { Err(self.problem()) }
     }
@@ -103,7 +103,7 @@ pub(crate) async fn send(
             Ok((status, body)) => return Ok(Answer { status, url: origin(&call.url), body }),
             Err(error) => error,
         };
-        let may_repeat = !error.is_timeout() && (call.repeat == Repeat::Safe || error.is_connect());
+        let may_repeat = !error.is_timeout() && (call.repeat == RetrySafety::Safe || error.is_connect());
         match waits.next().filter(|_| may_repeat) {
             Some(wait) => tokio::time::sleep(wait).await,
             None => return Err(ClientError::of(&error, &origin(&call.url), call.timeout)),

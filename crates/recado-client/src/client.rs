@@ -35,7 +35,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
 
-use crate::call::{Answer, Call, Repeat, open, origin, send};
+use crate::call::{Answer, Call, RetrySafety, open, origin, send};
 use crate::error::ClientError;
 use crate::events::EventStream;
 
@@ -70,7 +70,7 @@ impl Client {
         }
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            headers.insert(AUTHORIZATION, secret(token)?);
+            headers.insert(AUTHORIZATION, secret_header(token)?);
         }
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -100,8 +100,8 @@ impl Client {
 
     /// Enqueues one job. Makes its id when there is none.
     pub async fn enqueue(&self, mut job: JobRequest) -> Result<JobAccepted, ClientError> {
-        give_id(&mut job);
-        self.answer(self.post(&["v1", "jobs"], Repeat::Safe).json(&job)?).await
+        assign_id(&mut job);
+        self.answer(self.post(&["v1", "jobs"], RetrySafety::Safe).json(&job)?).await
     }
 
     /// Enqueues many jobs, each on its own merits; answers in order.
@@ -111,14 +111,14 @@ impl Client {
     ) -> Result<BatchAnswer, ClientError> {
         let mut lines = Vec::new();
         for mut job in jobs {
-            give_id(&mut job);
-            lines.extend(line_of(&job)?);
+            assign_id(&mut job);
+            lines.extend(encode_line(&job)?);
         }
         self.enqueue_lines(lines).await
     }
 
     pub(crate) async fn enqueue_lines(&self, lines: Vec<u8>) -> Result<BatchAnswer, ClientError> {
-        let mut call = self.post(&["v1", "jobs", "batch"], Repeat::Safe);
+        let mut call = self.post(&["v1", "jobs", "batch"], RetrySafety::Safe);
         call.body = Some((NDJSON, lines.into()));
         self.answer(call).await
     }
@@ -133,7 +133,7 @@ impl Client {
 
     /// Cancels a job that has not been sent.
     pub async fn cancel(&self, job_id: &str) -> Result<JobCancelled, ClientError> {
-        self.answer(self.call(Method::DELETE, &["v1", "jobs", job_id], Repeat::Safe)).await
+        self.answer(self.call(Method::DELETE, &["v1", "jobs", job_id], RetrySafety::Safe)).await
     }
 
     pub async fn audit(&self, job_id: &str) -> Result<AuditTrail, ClientError> {
@@ -147,14 +147,14 @@ impl Client {
 
     /// Removes one person's data from the trail, dead letters and jobs.
     pub async fn erase(&self, request: &ErasureRequest) -> Result<ErasureDone, ClientError> {
-        let mut call = self.post(&["v1", "audit", "erasures"], Repeat::Safe).json(request)?;
+        let mut call = self.post(&["v1", "audit", "erasures"], RetrySafety::Safe).json(request)?;
         call.timeout = call.timeout.max(ERASURE_TIMEOUT);
         self.answer(call).await
     }
 
     /// Leases jobs, waiting as long as the request says.
     pub async fn lease(&self, request: &LeaseRequest) -> Result<Leases, ClientError> {
-        let mut call = self.post(&["v1", "leases"], Repeat::IfUnsent).json(request)?;
+        let mut call = self.post(&["v1", "leases"], RetrySafety::IfUnsent).json(request)?;
         call.timeout += Duration::from_millis(request.wait_ms.unwrap_or(0));
         self.answer(call).await
     }
@@ -164,27 +164,28 @@ impl Client {
         lease_token: &str,
         result: Option<Payload>,
     ) -> Result<LeaseSettled, ClientError> {
-        let call = self.post(&["v1", "leases", lease_token, "succeed"], Repeat::IfUnsent);
+        let call = self.post(&["v1", "leases", lease_token, "succeed"], RetrySafety::IfUnsent);
         self.answer(call.json(&SucceedRequest { result })?).await
     }
 
     pub async fn fail(&self, lease_token: &str, failure: &FailRequest) -> Result<LeaseSettled, ClientError> {
-        self.answer(self.post(&["v1", "leases", lease_token, "fail"], Repeat::IfUnsent).json(failure)?).await
+        self.answer(self.post(&["v1", "leases", lease_token, "fail"], RetrySafety::IfUnsent).json(failure)?)
+            .await
     }
 
     pub async fn extend(&self, lease_token: &str, lease_ms: u64) -> Result<LeaseExtended, ClientError> {
-        let call = self.post(&["v1", "leases", lease_token, "extend"], Repeat::Safe);
+        let call = self.post(&["v1", "leases", lease_token, "extend"], RetrySafety::Safe);
         self.answer(call.json(&ExtendRequest { lease_ms })?).await
     }
 
     /// Reports on many leases, each on its own; answers in order.
     pub async fn settle(&self, reports: &[SettleRequest]) -> Result<SettleAnswer, ClientError> {
-        self.answer(self.post(&["v1", "leases", "settle"], Repeat::IfUnsent).json(&reports)?).await
+        self.answer(self.post(&["v1", "leases", "settle"], RetrySafety::IfUnsent).json(&reports)?).await
     }
 
     /// Asks whether to retry a failed submission, and when.
     pub async fn decide(&self, request: &DecisionRequest) -> Result<Decision, ClientError> {
-        self.answer(self.post(&["v1", "decisions"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "decisions"], RetrySafety::IfUnsent).json(request)?).await
     }
 
     pub async fn dead_letters(&self, query: &DeadLetterQuery) -> Result<DeadLetterList, ClientError> {
@@ -204,18 +205,18 @@ impl Client {
 
     /// Puts a dead letter back in line; the same again while it is on its way changes nothing.
     pub async fn replay(&self, job_id: &str, request: &ReplayRequest) -> Result<ReplayStarted, ClientError> {
-        self.answer(self.post(&["v1", "dlq", job_id, "replay"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "dlq", job_id, "replay"], RetrySafety::IfUnsent).json(request)?).await
     }
 
     /// Gives a dead letter up for good.
     pub async fn discard(&self, job_id: &str, reason: &str) -> Result<Discarded, ClientError> {
-        let call = self.post(&["v1", "dlq", job_id, "discard"], Repeat::IfUnsent);
+        let call = self.post(&["v1", "dlq", job_id, "discard"], RetrySafety::IfUnsent);
         self.answer(call.json(&DiscardRequest { reason: reason.to_owned() })?).await
     }
 
     /// Adds an endpoint; its secret is in the answer, and is never shown again.
     pub async fn add_endpoint(&self, request: &EndpointRequest) -> Result<Endpoint, ClientError> {
-        self.answer(self.post(&["v1", "endpoints"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "endpoints"], RetrySafety::IfUnsent).json(request)?).await
     }
 
     pub async fn endpoints(&self, query: &EndpointQuery) -> Result<EndpointList, ClientError> {
@@ -228,27 +229,27 @@ impl Client {
 
     /// Changes what is given. A new secret is in the answer, and is never shown again.
     pub async fn change_endpoint(&self, id: &str, change: &EndpointChange) -> Result<Endpoint, ClientError> {
-        let call = self.call(Method::PATCH, &["v1", "endpoints", id], Repeat::IfUnsent);
+        let call = self.call(Method::PATCH, &["v1", "endpoints", id], RetrySafety::IfUnsent);
         self.answer(call.json(change)?).await
     }
 
     pub async fn remove_endpoint(&self, id: &str) -> Result<(), ClientError> {
-        self.done(self.call(Method::DELETE, &["v1", "endpoints", id], Repeat::IfUnsent)).await
+        self.done(self.call(Method::DELETE, &["v1", "endpoints", id], RetrySafety::IfUnsent)).await
     }
 
     /// Switches an endpoint on again, with no failures to its name.
     pub async fn enable_endpoint(&self, id: &str) -> Result<Endpoint, ClientError> {
-        self.answer(self.post(&["v1", "endpoints", id, "enable"], Repeat::Safe)).await
+        self.answer(self.post(&["v1", "endpoints", id, "enable"], RetrySafety::Safe)).await
     }
 
-    /// Has a signed test posted to an endpoint; that the receiver says no is an answer, too.
+    /// Posts a signed test to an endpoint. A refusal by the receiver is a result, not an error.
     pub async fn test_endpoint(&self, id: &str) -> Result<EndpointTested, ClientError> {
-        self.answer(self.post(&["v1", "endpoints", id, "test"], Repeat::IfUnsent)).await
+        self.answer(self.post(&["v1", "endpoints", id, "test"], RetrySafety::IfUnsent)).await
     }
 
     /// Asks a provider and waits, as long as the request or else its route says.
     pub async fn call_provider(&self, request: &CallRequest) -> Result<CallAnswer, ClientError> {
-        let mut call = self.post(&["v1", "calls"], Repeat::IfUnsent).json(request)?;
+        let mut call = self.post(&["v1", "calls"], RetrySafety::IfUnsent).json(request)?;
         call.timeout += Duration::from_millis(request.timeout_ms.unwrap_or(calls::TIMEOUT_MAX_MS));
         self.answer(call).await
     }
@@ -260,7 +261,7 @@ impl Client {
 
     /// Takes the mark off an account.
     pub async fn clear_account(&self, provider: &str, company_id: &str) -> Result<(), ClientError> {
-        self.done(self.call(Method::DELETE, &["v1", "accounts", provider, company_id], Repeat::IfUnsent))
+        self.done(self.call(Method::DELETE, &["v1", "accounts", provider, company_id], RetrySafety::IfUnsent))
             .await
     }
 
@@ -275,15 +276,17 @@ impl Client {
 
     /// Opens or closes a provider's breaker by hand.
     pub async fn turn_breaker(&self, name: &str, request: &BreakerRequest) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "breaker"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "providers", name, "breaker"], RetrySafety::IfUnsent).json(request)?)
+            .await
     }
 
     pub async fn pause_provider(&self, name: &str, request: &PauseRequest) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "pause"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "providers", name, "pause"], RetrySafety::IfUnsent).json(request)?)
+            .await
     }
 
     pub async fn resume_provider(&self, name: &str) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "resume"], Repeat::IfUnsent)).await
+        self.answer(self.post(&["v1", "providers", name, "resume"], RetrySafety::IfUnsent)).await
     }
 
     /// Lists the holds that answers from outside imposed.
@@ -293,22 +296,25 @@ impl Client {
 
     /// Lifts a hold on every node.
     pub async fn lift_hold(&self, id: &str, request: &PauseRequest) -> Result<Hold, ClientError> {
-        self.answer(self.call(Method::DELETE, &["v1", "holds", id], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.call(Method::DELETE, &["v1", "holds", id], RetrySafety::IfUnsent).json(request)?)
+            .await
     }
 
     /// Asks whether the caller's own code may call a provider now; a no is an answer, too. After a yes,
     /// report the result by [`Client::report_success`] or [`Client::report_failure`].
     pub async fn permit(&self, name: &str) -> Result<Permit, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "permit"], Repeat::IfUnsent)).await
+        self.answer(self.post(&["v1", "providers", name, "permit"], RetrySafety::IfUnsent)).await
     }
 
     pub async fn report_success(&self, name: &str, report: &SuccessReport) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "success"], Repeat::IfUnsent).json(report)?).await
+        self.answer(self.post(&["v1", "providers", name, "success"], RetrySafety::IfUnsent).json(report)?)
+            .await
     }
 
     /// Only what the provider is to blame for is worth reporting.
     pub async fn report_failure(&self, name: &str, report: &FailureReport) -> Result<Provider, ClientError> {
-        self.answer(self.post(&["v1", "providers", name, "failure"], Repeat::IfUnsent).json(report)?).await
+        self.answer(self.post(&["v1", "providers", name, "failure"], RetrySafety::IfUnsent).json(report)?)
+            .await
     }
 
     /// Every route: who carries it, what waits on it, what holds it back.
@@ -317,11 +323,11 @@ impl Client {
     }
 
     pub async fn pause_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
-        self.answer(self.post(&["v1", "routes", name, "pause"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "routes", name, "pause"], RetrySafety::IfUnsent).json(request)?).await
     }
 
     pub async fn resume_route(&self, name: &str, request: &PauseRequest) -> Result<Route, ClientError> {
-        self.answer(self.post(&["v1", "routes", name, "resume"], Repeat::IfUnsent).json(request)?).await
+        self.answer(self.post(&["v1", "routes", name, "resume"], RetrySafety::IfUnsent).json(request)?).await
     }
 
     /// The nodes that share the store: their health, their share of the work.
@@ -339,7 +345,7 @@ impl Client {
         self.answer(self.get(&["v1", "kpis"]).query(&self.http, query)?).await
     }
 
-    /// Tenants by company: how each fares, what it may, why it waits.
+    /// Lists tenants by company: counts, terms, and why each waits.
     pub async fn tenants(&self, query: &TenantQuery) -> Result<TenantList, ClientError> {
         self.answer(self.get(&["v1", "tenants"]).query(&self.http, query)?).await
     }
@@ -348,13 +354,13 @@ impl Client {
         self.answer(self.get(&["v1", "tenants", company_id])).await
     }
 
-    /// Says how a tenant is treated; what is absent stays.
+    /// Changes a tenant's terms; absent ones stay.
     pub async fn set_tenant(&self, company_id: &str, change: &TenantChange) -> Result<Tenant, ClientError> {
-        let call = self.call(Method::PUT, &["v1", "tenants", company_id], Repeat::IfUnsent);
+        let call = self.call(Method::PUT, &["v1", "tenants", company_id], RetrySafety::IfUnsent);
         self.answer(call.json(change)?).await
     }
 
-    /// Hears of events from now on, or from the query's last one on.
+    /// Streams events from now on, or after the query's last one.
     pub async fn events(&self, query: EventQuery) -> Result<EventStream, ClientError> {
         EventStream::open(self.clone(), query).await
     }
@@ -387,14 +393,14 @@ impl Client {
     }
 
     pub(crate) fn get(&self, path: &[&str]) -> Call {
-        self.call(Method::GET, path, Repeat::Safe)
+        self.call(Method::GET, path, RetrySafety::Safe)
     }
 
-    pub(crate) fn post(&self, path: &[&str], repeat: Repeat) -> Call {
+    pub(crate) fn post(&self, path: &[&str], repeat: RetrySafety) -> Call {
         self.call(Method::POST, path, repeat)
     }
 
-    pub(crate) fn call(&self, method: Method, path: &[&str], repeat: Repeat) -> Call {
+    pub(crate) fn call(&self, method: Method, path: &[&str], repeat: RetrySafety) -> Call {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -435,7 +441,7 @@ impl Client {
     }
 }
 
-fn secret(token: &str) -> Result<HeaderValue, ClientError> {
+fn secret_header(token: &str) -> Result<HeaderValue, ClientError> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
         .map_err(|_| ClientError::Setup("the token holds characters that no header can carry".to_owned()))?;
     value.set_sensitive(true);
@@ -443,12 +449,12 @@ fn secret(token: &str) -> Result<HeaderValue, ClientError> {
 }
 
 /// With an id of its own a job can be sent twice and is enqueued once.
-pub(crate) fn give_id(job: &mut JobRequest) {
+pub(crate) fn assign_id(job: &mut JobRequest) {
     job.job_id.get_or_insert_with(|| uuid::Uuid::now_v7().to_string());
 }
 
 /// A job as a line of NDJSON.
-pub(crate) fn line_of(job: &JobRequest) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn encode_line(job: &JobRequest) -> Result<Vec<u8>, ClientError> {
     let mut line = serde_json::to_vec(job)
         .map_err(|error| ClientError::Setup(format!("`data` is not JSON: {error}")))?;
     // Data is passed on as it was written. Line ends in JSON are only ever layout: in texts they are escaped.

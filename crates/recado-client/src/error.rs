@@ -10,7 +10,7 @@ use recado_wire::{Code, Problem};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The server understood, and said no.
-    #[error("{}", Said(.0))]
+    #[error("{}", ProblemText(.0))]
     Problem(Box<Problem>),
     /// No server is there, or the connection ended.
     #[error("cannot reach {url}: {cause}; is `recado serve` running at {url}?")]
@@ -19,7 +19,7 @@ pub enum ClientError {
     #[error("{url} did not answer within {} s", .after.as_secs_f32())]
     Timeout { url: String, after: Duration },
     /// The server that answered does not speak this API.
-    #[error("cannot make sense of the answer of {url}: {cause}; is it a recado server of this version?")]
+    #[error("cannot read the answer of {url}: {cause}; is it a recado server of this version?")]
     Decode { url: String, cause: String },
     /// This client cannot be made like this.
     #[error("{0}")]
@@ -55,9 +55,9 @@ fn root_of(error: &reqwest::Error) -> String {
 }
 
 /// A problem as one text: what, and every fault on a line of its own.
-struct Said<'a>(&'a Problem);
+struct ProblemText<'a>(&'a Problem);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ProblemText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem { title, detail, code, errors, .. } = self.0;
         write!(f, "{title}: {detail} ({code})")?;

@@ -1,7 +1,7 @@
 //! The stream of events, which outlives its connections.
 //!
-//! When a connection is lost the stream opens another, as often as it takes, and goes on after the last
-//! event it heard. Events that cannot be made up for are told as a gap. A first connection that fails is an error,
+//! The stream opens another connection when one is lost, as often as it takes, and goes on after the last
+//! event it heard. Events that cannot be made up for are reported as a gap. A first connection that fails is an error,
 //! for then the address is probably wrong; so is a server that says no and will not change its mind.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const RECONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// An item of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum StreamItem {
     Event(Box<Event>),
     /// Some events are missing here.
     Gap(Gap),
@@ -58,12 +58,12 @@ impl EventStream {
         self.last_heard.as_deref()
     }
 
-    /// The next thing heard, however long it takes. Nothing is lost when this is dropped half-way.
-    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+    /// Waits for the next item. Nothing is lost when the future is dropped half-way.
+    pub async fn next(&mut self) -> Result<StreamItem, ClientError> {
         loop {
             let Some(connection) = &mut self.connection else {
                 if let Some(gap) = self.reconnect().await? {
-                    return Ok(Heard::Gap(gap));
+                    return Ok(StreamItem::Gap(gap));
                 }
                 continue;
             };
@@ -79,7 +79,7 @@ impl EventStream {
                     }
                     self.connection = None;
                 }
-                Err(TooLong) => return Err(self.senseless("one event without end")),
+                Err(TooLong) => return Err(self.unreadable("one event without end")),
             }
         }
     }
@@ -97,21 +97,21 @@ impl EventStream {
         Ok(self.last_heard.is_none().then(|| Gap { reason: reason.to_owned(), missed: None }))
     }
 
-    /// `None` for what a newer server tells and this client does not know.
-    fn read(&mut self, message: Message) -> Result<Option<Heard>, ClientError> {
+    /// `None` for an event of a newer server that this client does not know.
+    fn read(&mut self, message: Message) -> Result<Option<StreamItem>, ClientError> {
         let heard = if message.event == GAP {
-            serde_json::from_str(&message.data).map(|gap| Some(Heard::Gap(gap)))
+            serde_json::from_str(&message.data).map(|gap| Some(StreamItem::Gap(gap)))
         } else if EventKind::parse(&message.event).is_some() {
-            serde_json::from_str(&message.data).map(|event| Some(Heard::Event(event)))
+            serde_json::from_str(&message.data).map(|event| Some(StreamItem::Event(event)))
         } else {
             Ok(None)
         };
-        let heard = heard.map_err(|error| self.senseless(&error.to_string()))?;
+        let heard = heard.map_err(|error| self.unreadable(&error.to_string()))?;
         self.last_heard = message.id.or(self.last_heard.take());
         Ok(heard)
     }
 
-    fn senseless(&self, cause: &str) -> ClientError {
+    fn unreadable(&self, cause: &str) -> ClientError {
         ClientError::Decode { url: self.client.origin(), cause: cause.to_owned() }
     }
 }

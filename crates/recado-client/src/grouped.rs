@@ -6,7 +6,7 @@
 use recado_wire::jobs::{BatchAnswer, BatchItem, JobAccepted, JobRequest};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::{Client, give_id, line_of};
+use crate::client::{Client, assign_id, encode_line};
 use crate::error::ClientError;
 
 /// Bounds of a [`GroupedEnqueuer`].
@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl GroupedEnqueuer {
-    /// Starts the task that sends. It ends when the last clone is gone and everybody has their answer.
+    /// Starts the task that sends. It ends when the last clone is gone and every caller has its answer.
     pub fn start(client: Client, limits: GroupLimits) -> Self {
         let (queue, waiting) = mpsc::channel(limits.queue_jobs_max.max(1));
         tokio::spawn(run(client, limits, waiting));
@@ -48,8 +48,8 @@ impl GroupedEnqueuer {
 
     /// Enqueues one job and answers once it is durable, or with what is wrong with this one.
     pub async fn enqueue(&self, mut job: JobRequest) -> Result<JobAccepted, ClientError> {
-        give_id(&mut job);
-        let line = line_of(&job)?;
+        assign_id(&mut job);
+        let line = encode_line(&job)?;
         let (answer, answered) = oneshot::channel();
         let gone = || ClientError::Setup("the task that sends has ended with its runtime".to_owned());
         self.queue.send(Waiting { line, answer }).await.map_err(|_| gone())?;

@@ -36,7 +36,7 @@ mod sse;
 pub use bulk::Export;
 pub use client::Client;
 pub use error::ClientError;
-pub use events::{EventStream, Heard};
+pub use events::{EventStream, StreamItem};
 pub use grouped::{GroupLimits, GroupedEnqueuer};
 pub use recado_core::Payload;
 pub use recado_wire as wire;

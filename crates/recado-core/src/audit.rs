@@ -9,67 +9,111 @@ use crate::job::Job;
 use crate::name::CompanyId;
 use crate::time::Timestamp;
 
-/// The subject of a record. A failure's record stands for several events at once: see [`AuditKind::events`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum AuditKind {
-    Delivered,
-    RetryScheduled,
-    Buried,
-    LeaseLost,
-    /// A process engine asked what to do about a claim.
-    ClaimRetry,
-    ClaimRefused,
-    Cancelled,
-    Replayed,
-    Discarded,
-    /// A dead letter's time ended.
-    DeadLetterExpired,
-    /// A person opened or closed a breaker.
-    BreakerOpened,
-    BreakerClosed,
-    ProviderPaused,
-    ProviderResumed,
-    RoutePaused,
-    RouteResumed,
-    TenantPaused,
-    TenantResumed,
-    /// Its weight or its bound.
-    TenantTermsSet,
-    /// A person lifted a hold that an answer from outside had imposed.
-    HoldLifted,
-    /// There were too many: the oldest went to the archive.
-    DeadLetterArchived,
-    /// It came back from an archive.
-    DeadLetterImported,
-    /// Many were replayed or discarded at once.
-    BulkStarted,
-    BulkEnded,
-    /// Personal data was removed from other records of the trail. Only the trail's files hold this kind.
-    PersonalDataErased,
-    /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
-    EndpointAdded,
-    EndpointChanged,
-    EndpointSecretRotated,
-    EndpointEnabled,
-    /// By an operator, or because deliveries to it kept failing.
-    EndpointDisabled,
-    EndpointRemoved,
-    EndpointTested,
-    /// A provider refused a company's credential.
-    AccountMarked,
-    AccountCleared,
-    /// The API showed payloads of jobs or dead letters.
-    PayloadRead,
-    DeadLettersExported,
-    /// The API showed the records of one person.
-    PersonalDataRead,
+macro_rules! audit_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $text:literal $(=> $steps:tt)?,)*) => {
+        /// The subject of a record. A failure's record stands for several events at once: see [`AuditKind::events`].
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum AuditKind {
+            $($(#[$doc])* #[serde(rename = $text)] $kind,)*
+        }
+
+        impl AuditKind {
+            pub const ALL: [AuditKind; [$($text),*].len()] = [$(AuditKind::$kind,)*];
+
+            /// Returns the kind as stores, files and the API write it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(AuditKind::$kind => $text,)*
+                }
+            }
+
+            /// Returns the steps that a record of this kind covers, in the order they happened.
+            pub fn events(self) -> &'static [AuditStep] {
+                use AuditStep::*;
+                match self {
+                    $(AuditKind::$kind => audit_kinds!(@steps $kind $($steps)?),)*
+                }
+            }
+        }
+    };
+    (@steps $kind:ident) => {
+        &[$kind]
+    };
+    (@steps $kind:ident $steps:tt) => {
+        &$steps
+    };
 }
 
-/// The single steps of a retry decision, and the acts of people beside them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum AuditStep {
+audit_kinds! {
+    Delivered = "DELIVERED",
+    RetryScheduled = "RETRY_SCHEDULED" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
+    Buried = "BURIED" => [ErrorAnalysed, RetryDecided, Buried],
+    LeaseLost = "LEASE_LOST",
+    /// A process engine asked what to do about a claim.
+    ClaimRetry = "CLAIM_RETRY" => [ErrorAnalysed, BackoffCalculated, RetryScheduled, RetryDecided],
+    ClaimRefused = "CLAIM_REFUSED" => [ErrorAnalysed, RetryDecided],
+    Cancelled = "CANCELLED",
+    Replayed = "REPLAYED",
+    Discarded = "DISCARDED",
+    /// A dead letter's time ended.
+    DeadLetterExpired = "DEAD_LETTER_EXPIRED",
+    /// A person opened or closed a breaker.
+    BreakerOpened = "BREAKER_OPENED",
+    BreakerClosed = "BREAKER_CLOSED",
+    ProviderPaused = "PROVIDER_PAUSED",
+    ProviderResumed = "PROVIDER_RESUMED",
+    RoutePaused = "ROUTE_PAUSED",
+    RouteResumed = "ROUTE_RESUMED",
+    TenantPaused = "TENANT_PAUSED",
+    TenantResumed = "TENANT_RESUMED",
+    /// Its weight or its bound.
+    TenantTermsSet = "TENANT_TERMS_SET",
+    /// A person lifted a hold that an answer from outside had imposed.
+    HoldLifted = "HOLD_LIFTED",
+    /// There were too many: the oldest went to the archive.
+    DeadLetterArchived = "DEAD_LETTER_ARCHIVED",
+    /// It came back from an archive.
+    DeadLetterImported = "DEAD_LETTER_IMPORTED",
+    /// Many were replayed or discarded at once.
+    BulkStarted = "BULK_STARTED",
+    BulkEnded = "BULK_ENDED",
+    /// Personal data was removed from other records of the trail. Only the trail's files hold this kind.
+    PersonalDataErased = "PERSONAL_DATA_ERASED",
+    /// An operator's act on a webhook endpoint; `claimId` is the endpoint's id.
+    EndpointAdded = "ENDPOINT_ADDED",
+    EndpointChanged = "ENDPOINT_CHANGED",
+    EndpointSecretRotated = "ENDPOINT_SECRET_ROTATED",
+    EndpointEnabled = "ENDPOINT_ENABLED",
+    /// By an operator, or because deliveries to it kept failing.
+    EndpointDisabled = "ENDPOINT_DISABLED",
+    EndpointRemoved = "ENDPOINT_REMOVED",
+    EndpointTested = "ENDPOINT_TESTED",
+    /// A provider refused a company's credential.
+    AccountMarked = "ACCOUNT_MARKED",
+    AccountCleared = "ACCOUNT_CLEARED",
+    /// The API showed payloads of jobs or dead letters.
+    PayloadRead = "PAYLOAD_READ",
+    DeadLettersExported = "DEAD_LETTERS_EXPORTED",
+    /// The API showed the records of one person.
+    PersonalDataRead = "PERSONAL_DATA_READ",
+}
+
+macro_rules! audit_steps {
+    ($($step:ident,)*) => {
+        /// The single steps of a retry decision, and the acts of people beside them.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+        pub enum AuditStep {
+            $($step,)*
+        }
+
+        impl AuditStep {
+            pub const ALL: &'static [AuditStep] = &[$(AuditStep::$step,)*];
+        }
+    };
+}
+
+audit_steps! {
     ErrorAnalysed,
     BackoffCalculated,
     RetryScheduled,
@@ -111,134 +155,6 @@ pub enum AuditStep {
 }
 
 impl AuditKind {
-    pub const ALL: [AuditKind; 37] = [
-        AuditKind::Delivered,
-        AuditKind::RetryScheduled,
-        AuditKind::Buried,
-        AuditKind::LeaseLost,
-        AuditKind::ClaimRetry,
-        AuditKind::ClaimRefused,
-        AuditKind::Cancelled,
-        AuditKind::Replayed,
-        AuditKind::Discarded,
-        AuditKind::DeadLetterExpired,
-        AuditKind::BreakerOpened,
-        AuditKind::BreakerClosed,
-        AuditKind::ProviderPaused,
-        AuditKind::ProviderResumed,
-        AuditKind::RoutePaused,
-        AuditKind::RouteResumed,
-        AuditKind::TenantPaused,
-        AuditKind::TenantResumed,
-        AuditKind::TenantTermsSet,
-        AuditKind::HoldLifted,
-        AuditKind::DeadLetterArchived,
-        AuditKind::DeadLetterImported,
-        AuditKind::BulkStarted,
-        AuditKind::BulkEnded,
-        AuditKind::PersonalDataErased,
-        AuditKind::EndpointAdded,
-        AuditKind::EndpointChanged,
-        AuditKind::EndpointSecretRotated,
-        AuditKind::EndpointEnabled,
-        AuditKind::EndpointDisabled,
-        AuditKind::EndpointRemoved,
-        AuditKind::EndpointTested,
-        AuditKind::AccountMarked,
-        AuditKind::AccountCleared,
-        AuditKind::PayloadRead,
-        AuditKind::DeadLettersExported,
-        AuditKind::PersonalDataRead,
-    ];
-
-    /// As it is written everywhere.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AuditKind::Delivered => "DELIVERED",
-            AuditKind::RetryScheduled => "RETRY_SCHEDULED",
-            AuditKind::Buried => "BURIED",
-            AuditKind::LeaseLost => "LEASE_LOST",
-            AuditKind::ClaimRetry => "CLAIM_RETRY",
-            AuditKind::ClaimRefused => "CLAIM_REFUSED",
-            AuditKind::Cancelled => "CANCELLED",
-            AuditKind::Replayed => "REPLAYED",
-            AuditKind::Discarded => "DISCARDED",
-            AuditKind::DeadLetterExpired => "DEAD_LETTER_EXPIRED",
-            AuditKind::BreakerOpened => "BREAKER_OPENED",
-            AuditKind::BreakerClosed => "BREAKER_CLOSED",
-            AuditKind::ProviderPaused => "PROVIDER_PAUSED",
-            AuditKind::ProviderResumed => "PROVIDER_RESUMED",
-            AuditKind::RoutePaused => "ROUTE_PAUSED",
-            AuditKind::RouteResumed => "ROUTE_RESUMED",
-            AuditKind::TenantPaused => "TENANT_PAUSED",
-            AuditKind::TenantResumed => "TENANT_RESUMED",
-            AuditKind::TenantTermsSet => "TENANT_TERMS_SET",
-            AuditKind::HoldLifted => "HOLD_LIFTED",
-            AuditKind::DeadLetterArchived => "DEAD_LETTER_ARCHIVED",
-            AuditKind::DeadLetterImported => "DEAD_LETTER_IMPORTED",
-            AuditKind::BulkStarted => "BULK_STARTED",
-            AuditKind::BulkEnded => "BULK_ENDED",
-            AuditKind::PersonalDataErased => "PERSONAL_DATA_ERASED",
-            AuditKind::EndpointAdded => "ENDPOINT_ADDED",
-            AuditKind::EndpointChanged => "ENDPOINT_CHANGED",
-            AuditKind::EndpointSecretRotated => "ENDPOINT_SECRET_ROTATED",
-            AuditKind::EndpointEnabled => "ENDPOINT_ENABLED",
-            AuditKind::EndpointDisabled => "ENDPOINT_DISABLED",
-            AuditKind::EndpointRemoved => "ENDPOINT_REMOVED",
-            AuditKind::EndpointTested => "ENDPOINT_TESTED",
-            AuditKind::AccountMarked => "ACCOUNT_MARKED",
-            AuditKind::AccountCleared => "ACCOUNT_CLEARED",
-            AuditKind::PayloadRead => "PAYLOAD_READ",
-            AuditKind::DeadLettersExported => "DEAD_LETTERS_EXPORTED",
-            AuditKind::PersonalDataRead => "PERSONAL_DATA_READ",
-        }
-    }
-
-    /// The steps a record of this kind covers, in the order they happened.
-    pub fn events(self) -> &'static [AuditStep] {
-        use AuditStep as S;
-        match self {
-            AuditKind::Delivered => &[S::Delivered],
-            AuditKind::RetryScheduled | AuditKind::ClaimRetry => {
-                &[S::ErrorAnalysed, S::BackoffCalculated, S::RetryScheduled, S::RetryDecided]
-            }
-            AuditKind::Buried => &[S::ErrorAnalysed, S::RetryDecided, S::Buried],
-            AuditKind::ClaimRefused => &[S::ErrorAnalysed, S::RetryDecided],
-            AuditKind::LeaseLost => &[S::LeaseLost],
-            AuditKind::Cancelled => &[S::Cancelled],
-            AuditKind::Replayed => &[S::Replayed],
-            AuditKind::Discarded => &[S::Discarded],
-            AuditKind::DeadLetterExpired => &[S::DeadLetterExpired],
-            AuditKind::BreakerOpened => &[S::BreakerOpened],
-            AuditKind::BreakerClosed => &[S::BreakerClosed],
-            AuditKind::ProviderPaused => &[S::ProviderPaused],
-            AuditKind::ProviderResumed => &[S::ProviderResumed],
-            AuditKind::RoutePaused => &[S::RoutePaused],
-            AuditKind::RouteResumed => &[S::RouteResumed],
-            AuditKind::TenantPaused => &[S::TenantPaused],
-            AuditKind::TenantResumed => &[S::TenantResumed],
-            AuditKind::TenantTermsSet => &[S::TenantTermsSet],
-            AuditKind::HoldLifted => &[S::HoldLifted],
-            AuditKind::DeadLetterArchived => &[S::DeadLetterArchived],
-            AuditKind::DeadLetterImported => &[S::DeadLetterImported],
-            AuditKind::BulkStarted => &[S::BulkStarted],
-            AuditKind::BulkEnded => &[S::BulkEnded],
-            AuditKind::PersonalDataErased => &[S::PersonalDataErased],
-            AuditKind::EndpointAdded => &[S::EndpointAdded],
-            AuditKind::EndpointChanged => &[S::EndpointChanged],
-            AuditKind::EndpointSecretRotated => &[S::EndpointSecretRotated],
-            AuditKind::EndpointEnabled => &[S::EndpointEnabled],
-            AuditKind::EndpointDisabled => &[S::EndpointDisabled],
-            AuditKind::EndpointRemoved => &[S::EndpointRemoved],
-            AuditKind::EndpointTested => &[S::EndpointTested],
-            AuditKind::AccountMarked => &[S::AccountMarked],
-            AuditKind::AccountCleared => &[S::AccountCleared],
-            AuditKind::PayloadRead => &[S::PayloadRead],
-            AuditKind::DeadLettersExported => &[S::DeadLettersExported],
-            AuditKind::PersonalDataRead => &[S::PersonalDataRead],
-        }
-    }
-
     /// Returns true when the record is of a read, which changed nothing.
     pub fn is_read(self) -> bool {
         use AuditKind as K;

@@ -91,20 +91,20 @@ pub struct Breaker {
     pub reason: Option<Box<str>>,
 }
 
-/// The answer to a delivery that asks to go out.
+/// The breaker's answer to a delivery that asks to go out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admission {
-    /// As many as the ramp allows, which is a share of full strength above 0 and up to 1.
+    /// Deliveries up to this share of full strength, above 0 and at most 1.
     Open(f64),
-    /// One, and its outcome decides.
+    /// One delivery, whose outcome decides.
     Probe,
-    /// None; ask again then, if that is known.
+    /// No delivery before `until`, if that is known.
     Refused { until: Option<Timestamp> },
 }
 
-/// The state changed: worth an event.
+/// A change of the breaker's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Swing {
+pub enum BreakerChange {
     Opened,
     HalfOpened,
     Closed,
@@ -118,24 +118,24 @@ const RAMP_START: f64 = 0.05;
 pub const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(1);
 
 impl Breaker {
-    /// Asks to send. A probe is granted to one caller, which must report its result.
-    pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<Swing>) {
-        let admission = self.look(terms, now);
-        let mut swing = None;
+    /// Asks for leave to send. A probe is granted to one caller, which must report its result.
+    pub fn admit(&mut self, terms: &BreakerTerms, now: Timestamp) -> (Admission, Option<BreakerChange>) {
+        let admission = self.peek_admission(terms, now);
+        let mut change = None;
         if admission == Admission::Probe {
             if self.state == BreakerState::Open {
-                self.enter(BreakerState::HalfOpen, now);
-                swing = Some(Swing::HalfOpened);
+                self.enter_state(BreakerState::HalfOpen, now);
+                change = Some(BreakerChange::HalfOpened);
             }
             self.next_probe_at = Some(now.plus(terms.probe));
         }
-        (admission, swing)
+        (admission, change)
     }
 
     /// Returns the answer that the next caller would get, without changing anything.
-    pub fn look(&self, terms: &BreakerTerms, now: Timestamp) -> Admission {
+    pub fn peek_admission(&self, terms: &BreakerTerms, now: Timestamp) -> Admission {
         match self.state {
-            BreakerState::Closed => Admission::Open(self.strength(terms, now)),
+            BreakerState::Closed => Admission::Open(self.ramp_share(terms, now)),
             _ if self.held_open => Admission::Refused { until: None },
             _ if self.next_probe_at.is_none_or(|at| at <= now) => Admission::Probe,
             _ => Admission::Refused { until: self.next_probe_at },
@@ -144,12 +144,12 @@ impl Breaker {
 
     /// Returns true if a delivery that was sent at `sent_at` still counts. While the breaker is half open
     /// only the probe counts, not a delivery sent before it opened.
-    pub fn hears(&self, sent_at: Timestamp) -> bool {
+    pub fn counts_result_sent_at(&self, sent_at: Timestamp) -> bool {
         self.state != BreakerState::HalfOpen || self.since.is_none_or(|since| sent_at >= since)
     }
 
     /// The share of full strength that the ramp allows at `now`.
-    pub fn strength(&self, terms: &BreakerTerms, now: Timestamp) -> f64 {
+    pub fn ramp_share(&self, terms: &BreakerTerms, now: Timestamp) -> f64 {
         let Some(since) = self.since.filter(|_| self.state == BreakerState::Closed) else { return 1.0 };
         if terms.ramp.is_zero() {
             return 1.0;
@@ -158,28 +158,38 @@ impl Breaker {
         (RAMP_START + (1.0 - RAMP_START) * done).min(1.0)
     }
 
-    /// A delivery went well, as far as the provider is concerned.
-    pub fn succeeded(&mut self, terms: &BreakerTerms, took: Duration, now: Timestamp) -> Option<Swing> {
+    /// Records a delivery that succeeded, or that failed through no fault of the provider.
+    pub fn record_success(
+        &mut self,
+        terms: &BreakerTerms,
+        took: Duration,
+        now: Timestamp,
+    ) -> Option<BreakerChange> {
         if terms.slow.is_some_and(|slow| took >= slow) {
-            return self.failed(terms, "too slow", now);
+            return self.record_failure(terms, "too slow", now);
         }
         match self.state {
             BreakerState::HalfOpen => {
                 self.failures.clear();
-                self.enter(BreakerState::Closed, now);
+                self.enter_state(BreakerState::Closed, now);
                 (self.reason, self.next_probe_at) = (None, None);
-                Some(Swing::Closed)
+                Some(BreakerChange::Closed)
             }
             // A straggler that was sent before it opened says nothing about now.
             BreakerState::Closed | BreakerState::Open => None,
         }
     }
 
-    /// A delivery failed, and the provider is to blame.
-    pub fn failed(&mut self, terms: &BreakerTerms, why: &str, now: Timestamp) -> Option<Swing> {
+    /// Records a failure that the provider is to blame for.
+    pub fn record_failure(
+        &mut self,
+        terms: &BreakerTerms,
+        why: &str,
+        now: Timestamp,
+    ) -> Option<BreakerChange> {
         match self.state {
             BreakerState::Closed => {
-                self.count(terms, now);
+                self.count_failure(terms, now);
                 let full = self.failures.len() >= terms.failures.max(1) as usize;
                 full.then(|| self.open(terms, why, now))
             }
@@ -188,15 +198,15 @@ impl Breaker {
         }
     }
 
-    /// The probe told nothing about the provider (the message or the credential was to blame): another may
-    /// go at once.
-    pub fn inconclusive(&mut self, now: Timestamp) {
+    /// Records a probe that says nothing about the provider, because the message or the credential was to blame:
+    /// another may go at once.
+    pub fn record_inconclusive_probe(&mut self, now: Timestamp) {
         if self.state == BreakerState::HalfOpen {
             self.next_probe_at = Some(now);
         }
     }
 
-    fn count(&mut self, terms: &BreakerTerms, now: Timestamp) {
+    fn count_failure(&mut self, terms: &BreakerTerms, now: Timestamp) {
         self.failures.retain(|at| now.since(*at) < terms.within);
         while self.failures.len() >= terms.failures.max(1) as usize {
             self.failures.pop_front();
@@ -205,22 +215,22 @@ impl Breaker {
     }
 
     /// Returns true if it holds times that lie in the future: the clock was set back.
-    pub fn is_ahead(&self, terms: &BreakerTerms, now: Timestamp) -> bool {
+    pub fn has_future_times(&self, terms: &BreakerTerms, now: Timestamp) -> bool {
         let latest = now.plus(CLOCKS_DIFFER_MAX);
         self.since.is_some_and(|since| since > latest)
             || self.failures.back().is_some_and(|at| *at > latest)
-            || self.next_probe_at.is_some_and(|at| at > latest.plus(self.wait(terms)))
+            || self.next_probe_at.is_some_and(|at| at > latest.plus(self.probe_wait(terms)))
     }
 
     /// Treats times that lie in the future as now, so that nothing waits longer than its terms say.
-    pub fn set_back(&mut self, terms: &BreakerTerms, now: Timestamp) {
+    pub fn clamp_future_times(&mut self, terms: &BreakerTerms, now: Timestamp) {
         self.since = self.since.map(|since| since.min(now));
         self.failures.iter_mut().for_each(|at| *at = now.min(*at));
-        self.next_probe_at = self.next_probe_at.map(|at| at.min(now.plus(self.wait(terms))));
+        self.next_probe_at = self.next_probe_at.map(|at| at.min(now.plus(self.probe_wait(terms))));
     }
 
     /// Time until the next probe in this state.
-    fn wait(&self, terms: &BreakerTerms) -> Duration {
+    fn probe_wait(&self, terms: &BreakerTerms) -> Duration {
         if self.state == BreakerState::Open { terms.reset } else { terms.probe }
     }
 
@@ -229,40 +239,40 @@ impl Breaker {
         self.failures.iter().filter(|at| now.since(**at) < terms.within).count()
     }
 
-    fn open(&mut self, terms: &BreakerTerms, why: &str, now: Timestamp) -> Swing {
-        self.enter(BreakerState::Open, now);
+    fn open(&mut self, terms: &BreakerTerms, why: &str, now: Timestamp) -> BreakerChange {
+        self.enter_state(BreakerState::Open, now);
         self.next_probe_at = Some(now.plus(terms.reset));
         self.reason = Some(why.into());
-        Swing::Opened
+        BreakerChange::Opened
     }
 
-    fn enter(&mut self, state: BreakerState, now: Timestamp) {
+    fn enter_state(&mut self, state: BreakerState, now: Timestamp) {
         self.state = state;
         self.since = Some(now);
     }
 
-    /// A person opens it, until a person closes it.
-    pub fn hold_open(&mut self, why: &str, now: Timestamp) -> Option<Swing> {
+    /// Opens the breaker by hand; it stays open until it is closed by hand.
+    pub fn hold_open(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
         let was = self.state;
         if was != BreakerState::Open {
-            self.enter(BreakerState::Open, now);
+            self.enter_state(BreakerState::Open, now);
         }
         self.held_open = true;
         self.next_probe_at = None;
         self.reason = Some(why.into());
-        (was != BreakerState::Open).then_some(Swing::Opened)
+        (was != BreakerState::Open).then_some(BreakerChange::Opened)
     }
 
-    /// A person closes it.
-    pub fn close(&mut self, why: &str, now: Timestamp) -> Option<Swing> {
+    /// Closes the breaker by hand.
+    pub fn close(&mut self, why: &str, now: Timestamp) -> Option<BreakerChange> {
         let was = self.state;
         if was != BreakerState::Closed {
-            self.enter(BreakerState::Closed, now);
+            self.enter_state(BreakerState::Closed, now);
         }
         self.held_open = false;
         self.next_probe_at = None;
         self.failures.clear();
         self.reason = Some(why.into());
-        (was != BreakerState::Closed).then_some(Swing::Closed)
+        (was != BreakerState::Closed).then_some(BreakerChange::Closed)
     }
 }

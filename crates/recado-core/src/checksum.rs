@@ -17,7 +17,7 @@ use crate::payload::Payload;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Damage {
-    /// Its ids, its company or its route: no correction can mend that.
+    /// Its ids, its company or its route: no correction can repair that.
     Identity,
     /// The data that would be sent.
     Data,
@@ -89,7 +89,7 @@ impl Checksum {
         Checksum { accepted: sum_of(&[Some(accepted.as_str())]), ..self }
     }
 
-    /// A checksum that does not match where this one does, for what cannot even be read.
+    /// Returns a checksum that does not match where this one does, for content that cannot be read.
     pub fn inverted(self, damage: Damage) -> Self {
         let Checksum { identity, accepted, data } = self;
         match damage {

@@ -1,4 +1,4 @@
-//! From a raw fact to a judgement, by ordered rules that are data.
+//! Classifies faults by ordered rules, which are data.
 //!
 //! The first rule that matches wins and its name stays on the attempt. When none does, the failure is
 //! [`Class::Unknown`], and that is retried: a wrongly retried message costs a try, a wrongly buried one
@@ -11,9 +11,11 @@ use std::time::Duration;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use crate::engine_code::EngineCode;
 use crate::outcome::{Fault, FaultKind, NetworkKind, Outcome};
 use crate::payload::Payload;
 use crate::reason::Reason;
+use crate::rules::RuleSet;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -39,7 +41,7 @@ impl Class {
     }
 }
 
-/// Whose fault it is. Only the provider's own failures count towards its breaker.
+/// The party at fault. Only the provider's own failures count towards its breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Blame {
@@ -142,7 +144,8 @@ pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// An ordered list of rules.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    pub name: Cow<'static, str>,
+    /// The built-in set that `rules` holds; absent where there is none.
+    pub set: Option<RuleSet>,
     /// An operator's own rules, tried before `rules`.
     pub own: Vec<Rule>,
     /// A built-in set, shared by all classifiers that use it.
@@ -153,12 +156,7 @@ pub struct Classifier {
 
 impl Default for Classifier {
     fn default() -> Self {
-        Classifier {
-            name: Cow::default(),
-            own: Vec::new(),
-            rules: Arc::default(),
-            hold_max: HOLD_MAX_DEFAULT,
-        }
+        Classifier { set: None, own: Vec::new(), rules: Arc::default(), hold_max: HOLD_MAX_DEFAULT }
     }
 }
 
@@ -169,7 +167,7 @@ pub enum Verdict {
         answer: Option<Payload>,
     },
     /// Some recipients took it, or each refused for a reason of its own.
-    Partly {
+    Partial {
         accepted: Vec<Box<str>>,
         refused: Vec<(Box<str>, Failure)>,
     },
@@ -196,8 +194,8 @@ impl Classifier {
     pub fn verdict(&self, outcome: Outcome) -> Verdict {
         match outcome {
             Outcome::Accepted { answer } => Verdict::Delivered { answer },
-            Outcome::Partly(partly) if partly.refused.is_empty() => Verdict::Delivered { answer: None },
-            Outcome::Partly(partly) => Verdict::Partly {
+            Outcome::Partial(partly) if partly.refused.is_empty() => Verdict::Delivered { answer: None },
+            Outcome::Partial(partly) => Verdict::Partial {
                 accepted: partly.accepted,
                 refused: partly
                     .refused
@@ -240,7 +238,12 @@ impl Classifier {
         self.all().filter_map(|rule| rule.wait).chain([self.hold_max]).max().unwrap_or_default()
     }
 
-    /// The same rules with an operator's own in front.
+    /// Returns true if its failures are those of insurance claims, which logs name by their own terms.
+    pub fn judges_claims(&self) -> bool {
+        self.set == Some(RuleSet::Tiss)
+    }
+
+    /// Puts an operator's own rules in front.
     pub fn preceded_by(self, own: Vec<Rule>) -> Self {
         Classifier { own, ..self }
     }
@@ -254,19 +257,19 @@ impl Classifier {
 fn code_of(fault: &Fault) -> Option<Box<str>> {
     let named = fault.code.clone().or_else(|| fault.status.map(|status| status.to_string().into()));
     named.or_else(|| {
-        let kind = match fault.kind {
-            FaultKind::Network(NetworkKind::Timeout) => "TIMEOUT",
-            FaultKind::Network(NetworkKind::Dns) => "DNS_ERROR",
-            FaultKind::Network(NetworkKind::Tls) => "TLS_ERROR",
-            FaultKind::Network(NetworkKind::Connect) => "CONNECTION_ERROR",
-            FaultKind::Network(NetworkKind::Dropped) => "CONNECTION_LOST",
-            FaultKind::Network(NetworkKind::Protocol) => "PROTOCOL_ERROR",
-            FaultKind::Panic => "PANIC",
-            FaultKind::Shortage => "LOCAL_SHORTAGE",
-            FaultKind::InvalidPayload => "INVALID_PAYLOAD",
+        let code = match fault.kind {
+            FaultKind::Network(NetworkKind::Timeout) => EngineCode::Timeout,
+            FaultKind::Network(NetworkKind::Dns) => EngineCode::DnsError,
+            FaultKind::Network(NetworkKind::Tls) => EngineCode::TlsError,
+            FaultKind::Network(NetworkKind::Connect) => EngineCode::ConnectionError,
+            FaultKind::Network(NetworkKind::Dropped) => EngineCode::ConnectionLost,
+            FaultKind::Network(NetworkKind::Protocol) => EngineCode::ProtocolError,
+            FaultKind::Panic => EngineCode::Panic,
+            FaultKind::Shortage => EngineCode::LocalShortage,
+            FaultKind::InvalidPayload => EngineCode::InvalidPayload,
             FaultKind::Answer => return None,
         };
-        Some(kind.into())
+        Some(code.as_str().into())
     })
 }
 
@@ -279,9 +282,7 @@ fn reason_of(fault: &Fault) -> Reason {
             Reason::or(&fault.text, format_args!("network failure: {}", kind.as_str()))
         }
         (None, FaultKind::Panic) => Reason::or(&fault.text, format_args!("the transport panicked")),
-        (None, FaultKind::Shortage) => {
-            Reason::or(&fault.text, format_args!("this process is short of something"))
-        }
+        (None, FaultKind::Shortage) => Reason::or(&fault.text, format_args!("this process lacks a resource")),
         (None, FaultKind::InvalidPayload) => {
             Reason::or(&fault.text, format_args!("the payload cannot be read"))
         }

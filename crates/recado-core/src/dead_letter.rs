@@ -24,7 +24,7 @@ pub const RECALLED_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub enum Cause {
     /// Every attempt the policy allows was spent.
     Exhausted,
-    /// A failure that no retry can mend.
+    /// A permanent failure.
     Permanent,
     /// The next try would have come after the job's time.
     Expired,

@@ -1,4 +1,4 @@
-//! From a verdict to what happens next.
+//! Decides the transition of a job after an attempt, a crash or a wait.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use crate::audit::{AuditEvent, AuditKind};
 use crate::checksum::Damage;
 use crate::classify::{Blame, Class, Failure, Verdict};
 use crate::dead_letter::Cause;
+use crate::engine_code::EngineCode;
 use crate::job::{Attempt, AttemptResult, Job, RecipientResult};
 use crate::lease::{Lease, LostLease};
 use crate::policy::{Draw, Policy};
@@ -27,12 +28,12 @@ pub struct Terms {
     /// A job whose holder vanished this many times in a row is poison.
     pub crashes_max: u32,
     /// A job that has spent its attempts is tried again after this, until it expires, instead of going
-    /// before a person. What no retry can mend is buried all the same.
+    /// to the dead letter queue. Permanent failures go there all the same.
     pub start_over_after: Option<Duration>,
 }
 
 /// Decides what becomes of a leased job after one attempt.
-pub fn after_attempt(
+pub fn decide_after_attempt(
     lease: &Lease,
     verdict: Verdict,
     terms: &Terms,
@@ -47,16 +48,16 @@ pub fn after_attempt(
             let audit = AuditEvent::about(&lease.job, AuditKind::Delivered, now).attempt(attempt.number);
             (Transition::Deliver { attempt, answer }, audit)
         }
-        Verdict::Partly { accepted, refused } => {
-            let failure = of_all(&lease.job, &accepted, &refused);
-            attempt.recipients = each(accepted, refused);
-            after_failure(&lease.job, failure, attempt, terms, now, draw)
+        Verdict::Partial { accepted, refused } => {
+            let failure = combine_refusals(&lease.job, &accepted, &refused);
+            attempt.recipients = recipient_results(accepted, refused);
+            decide_after_failure(&lease.job, failure, attempt, terms, now, draw)
         }
-        Verdict::Failed(failure) => after_failure(&lease.job, failure, attempt, terms, now, draw),
+        Verdict::Failed(failure) => decide_after_failure(&lease.job, failure, attempt, terms, now, draw),
     }
 }
 
-fn all_failed(policy: &Policy) -> String {
+fn describe_exhaustion(policy: &Policy) -> String {
     match policy.max_attempts {
         1 => "The only attempt failed".to_owned(),
         many => format!("All {many} attempts failed"),
@@ -65,7 +66,7 @@ fn all_failed(policy: &Policy) -> String {
 
 /// Combines the refusals of single recipients into one failure: transient as long as one of them is worth
 /// another try.
-fn of_all(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
+fn combine_refusals(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> Failure {
     let (recipient, telling) = refused
         .iter()
         .find(|(_, failure)| failure.class.is_retryable())
@@ -90,7 +91,7 @@ fn of_all(job: &Job, accepted: &[Box<str>], refused: &[(Box<str>, Failure)]) -> 
     }
 }
 
-fn each(accepted: Vec<Box<str>>, refused: Vec<(Box<str>, Failure)>) -> Vec<RecipientResult> {
+fn recipient_results(accepted: Vec<Box<str>>, refused: Vec<(Box<str>, Failure)>) -> Vec<RecipientResult> {
     let took = accepted.into_iter().map(|recipient| RecipientResult {
         recipient,
         result: AttemptResult::Sent,
@@ -110,7 +111,7 @@ fn each(accepted: Vec<Box<str>>, refused: Vec<(Box<str>, Failure)>) -> Vec<Recip
     took.chain(refused).collect()
 }
 
-fn after_failure(
+fn decide_after_failure(
     job: &Job,
     failure: Failure,
     attempt: Attempt,
@@ -120,7 +121,7 @@ fn after_failure(
 ) -> (Transition, AuditEvent) {
     let policy = &terms.policy;
     let spent = job.progress.attempts_spent + 1;
-    let mut attempt = blamed(attempt, &failure);
+    let mut attempt = with_failure(attempt, &failure);
     let audit = |kind| {
         AuditEvent::about(job, kind, now).failure(&failure).attempt(attempt.number).retry_count(spent - 1)
     };
@@ -131,7 +132,7 @@ fn after_failure(
         return (bury(cause, failure, Some(attempt), terms, now), audit);
     }
     if spent >= policy.max_attempts && terms.start_over_after.is_none() {
-        let audit = audit(AuditKind::Buried).reason(all_failed(policy));
+        let audit = audit(AuditKind::Buried).reason(describe_exhaustion(policy));
         return (bury(Cause::Exhausted, failure, Some(attempt), terms, now), audit);
     }
 
@@ -156,7 +157,7 @@ fn after_failure(
     let audit = audit(AuditKind::RetryScheduled).retry_count(spent).backoff(delay, at).reason(
         match spent < policy.max_attempts {
             true => format!("Retry {spent} of {}", policy.max_attempts - 1),
-            false => format!("{}; the route's fallback tries again", all_failed(policy)),
+            false => format!("{}; the route's fallback tries again", describe_exhaustion(policy)),
         },
     );
     attempt.next_retry_delay_ms = Some(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
@@ -178,8 +179,8 @@ pub fn next_delay(
     }
 }
 
-/// A job whose time ran out while it waited, and what held it back at the end if something did.
-pub fn expired(
+/// Moves a job to the dead letter queue that expired while it waited; `held_back` says what held it back at the end.
+pub fn bury_expired(
     job: &Job,
     held_back: Option<&str>,
     terms: &Terms,
@@ -195,7 +196,7 @@ pub fn expired(
         ),
         None => Reason::or("", format_args!("expired at {at} before it was tried{held}")),
     };
-    let failure = ours(Class::Permanent, "EXPIRED", reason, "recado/expired");
+    let failure = engine_failure(Class::Permanent, EngineCode::Expired, reason, "recado/expired");
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
@@ -204,8 +205,8 @@ pub fn expired(
     (Transition::Bury(Burial { held_up: held_back.is_some(), ..burial }), audit)
 }
 
-/// Moves a job to the dead letter queue whose stored content is damaged: it is never sent.
-pub fn damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+/// Moves a job to the dead letter queue whose stored content is damaged. It is never sent.
+pub fn bury_damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
     let way_out = match damage {
         Damage::Identity => "submit it again as a new job",
         Damage::Data | Damage::OriginalData => "replay it with corrected data",
@@ -214,7 +215,8 @@ pub fn damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) -> (Tra
         "",
         format_args!("nothing was sent: {damage} in the store changed after the job was accepted; {way_out}"),
     );
-    let failure = ours(Class::Permanent, "PAYLOAD_CORRUPT", reason, "recado/payload-corrupt");
+    let failure =
+        engine_failure(Class::Permanent, EngineCode::PayloadCorrupt, reason, "recado/payload-corrupt");
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
@@ -222,25 +224,26 @@ pub fn damaged(job: &Job, damage: Damage, terms: &Terms, now: Timestamp) -> (Tra
     (bury(Cause::InvalidPayload, failure, None, terms, now), audit)
 }
 
-/// A job whose route gives it up because its provider is closed off.
-pub fn given_up(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
-    let failure = closed_off(why);
+/// Moves a job to the dead letter queue because its provider's breaker is open and the route's fallback says so.
+pub fn bury_by_fallback(job: &Job, why: &str, terms: &Terms, now: Timestamp) -> (Transition, AuditEvent) {
+    let failure = provider_closed(why);
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
-        .reason("The route's fallback gave it up without asking".to_owned());
+        .reason("The route's fallback gave it up without asking the provider".to_owned());
     (bury(Cause::Fallback, failure, None, terms, now), audit)
 }
 
-/// A job whose route puts it off because its provider is closed off, or that would come too late then.
-pub fn put_off(
+/// Postpones a job because its provider's breaker is open and the route's fallback says so, or moves it to the dead
+/// letter queue if it expires before that.
+pub fn postpone_by_fallback(
     job: &Job,
     after: Duration,
     why: &str,
     terms: &Terms,
     now: Timestamp,
 ) -> (Transition, AuditEvent) {
-    let failure = closed_off(why);
+    let failure = provider_closed(why);
     let until = now.plus(after);
     let audit = |kind| AuditEvent::about(job, kind, now).failure(&failure).retry_count(retries_made(job));
     if until >= job.expires_at {
@@ -255,8 +258,8 @@ pub fn put_off(
     (Transition::Postpone { until }, audit)
 }
 
-/// A job whose provider may have taken it, and is no longer on the job's route.
-pub fn pinned_provider_gone(
+/// Moves a job to the dead letter queue whose pinned provider, which may have taken it, is no longer on its route.
+pub fn bury_without_pinned_provider(
     job: &Job,
     provider: &str,
     terms: &Terms,
@@ -270,7 +273,7 @@ pub fn pinned_provider_gone(
             job.route
         ),
     );
-    let failure = ours(Class::Permanent, "PROVIDER_GONE", reason, "recado/provider-gone");
+    let failure = engine_failure(Class::Permanent, EngineCode::ProviderGone, reason, "recado/provider-gone");
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
@@ -282,8 +285,8 @@ pub fn pinned_provider_gone(
 const SHORTAGE_WAIT_MIN: Duration = Duration::from_secs(1);
 const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A job that could not be handed over because this process was short of something. Spends no attempt.
-pub fn after_shortage(
+/// Postpones a job that was not sent because this process lacked a resource. Spends no attempt.
+pub fn decide_after_shortage(
     job: &Job,
     why: &str,
     terms: &Terms,
@@ -297,30 +300,33 @@ pub fn after_shortage(
         return (Transition::Postpone { until }, None);
     }
     let words = format!(
-        "not sent, for this process was short of something: {why}; the next try would start at {until}, \
+        "not sent, for this process lacked a resource: {why}; the next try would start at {until}, \
          after the job expires at {}",
         job.expires_at
     );
     let reason = Reason::or(&words, format_args!(""));
-    let failure = ours(Class::Transient, "LOCAL_SHORTAGE", reason, "recado/shortage");
+    let failure = engine_failure(Class::Transient, EngineCode::LocalShortage, reason, "recado/shortage");
     let audit = AuditEvent::about(job, AuditKind::Buried, now)
         .failure(&failure)
         .retry_count(retries_made(job))
-        .reason("The job's time ran out while this process was short of something".to_owned());
+        .reason("The job's time ran out while this process lacked a resource".to_owned());
     let burial = burial(Cause::Expired, failure, None, terms, now);
     (Transition::Bury(Burial { held_up: true, ..burial }), Some(audit))
 }
 
-fn closed_off(why: &str) -> Failure {
+fn provider_closed(why: &str) -> Failure {
     let reason = Reason::or("", format_args!("not sent: {why}"));
-    Failure { blame: Blame::Provider, ..ours(Class::Transient, "CIRCUIT_OPEN", reason, "recado/held-back") }
+    Failure {
+        blame: Blame::Provider,
+        ..engine_failure(Class::Transient, EngineCode::CircuitOpen, reason, "recado/held-back")
+    }
 }
 
-/// A job whose holder vanished: back in line, or, when that keeps happening, before a person.
+/// Returns a job to its lane after its holder vanished, or moves it to the dead letter queue if that keeps happening.
 ///
 /// The first time it is picked up again at once. After that it waits a moment, apart from whatever
 /// shared its fate, so that the jobs that a poisonous one took down with it can finish without it.
-pub fn after_crash(
+pub fn decide_after_crash(
     job: &Job,
     lost: &LostLease,
     terms: &Terms,
@@ -332,10 +338,14 @@ pub fn after_crash(
         "{} let its lease on attempt {} run out; the provider may have taken the job",
         lost.worker, lost.attempt
     );
-    let failure =
-        ours(Class::Unknown, "LEASE_LOST", Reason::or(&words, format_args!("")), "recado/lease-lost");
+    let failure = engine_failure(
+        Class::Unknown,
+        EngineCode::LeaseLost,
+        Reason::or(&words, format_args!("")),
+        "recado/lease-lost",
+    );
     let mut attempt =
-        blamed(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
+        with_failure(Attempt::ended(lost.attempt, lost.claimed_at, now, AttemptResult::Lost), &failure);
     attempt.result = AttemptResult::Lost;
     attempt.replays = job.progress.replays;
     // A job that is pinned goes to no other provider, whichever one its lane was claimed for.
@@ -347,7 +357,7 @@ pub fn after_crash(
             "",
             format_args!("poison: the process that delivered it vanished {in_a_row}; {words}"),
         );
-        let failure = ours(Class::Permanent, "POISON", reason, "recado/poison");
+        let failure = engine_failure(Class::Permanent, EngineCode::Poison, reason, "recado/poison");
         let audit = AuditEvent::about(job, AuditKind::Buried, now)
             .failure(&failure)
             .attempt(lost.attempt)
@@ -374,7 +384,7 @@ fn retries_made(job: &Job) -> u32 {
     job.progress.attempts_spent.saturating_sub(1)
 }
 
-fn blamed(attempt: Attempt, failure: &Failure) -> Attempt {
+fn with_failure(attempt: Attempt, failure: &Failure) -> Attempt {
     let reached_some = attempt.recipients.iter().any(|one| one.result == AttemptResult::Sent);
     Attempt {
         result: match failure.uncertain {
@@ -391,10 +401,10 @@ fn blamed(attempt: Attempt, failure: &Failure) -> Attempt {
     }
 }
 
-fn ours(class: Class, code: &str, reason: Reason, rule: &str) -> Failure {
+fn engine_failure(class: Class, code: EngineCode, reason: Reason, rule: &str) -> Failure {
     Failure {
         class,
-        code: Some(code.into()),
+        code: Some(code.as_str().into()),
         reason,
         rule: rule.into(),
         blame: Blame::Message,

@@ -1,7 +1,7 @@
-//! Events: told to a stream, to subscribed endpoints and to people.
+//! Events: sent to the live stream, to subscribed endpoints and to people.
 //!
 //! An event is derived from the same transition that the store executes, so that the two cannot disagree. Its
-//! id is computed from its subject: told twice, it is still the same event. It never holds a payload.
+//! id is computed from its subject: sent twice, it is still the same event. It never holds a payload.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ pub struct EventData {
     pub actor: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Box<str>>,
-    /// The rule that rings, and how much it matters: `warning` or `critical`.
+    /// The rule that fires, and its severity: `warning` or `critical`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alert: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checksum::Checksum;
 use crate::classify::{Blame, Class};
+use crate::engine_code::EngineCode;
 use crate::name::{CompanyId, JobId, RouteName};
 use crate::payload::{BodyHash, Payload};
 use crate::reason::Reason;
@@ -139,7 +140,7 @@ pub struct Attempt {
     pub blame: Option<Blame>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it. Absent of attempts that older versions made.
+    /// The provider that served it; absent from attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
     /// The job had waited for a breaker, a limit or a pause although it was due.
@@ -153,7 +154,7 @@ pub struct Attempt {
     pub replays: u32,
     /// Facts of attempts that the history no longer has; only the oldest attempt that is kept carries them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earlier: Option<Box<Earlier>>,
+    pub earlier: Option<Box<ForgottenFacts>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -164,7 +165,7 @@ fn is_zero(count: &u32) -> bool {
 /// Facts of forgotten attempts that later ones depend on. [`remember`] keeps it up.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Earlier {
+pub struct ForgottenFacts {
     /// The latest result of each recipient; `sent` once it was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<RecipientResult>,
@@ -199,7 +200,7 @@ pub struct RecipientResult {
 }
 
 impl Attempt {
-    /// An attempt at a moment when nothing is known of how it went but that it ended.
+    /// Makes an attempt of which only its result is known.
     pub fn ended(number: u32, started_at: Timestamp, ended_at: Timestamp, result: AttemptResult) -> Self {
         Attempt {
             number,
@@ -220,6 +221,16 @@ impl Attempt {
         }
     }
 
+    /// Returns its error code where Recado itself gave it.
+    pub fn engine_code(&self) -> Option<EngineCode> {
+        EngineCode::parse(self.error_code.as_deref()?)
+    }
+
+    /// Returns its error code where it is a number: an HTTP status or an SMTP reply code.
+    pub fn answer_code(&self) -> Option<u16> {
+        self.error_code.as_deref()?.parse().ok()
+    }
+
     /// Results of recipients that it knows of, its own first.
     fn recipient_results(&self) -> impl Iterator<Item = &RecipientResult> {
         let earlier = self.earlier.iter().flat_map(|earlier| &earlier.recipients);
@@ -234,7 +245,7 @@ impl Attempt {
         earlier.filter(|pin| pin.provider.is_some() || own.is_none()).or(own)
     }
 
-    /// Takes over what later attempts have to know of one that is forgotten.
+    /// Keeps the facts of a forgotten attempt that later ones depend on.
     fn take_over(&mut self, forgotten: Attempt) {
         let is_of_same_replay = forgotten.replays == self.replays;
         let pin = forgotten.pin().filter(|_| is_of_same_replay);
@@ -246,10 +257,10 @@ impl Attempt {
                 None => recipients.push(one.clone()),
             }
         }
-        // A replay gives everybody a fresh chance, but for those who have it.
+        // A replay tries every recipient again, except those that have it.
         recipients.retain(|one| is_of_same_replay || one.result == AttemptResult::Sent);
-        let earlier = Earlier { recipients, pin };
-        self.earlier = (earlier != Earlier::default()).then(|| Box::new(earlier));
+        let earlier = ForgottenFacts { recipients, pin };
+        self.earlier = (earlier != ForgottenFacts::default()).then(|| Box::new(earlier));
     }
 }
 

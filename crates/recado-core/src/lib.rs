@@ -4,10 +4,9 @@
 //! `now` and a [`Draw`] arrive as arguments. So the same code runs in production, in property tests
 //! and in virtual time, and every answer can be reproduced. [`random`] is the generator that callers draw from.
 //!
-//! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`]
-//! → [`dead_letter`], [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines;
-//! [`breaker`], [`limit`] and [`fairness`] are what lanes are held back by; [`redact`] is what others may read of a
-//! provider's words.
+//! Reading order: [`job`] → [`outcome`] → [`classify`] → [`policy`] → [`decide`] → [`transition`] → [`dead_letter`],
+//! [`event`] and [`audit`]. [`tiss_decision`] is the stateless rule for process engines; [`breaker`], [`limit`] and
+//! [`fairness`] hold lanes back; [`redact`] masks a provider's words for readers who may not see the payload.
 
 pub mod audit;
 pub mod breaker;
@@ -15,9 +14,11 @@ pub mod checksum;
 pub mod classify;
 pub mod dead_letter;
 pub mod decide;
+pub mod engine_code;
 pub mod event;
 pub mod fairness;
 pub mod job;
+pub mod json;
 pub mod lease;
 pub mod limit;
 pub mod name;
@@ -39,11 +40,12 @@ pub use audit::{AuditEvent, AuditKind};
 pub use checksum::{Checksum, Damage};
 pub use classify::{Blame, Class, Classifier, Failure, Rule, Verdict};
 pub use dead_letter::{Cause, DeadLetter, DeadLetterState};
+pub use engine_code::EngineCode;
 pub use event::{Event, EventData, EventKind};
 pub use job::{Attempt, AttemptResult, Job, NewJob, Pin, Priority, Progress, RecipientResult, Status};
 pub use lease::{Lease, LeaseToken, LostLease};
 pub use name::{CompanyId, JobId, RouteName};
-pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, Partly, Refused};
+pub use outcome::{Fault, FaultKind, NetworkKind, Outcome, PartialDelivery, RefusedRecipient};
 pub use payload::{BodyHash, Payload};
 pub use policy::{Backoff, CapApplies, Draw, Jitter, Policy};
 pub use random::{Random, UuidV7};

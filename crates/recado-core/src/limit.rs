@@ -93,15 +93,15 @@ impl Limit {
     }
 
     /// Returns how many the rate lets go at `now`, up to `wanted`. A quiet is a matter of its own.
-    pub fn free(&self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
+    pub fn available(&self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
         let spent: u64 = self.in_window(rate, us(now)).map(|(_, count)| u64::from(*count)).sum();
         let free = u64::from(rate.max).saturating_sub(spent);
         u32::try_from(free).unwrap_or(u32::MAX).min(wanted)
     }
 
-    /// Takes up to `wanted`; how many it got.
+    /// Takes up to `wanted`, and returns the number taken.
     pub fn take(&mut self, rate: Rate, wanted: u32, now: Timestamp) -> u32 {
-        let count = self.free(rate, wanted, now);
+        let count = self.available(rate, wanted, now);
         self.spend(rate, count, now);
         count
     }
@@ -123,7 +123,7 @@ impl Limit {
     }
 
     /// Gives back what was taken at `taken_at` and not used. What others took later stays as late as it was.
-    pub fn give_back(&mut self, rate: Rate, mut count: u32, taken_at: Timestamp) {
+    pub fn return_unused(&mut self, rate: Rate, mut count: u32, taken_at: Timestamp) {
         let latest = rate.counted_at_us(us(taken_at));
         for (_, spent) in self.spent.iter_mut().rev().skip_while(|(at, _)| *at > latest) {
             let back = count.min(*spent);
@@ -136,7 +136,7 @@ impl Limit {
     /// Moves sends that were taken at `taken_at` and go out only now: they count from now on.
     pub fn postdate(&mut self, rate: Rate, count: u32, taken_at: Timestamp, now: Timestamp) {
         let before = self.total();
-        self.give_back(rate, count, taken_at);
+        self.return_unused(rate, count, taken_at);
         self.spend(rate, before - self.total(), now);
     }
 
@@ -145,12 +145,12 @@ impl Limit {
     }
 
     /// Returns true if something taken at `taken_at` that goes out at `now` must be postdated.
-    pub fn is_late(rate: Rate, taken_at: Timestamp, now: Timestamp) -> bool {
+    pub fn needs_postdating(rate: Rate, taken_at: Timestamp, now: Timestamp) -> bool {
         us(now) > rate.counted_at_us(us(taken_at))
     }
 
     /// Returns the time when the next one may go, or `None` for now.
-    pub fn free_at(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+    pub fn available_at(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         let now_us = us(now);
         let mut over = self.in_window(rate, now_us).map(|(_, count)| i64::from(*count)).sum::<i64>()
             - i64::from(rate.max)
@@ -210,25 +210,25 @@ impl Limit {
         Some(Quiet { since, until, reason: reason.into(), by_rule: self.quiet_by_rule })
     }
 
-    /// Until when quiet was asked for, if that is not over, and why.
+    /// Returns the end of the quiet and its reason, if it is not over.
     pub fn quiet_at(&self, now: Timestamp) -> Option<(Timestamp, &str)> {
         let why = self.quiet_reason.as_deref().unwrap_or_default();
         (self.quiet_until_us > us(now)).then(|| (Timestamp::from_millis(self.quiet_until_us / 1_000), why))
     }
 
-    /// Returns the time from which on this limit is as good as new.
-    pub fn over_at(&self) -> Timestamp {
+    /// Returns the time from which on the value holds nothing that matters.
+    pub fn expires_at(&self) -> Timestamp {
         rounded_up(self.spent_until_us.max(self.quiet_until_us).max(self.kept_until_us))
     }
 
     /// Returns true if it holds times that lie in the future: the clock was set back.
-    pub fn is_ahead(&self, rate: Rate, now: Timestamp) -> bool {
+    pub fn has_future_times(&self, rate: Rate, now: Timestamp) -> bool {
         let latest = rate.counted_at_us(us(now.plus(crate::breaker::CLOCKS_DIFFER_MAX)));
         self.spent.back().is_some_and(|(at, _)| *at > latest)
     }
 
     /// Treats times that lie in the future as now.
-    pub fn set_back(&mut self, rate: Rate, now: Timestamp) {
+    pub fn clamp_future_times(&mut self, rate: Rate, now: Timestamp) {
         let latest = rate.counted_at_us(us(now));
         let ahead: u32 = self.spent.iter().filter(|(at, _)| *at > latest).map(|(_, count)| count).sum();
         self.spent.retain(|(at, _)| *at <= latest);

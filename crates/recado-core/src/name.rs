@@ -1,4 +1,5 @@
-//! The names things go by. Each is checked once, at the edge, and travels as a type from there on.
+//! Names of jobs, companies and routes. Each is checked once, when it comes in, and is a type of its own from there
+//! on.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The raw fact that a transport brings back. It judges nothing: [`crate::classify`] does.
+//! Outcomes of a transport, unjudged: [`crate::classify`] judges them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub enum Outcome {
         answer: Option<Payload>,
     },
     /// A message to several recipients: each had an answer of its own.
-    Partly(Partly),
+    Partial(PartialDelivery),
     Failed(Fault),
 }
 
@@ -29,15 +29,15 @@ impl Outcome {
 
 /// The recipients who took a message, and those who did not.
 #[derive(Clone, Debug, Default)]
-pub struct Partly {
+pub struct PartialDelivery {
     pub accepted: Vec<Box<str>>,
-    /// Never empty: when everybody took it, that is [`Outcome::Accepted`].
-    pub refused: Vec<Refused>,
+    /// Never empty: where all recipients took it, the outcome is [`Outcome::Accepted`].
+    pub refused: Vec<RefusedRecipient>,
 }
 
 /// One recipient that did not get it.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusedRecipient {
     pub recipient: Box<str>,
     pub fault: Fault,
 }
@@ -60,15 +60,15 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The provider answered, and the answer was no.
+    /// The provider answered with a refusal.
     #[default]
     Answer,
     Network(NetworkKind),
-    /// Our own code fell over on this job.
+    /// Our own code panicked on this job.
     Panic,
     /// The payload cannot be turned into a request.
     InvalidPayload,
-    /// This process lacked something that it needs before it can ask: descriptors, memory, ports, names, its store.
+    /// This process lacked a resource before it could ask: descriptors, memory, ports, names, its store.
     /// Nothing was handed over.
     Shortage,
 }
@@ -109,7 +109,7 @@ impl NetworkKind {
 }
 
 impl Fault {
-    /// The provider said no, with a code and some words.
+    /// Describes a provider's refusal, by its code and its text.
     pub fn answer(code: &str, text: &str) -> Self {
         Fault { code: Some(code.into()), text: text.into(), ..Fault::default() }
     }

@@ -1,6 +1,5 @@
 //! A job's `data`, and the fingerprint that tells "the same request again" from "another one".
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::hash::Hasher;
@@ -10,6 +9,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::json::Members;
 
 /// Levels at most that JSON may be nested, whether a caller or a provider sends it: many readers of JSON give up a
 /// little deeper, and the API serves what it was given within an answer of its own.
@@ -55,7 +56,7 @@ impl Payload {
         false
     }
 
-    /// For text that a parser or a store has already vouched for.
+    /// Wraps text that a parser or a store has already checked.
     pub fn trusted(json: impl Into<Arc<str>>) -> Self {
         Payload(json.into())
     }
@@ -332,29 +333,6 @@ impl Decimal {
         let digits = digits.trim_start_matches('0').to_owned();
         let exponent = if digits.is_empty() { 0 } else { exponent.saturating_sub(places) };
         Decimal { is_negative, digits, exponent }
-    }
-}
-
-/// The members of an object, unread.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Reader).map(Members)
     }
 }
 

@@ -174,7 +174,7 @@ impl Policy {
         self.ceiling.map_or(delay, |ceiling| delay.min(ceiling))
     }
 
-    /// Everything wrong with it, in words that say what to write instead.
+    /// Returns every fault, each with what to write instead.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.max_attempts == 0 || self.max_attempts > ATTEMPTS_MAX {

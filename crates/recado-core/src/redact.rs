@@ -27,7 +27,10 @@ const VALUE_LEN_MIN: usize = 4;
 /// Letters and digits at least of a word with a digit in it, such as a number of an account.
 const CODE_LEN_MIN: usize = 6;
 
-/// Whose words they are.
+/// The member of a sandbox job's data that the sandbox repeats.
+const SCRIPT: &str = "script";
+
+/// The author of the words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speaker {
     Provider,
@@ -42,9 +45,9 @@ static PERSONAL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?<user>[^\s<>"'(),:;@\[\]\\]+)@(?<host>[\w.-]+)|\+\d[\d ()-]{6,}\d|\d{10,}"#).unwrap()
 });
 
-/// The words without what of them is the payload's or personal.
-pub fn discreet(words: &str, data: &Payload, speaker: Speaker) -> String {
-    let known = Known::of(data, speaker);
+/// Masks the parts of the words that come from the payload or are personal.
+pub fn redact(words: &str, data: &Payload, speaker: Speaker) -> String {
+    let known = PayloadWords::of(data, speaker);
     let mut shown = String::with_capacity(words.len());
     let mut rest = 0;
     for found in PERSONAL.captures_iter(words) {
@@ -69,40 +72,52 @@ pub fn discreet(words: &str, data: &Payload, speaker: Speaker) -> String {
     shown
 }
 
-/// The words of a payload.
+/// The words of a payload that are masked.
 #[derive(Default)]
-struct Known {
+struct PayloadWords {
     texts: Vec<String>,
     words: HashSet<String>,
 }
 
-impl Known {
+impl PayloadWords {
     fn of(data: &Payload, speaker: Speaker) -> Self {
-        let mut known = Known::default();
+        let mut known = PayloadWords::default();
         match data.parse::<Value>() {
             Ok(Value::Object(members)) => {
                 for (name, value) in &members {
-                    known.learn(value, speaker == Speaker::Script && name == "script");
+                    match speaker {
+                        Speaker::Script if name == SCRIPT => known.learn_codes(value),
+                        Speaker::Script | Speaker::Provider => known.learn(value),
+                    }
                 }
             }
-            Ok(value) => known.learn(&value, false),
+            Ok(value) => known.learn(&value),
             Err(_) => {}
         }
         known
     }
 
-    /// A script is meant to be said, but for the codes in it.
-    fn learn(&mut self, value: &Value, script: bool) {
+    fn learn(&mut self, value: &Value) {
         match value {
-            Value::Array(items) => items.iter().for_each(|item| self.learn(item, script)),
-            Value::Object(members) => members.values().for_each(|member| self.learn(member, script)),
+            Value::Array(items) => items.iter().for_each(|item| self.learn(item)),
+            Value::Object(members) => members.values().for_each(|member| self.learn(member)),
             Value::String(text) => {
                 let is_word = text.chars().all(char::is_alphanumeric) && text.len() >= VALUE_LEN_MIN;
-                self.words.extend((is_word && !script).then(|| text.clone()));
+                self.words.extend(is_word.then(|| text.clone()));
+                self.texts.push(text.clone());
+                self.learn_codes(value);
+            }
+            Value::Number(_) | Value::Null | Value::Bool(_) => self.learn_codes(value),
+        }
+    }
+
+    /// Learns only the codes. The sandbox is meant to repeat the rest of its script.
+    fn learn_codes(&mut self, value: &Value) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.learn_codes(item)),
+            Value::Object(members) => members.values().for_each(|member| self.learn_codes(member)),
+            Value::String(text) => {
                 self.words.extend(words(text).filter(|word| is_code(word)).map(str::to_owned));
-                if !script {
-                    self.texts.push(text.clone());
-                }
             }
             Value::Number(number) => self.words.extend(Some(number.to_string()).filter(|word| is_code(word))),
             Value::Null | Value::Bool(_) => {}
@@ -154,7 +169,7 @@ mod tests {
     use super::*;
 
     fn said(words: &str, data: &str) -> String {
-        discreet(words, &Payload::new(data).unwrap(), Speaker::Provider)
+        redact(words, &Payload::new(data).unwrap(), Speaker::Provider)
     }
 
     #[test]
@@ -196,10 +211,10 @@ mod tests {
         .unwrap();
         let words = "Service temporarily unavailable for acct9921, Maria: panic";
         assert_eq!(
-            discreet(words, &data, Speaker::Script),
+            redact(words, &data, Speaker::Script),
             "Service temporarily unavailable for ***, ***: panic"
         );
-        assert_eq!(discreet(words, &data, Speaker::Provider), "***, ***: ***");
+        assert_eq!(redact(words, &data, Speaker::Provider), "***, ***: ***");
     }
 
     #[test]

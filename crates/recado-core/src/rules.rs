@@ -26,35 +26,70 @@ use regex::Regex;
 
 use crate::classify::{Blame, Class, Classifier, Condition, Rule};
 
-/// Names of the built-in rule sets, as `classifier = "…"` in the configuration takes them.
+/// A built-in rule set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RuleSet {
+    Smtp,
+    Ses,
+    Evolution,
+    Tiss,
+    Social,
+    OpenAi,
+    Http,
+    General,
+}
+
+impl RuleSet {
+    pub const ALL: [RuleSet; 8] = [
+        RuleSet::Smtp,
+        RuleSet::Ses,
+        RuleSet::Evolution,
+        RuleSet::Tiss,
+        RuleSet::Social,
+        RuleSet::OpenAi,
+        RuleSet::Http,
+        RuleSet::General,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        NAMES[self as usize]
+    }
+
+    fn compile(self) -> Vec<Rule> {
+        match self {
+            RuleSet::Smtp => smtp::rules(),
+            RuleSet::Ses => ses::rules(),
+            RuleSet::Evolution => evolution::rules(),
+            RuleSet::Tiss => tiss::rules(),
+            RuleSet::Social => social::rules(),
+            RuleSet::OpenAi => openai::rules(),
+            RuleSet::Http => http::rules(),
+            RuleSet::General => general::rules(),
+        }
+    }
+}
+
+/// Names of the built-in rule sets in the order of [`RuleSet::ALL`], as `classifier = "…"` in the configuration
+/// takes them.
 pub const NAMES: [&str; 8] = ["smtp", "ses", "evolution", "tiss", "social", "openai", "http", "general"];
 
-/// Each rule set by its place in [`NAMES`], compiled when it is first asked for: a thousand routes share one.
+/// Each rule set by its place in [`NAMES`], compiled at its first use: a thousand routes share one.
 static SETS: [OnceLock<Arc<Vec<Rule>>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
-/// The rule set of that name.
+/// Returns the classifier with the built-in rule set of that name.
 pub fn named(name: &str) -> Option<Classifier> {
     let at = NAMES.iter().position(|known| *known == name)?;
-    let compile = || match NAMES[at] {
-        "smtp" => smtp::rules(),
-        "ses" => ses::rules(),
-        "evolution" => evolution::rules(),
-        "tiss" => tiss::rules(),
-        "social" => social::rules(),
-        "openai" => openai::rules(),
-        "http" => http::rules(),
-        _ => general::rules(),
-    };
-    let rules = SETS[at].get_or_init(|| Arc::new(compile())).clone();
-    Some(Classifier { name: NAMES[at].into(), rules, ..Classifier::default() })
+    let set = RuleSet::ALL[at];
+    let rules = SETS[at].get_or_init(|| Arc::new(set.compile())).clone();
+    Some(Classifier { set: Some(set), rules, ..Classifier::default() })
 }
 
 /// One rule as the tables write it: its name within the set, its condition, its class, its blame.
-type Row = (&'static str, When, Class, Blame);
+type Row = (&'static str, RowCondition, Class, Blame);
 
 /// A [`Condition`] that can stand in a constant: its regular expression is not compiled yet.
 #[derive(Clone, Copy)]
-struct When {
+struct RowCondition {
     code: Option<&'static str>,
     enhanced: Option<&'static str>,
     status: Option<(u16, u16)>,
@@ -63,44 +98,44 @@ struct When {
     any_network: bool,
 }
 
-const ALWAYS: When =
-    When { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
+const ALWAYS: RowCondition =
+    RowCondition { code: None, enhanced: None, status: None, text: None, regex: None, any_network: false };
 
 /// No answer came. Every set begins with this.
 const UNANSWERED: &[Row] =
-    &[("network", When { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
+    &[("network", RowCondition { any_network: true, ..ALWAYS }, Class::Transient, Blame::Provider)];
 
-const fn code(code: &'static str) -> When {
-    When { code: Some(code), ..ALWAYS }
+const fn code(code: &'static str) -> RowCondition {
+    RowCondition { code: Some(code), ..ALWAYS }
 }
 
-const fn enhanced(code: &'static str) -> When {
-    When { enhanced: Some(code), ..ALWAYS }
+const fn enhanced(code: &'static str) -> RowCondition {
+    RowCondition { enhanced: Some(code), ..ALWAYS }
 }
 
-const fn status(low: u16, high: u16) -> When {
-    When { status: Some((low, high)), ..ALWAYS }
+const fn status(low: u16, high: u16) -> RowCondition {
+    RowCondition { status: Some((low, high)), ..ALWAYS }
 }
 
-const fn text(words: &'static str) -> When {
-    When { text: Some(words), ..ALWAYS }
+const fn text(words: &'static str) -> RowCondition {
+    RowCondition { text: Some(words), ..ALWAYS }
 }
 
-const fn regex(pattern: &'static str) -> When {
-    When { regex: Some(pattern), ..ALWAYS }
+const fn regex(pattern: &'static str) -> RowCondition {
+    RowCondition { regex: Some(pattern), ..ALWAYS }
 }
 
-impl When {
-    const fn and_enhanced(self, code: &'static str) -> When {
-        When { enhanced: Some(code), ..self }
+impl RowCondition {
+    const fn and_enhanced(self, code: &'static str) -> RowCondition {
+        RowCondition { enhanced: Some(code), ..self }
     }
 
-    const fn and_text(self, words: &'static str) -> When {
-        When { text: Some(words), ..self }
+    const fn and_text(self, words: &'static str) -> RowCondition {
+        RowCondition { text: Some(words), ..self }
     }
 
-    const fn and_regex(self, pattern: &'static str) -> When {
-        When { regex: Some(pattern), ..self }
+    const fn and_regex(self, pattern: &'static str) -> RowCondition {
+        RowCondition { regex: Some(pattern), ..self }
     }
 
     fn condition(self) -> Condition {

@@ -20,39 +20,39 @@ pub struct SubmissionFailure<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimDecision {
+pub struct TissDecision {
     pub should_retry: bool,
     pub next_retry_time: Option<Timestamp>,
     pub retry_count: u32,
     pub retry_reason: String,
     pub backoff_minutes: Option<u64>,
     pub classification: Class,
-    pub error_code: Option<ClaimError>,
+    pub error_code: Option<TissErrorCode>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimError {
+pub enum TissErrorCode {
     MaxRetriesExceeded,
     PermanentError,
 }
 
-impl ClaimError {
+impl TissErrorCode {
     pub fn as_str(self) -> &'static str {
         match self {
-            ClaimError::MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
-            ClaimError::PermanentError => "PERMANENT_ERROR",
+            TissErrorCode::MaxRetriesExceeded => "MAX_RETRIES_EXCEEDED",
+            TissErrorCode::PermanentError => "PERMANENT_ERROR",
         }
     }
 }
 
-/// The count is checked before the error is read, in the order of the rule.
+/// Decides whether a failed submission is retried. The count is checked before the error, in the order of the rule.
 pub fn decide(
     failure: &SubmissionFailure<'_>,
     classifier: &Classifier,
     policy: &Policy,
     now: Timestamp,
     draw: Draw,
-) -> (ClaimDecision, AuditEvent) {
+) -> (TissDecision, AuditEvent) {
     let judged = classifier.classify(Fault { text: failure.submission_error.into(), ..Fault::default() });
     let retries_max = policy.max_attempts.saturating_sub(1);
     let audit = |kind| {
@@ -60,9 +60,9 @@ pub fn decide(
             .failure(&judged)
             .retry_count(failure.retry_count)
     };
-    let refuse = |error: ClaimError, reason: String| {
+    let refuse = |error: TissErrorCode, reason: String| {
         let audit = audit(AuditKind::ClaimRefused).reason(reason.clone());
-        let decision = ClaimDecision {
+        let decision = TissDecision {
             should_retry: false,
             next_retry_time: None,
             retry_count: failure.retry_count,
@@ -74,10 +74,13 @@ pub fn decide(
         (decision, audit)
     };
     if failure.retry_count >= retries_max {
-        return refuse(ClaimError::MaxRetriesExceeded, format!("Maximum of {retries_max} retries exceeded"));
+        return refuse(
+            TissErrorCode::MaxRetriesExceeded,
+            format!("Maximum of {retries_max} retries exceeded"),
+        );
     }
     if !judged.class.is_retryable() {
-        return refuse(ClaimError::PermanentError, format!("Permanent error: {}", judged.reason));
+        return refuse(TissErrorCode::PermanentError, format!("Permanent error: {}", judged.reason));
     }
     let delay = whole_if_minutes(policy.delay(failure.retry_count, None, draw));
     let next_retry_time = now.plus(delay);
@@ -87,7 +90,7 @@ pub fn decide(
         .retry_count(retry_count)
         .backoff(delay, next_retry_time)
         .reason(retry_reason.clone());
-    let decision = ClaimDecision {
+    let decision = TissDecision {
         should_retry: true,
         next_retry_time: Some(next_retry_time),
         retry_count,

@@ -39,10 +39,14 @@ pub struct TraceParent {
 pub struct NotATraceParent;
 
 impl TraceParent {
-    /// A span of a trace; `None` for the zeros that mean no trace or no span.
-    pub fn new(trace: u128, span: u64, sampled: bool) -> Option<Self> {
-        let flags = if sampled { SAMPLED } else { 0 };
-        (trace != 0 && span != 0).then_some(TraceParent { trace, span, flags })
+    /// A span of a trace that is not recorded; `None` for the zeros that mean no trace or no span.
+    pub fn new(trace: u128, span: u64) -> Option<Self> {
+        (trace != 0 && span != 0).then_some(TraceParent { trace, span, flags: 0 })
+    }
+
+    /// The same span of a trace that is recorded.
+    pub fn sampled(self) -> Self {
+        TraceParent { flags: self.flags | SAMPLED, ..self }
     }
 
     pub fn trace_id(self) -> u128 {
@@ -180,7 +184,7 @@ mod tests {
         }
         assert_eq!(TraceParent::from_bytes(&[0; 25]), None);
         assert_eq!(TraceParent::from_bytes(&[1; 24]), None);
-        assert_eq!(TraceParent::new(0, 1, true), None);
+        assert_eq!(TraceParent::new(0, 1), None);
     }
 
     #[test]

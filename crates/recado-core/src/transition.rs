@@ -19,7 +19,7 @@ pub enum Transition {
     RetryAt { at: Timestamp, attempt: Attempt },
     /// It was held back before anything was sent. Spends no attempt.
     Postpone { until: Timestamp },
-    /// It goes before a person.
+    /// Moves the job to the dead letter queue.
     Bury(Burial),
     /// Given back. With an attempt, its holder vanished and may have sent it; without, nothing was sent.
     Release { at: Timestamp, lost: Option<Attempt> },
@@ -39,16 +39,25 @@ pub struct Burial {
 }
 
 impl Transition {
-    /// Says on the attempt which provider served it, and whether the job had been held up before.
-    pub fn served_by(&mut self, provider: &str, held_up: bool) {
-        let attempt = match self {
+    /// Records on the attempt which provider served it.
+    pub fn set_provider(&mut self, provider: &str) {
+        if let Some(attempt) = self.attempt_made() {
+            attempt.provider = Some(provider.into());
+        }
+    }
+
+    /// Records on the attempt that its job had been held up although it was due.
+    pub fn mark_held_up(&mut self) {
+        if let Some(attempt) = self.attempt_made() {
+            attempt.held_up = true;
+        }
+    }
+
+    fn attempt_made(&mut self) -> Option<&mut Attempt> {
+        match self {
             Transition::Deliver { attempt, .. } | Transition::RetryAt { attempt, .. } => Some(attempt),
             Transition::Bury(burial) => burial.attempt.as_mut(),
             Transition::Postpone { .. } | Transition::Release { .. } => None,
-        };
-        if let Some(attempt) = attempt {
-            attempt.provider = Some(provider.into());
-            attempt.held_up = held_up;
         }
     }
 

@@ -73,7 +73,7 @@ const TLS_WORDS: [(&str, &str); 15] = [
 
 /// A failure of TLS in plain words: its library names some of its errors by the names that its code has for them.
 /// Any other text stays as it is.
-pub fn plain_tls(cause: &str) -> Cow<'_, str> {
+pub fn describe_tls_error(cause: &str) -> Cow<'_, str> {
     let Some(begins) = TLS_ERRORS.iter().find(|begins| cause.contains(**begins)) else { return cause.into() };
     if let Some((_, words)) = TLS_WORDS.iter().find(|(name, _)| cause.contains(name)) {
         return (*words).into();
@@ -103,12 +103,12 @@ mod tests {
             ("received fatal alert: DecodeError", "TLS failed: received fatal alert"),
             ("invalid peer certificate: Other(OtherError(NewThing))", "TLS failed: invalid peer certificate"),
         ] {
-            assert!(plain_tls(said).contains(meant), "{said}: {}", plain_tls(said));
+            assert!(describe_tls_error(said).contains(meant), "{said}: {}", describe_tls_error(said));
         }
         let words =
             "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for b";
         for other in ["connection refused", words] {
-            assert_eq!(plain_tls(other), other);
+            assert_eq!(describe_tls_error(other), other);
         }
     }
 

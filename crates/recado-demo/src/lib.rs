@@ -38,7 +38,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use recado_client::wire::events::EventQuery;
-use recado_client::{Client, ClientError, Heard};
+use recado_client::{Client, ClientError, StreamItem};
 use recado_config::fault::Source;
 use recado_config::{Config, Flags, Inputs};
 use recado_server::serve::{self, Server, Signals};
@@ -213,8 +213,8 @@ impl Stage<'_> {
         self.show.tell(Paint::Strong, &words)
     }
 
-    fn hear(&mut self, heard: Heard) -> io::Result<()> {
-        let Heard::Event(event) = heard else { return Ok(()) };
+    fn hear(&mut self, heard: StreamItem) -> io::Result<()> {
+        let StreamItem::Event(event) = heard else { return Ok(()) };
         match self.tally.hear(&event) {
             Some((paint, words)) => self.show.tell(paint, &words),
             None => Ok(()),

@@ -78,7 +78,7 @@ impl Email {
         &self.attachments
     }
 
-    /// Everybody who is to get it: to, cc, bcc; in order, each address once. Domains are in lower case
+    /// All recipients: to, cc, bcc; in order, each address once. Domains are in lower case
     /// by the time they get here, so that two spellings of one address are one.
     pub fn recipients(&self) -> Vec<&str> {
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! The Message-ID: what tells every system on the way a repetition from a new message.
+//! The Message-ID, by which every system on the way recognises a repetition.
 
 use recado_core::JobId;
 

@@ -108,7 +108,9 @@ fn mailboxes(data: &Object<'_, '_>, name: &str) -> Vec<Mailbox> {
 fn mailbox(data: &Object<'_, '_>, place: &str, raw: &RawValue) -> Option<Mailbox> {
     let read = match serde_json::from_str::<Text<'_>>(raw.get()) {
         Ok(Text(text)) => Mailbox::read(&text).map_err(str::to_owned),
-        Err(_) => Err(format!("{}, such as \"ana@example.com\"", data::instead(raw.get(), "a string"))),
+        Err(_) => {
+            Err(format!("{}, such as \"ana@example.com\"", data::describe_instead(raw.get(), "a string")))
+        }
     };
     read.map_err(|wrong| data.fault_at(place, wrong)).ok()
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::{Random, RouteName, Timestamp};
 use recado_store::{AuditLog, Inspect, JobStore, KeyValue, KvEntry, Namespace, Retention, Store, StoreError};
+use recado_transport::TransportKind;
 use recado_transport_webhook::Webhook;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -342,7 +343,7 @@ fn wire(parts: Parts) -> Rooms {
     let rate = Arc::new(DeadLetterRate::new(kv.clone(), clock.clone()));
 
     endpoints.share(&kv);
-    let webhooks = routes.iter().filter(|route| route.transport_name() == "webhook");
+    let webhooks = routes.iter().filter(|route| route.has_transport(TransportKind::Webhook));
     let callback_route = webhooks.min_by_key(|route| route.name.as_str() != "webhook");
     let notifier = Arc::new(Notifier {
         events: Events::default(),

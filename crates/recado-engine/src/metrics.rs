@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use recado_core::{Job, Policy, RouteName, Timestamp, Transition, Verdict};
 use recado_observe::gauges::Gauges;
-use recado_observe::{Alerts, DeadLetterFlow, Fact, Kpis, Ledger, Left, StoreWork, of_transition};
+use recado_observe::{
+    Alerts, DeadLetterExit, DeadLetterFlow, DelaySource, Fact, Kpis, Ledger, StoreWork, facts_of_transition,
+};
 use recado_store::Watcher;
 use tokio::time::Instant;
 
@@ -30,7 +32,7 @@ impl WaitBy {
     pub fn of(verdict: &Verdict) -> Self {
         let asked = match verdict {
             Verdict::Delivered { .. } => false,
-            Verdict::Partly { refused, .. } => {
+            Verdict::Partial { refused, .. } => {
                 refused.iter().any(|(_, failure)| failure.retry_after.is_some())
             }
             Verdict::Failed(failure) => failure.retry_after.is_some(),
@@ -55,7 +57,7 @@ impl Metrics {
 
     /// Counts something that happened now.
     pub fn record(&self, fact: &Fact<'_>) {
-        self.ledger.note(fact, self.clock.now());
+        self.ledger.record(fact, self.clock.now());
     }
 
     /// Counts jobs that were taken in; neighbours of one route count together.
@@ -79,13 +81,17 @@ impl Metrics {
         wait_by: WaitBy,
         now: Timestamp,
     ) {
-        for fact in of_transition(job, transition, policy, wait_by == WaitBy::Provider, now) {
-            self.ledger.note(&fact, now);
+        let delay_source = match wait_by {
+            WaitBy::Provider => DelaySource::Imposed,
+            WaitBy::Policy => DelaySource::Policy,
+        };
+        for fact in facts_of_transition(job, transition, policy, delay_source, now) {
+            self.ledger.record(&fact, now);
         }
     }
 
     /// Counts a dead letter that left the queue.
-    pub(crate) fn record_dead_letter_left(&self, how: Left, moved_at: Timestamp) {
+    pub(crate) fn record_dead_letter_left(&self, how: DeadLetterExit, moved_at: Timestamp) {
         self.record(&Fact::DeadLetterLeft { how, moved_at });
     }
 
@@ -101,7 +107,7 @@ impl Metrics {
         gauges: &Gauges,
         now: Timestamp,
     ) -> Vec<recado_observe::alerts::AlertChange> {
-        alerts.step(&self.ledger, gauges, now)
+        alerts.evaluate(&self.ledger, gauges, now)
     }
 
     /// Returns the retry KPIs of a route, or of all of them, as this process saw them; `None` when there is no
@@ -124,21 +130,21 @@ impl Metrics {
 impl Watcher for Metrics {
     fn on_commit(&self, requests: u64, took: Duration) {
         let now = self.clock.now();
-        self.ledger.note(&Fact::Committed { requests }, now);
-        self.ledger.note(&Fact::StoreWorked { work: StoreWork::Commit, took }, now);
+        self.ledger.record(&Fact::Committed { requests }, now);
+        self.ledger.record(&Fact::StoreWorked { work: StoreWork::Commit, took }, now);
     }
 
     fn on_fsync(&self, took: Duration) {
-        self.ledger.note(&Fact::StoreWorked { work: StoreWork::Fsync, took }, self.clock.now());
+        self.ledger.record(&Fact::StoreWorked { work: StoreWork::Fsync, took }, self.clock.now());
     }
 }
 
 /// Measures for how long a lane has been held back, and by what. Counted when that changes.
 #[derive(Debug, Default)]
-pub(crate) struct HoldTimer(Option<(recado_observe::Hold, Instant)>);
+pub(crate) struct HoldTimer(Option<(recado_observe::HoldKind, Instant)>);
 
 impl HoldTimer {
-    pub fn switch(&mut self, metrics: &Metrics, route: &RouteName, why: Option<recado_observe::Hold>) {
+    pub fn switch(&mut self, metrics: &Metrics, route: &RouteName, why: Option<recado_observe::HoldKind>) {
         if self.0.map(|(why, _)| why) == why {
             return;
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
-use recado_core::redact::{Speaker, discreet};
+use recado_core::redact::{Speaker, redact};
 use recado_core::{Classifier, Job, Payload, Policy, Reason, RouteName};
-use recado_transport::{DataFault, Transport};
+use recado_transport::{DataFault, Transport, TransportKind};
 
 use crate::fallback::Fallback;
 
@@ -61,9 +61,14 @@ impl Route {
         self.classifier.hold_max
     }
 
+    /// Returns true if a transport of this kind, in this process, delivers its jobs.
+    pub fn has_transport(&self, kind: TransportKind) -> bool {
+        matches!(&self.carrier, Carrier::Transport(transport) if transport.kind() == kind)
+    }
+
     pub fn transport_name(&self) -> &str {
         match &self.carrier {
-            Carrier::Transport(transport) => transport.name(),
+            Carrier::Transport(transport) => transport.kind().as_str(),
             Carrier::Workers => "worker",
             Carrier::Missing(_) => "none",
         }
@@ -146,10 +151,10 @@ impl Routes {
     }
 
     /// Rewrites a provider's words about a job for readers that its payload is not meant for.
-    pub(crate) fn discreet(&self, job: &Job, words: &Reason) -> String {
+    pub(crate) fn redact(&self, job: &Job, words: &Reason) -> String {
         let route = self.get(job.route.as_str());
-        let scripted = route.is_some_and(|route| route.transport_name() == "sandbox");
+        let scripted = route.is_some_and(|route| route.has_transport(TransportKind::Sandbox));
         let speaker = if scripted { Speaker::Script } else { Speaker::Provider };
-        discreet(words.as_str(), &job.data, speaker)
+        redact(words.as_str(), &job.data, speaker)
     }
 }

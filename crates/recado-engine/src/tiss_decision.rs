@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use recado_core::redact::{Speaker, discreet};
-use recado_core::tiss_decision::{self, ClaimDecision, ClaimError, SubmissionFailure};
+use recado_core::redact::{Speaker, redact};
+use recado_core::tiss_decision::{self, SubmissionFailure, TissDecision, TissErrorCode};
 use recado_core::{Event, EventData, EventKind, Payload, Policy, Random, Timestamp};
 use recado_observe::{Backoff, Decided, Fact};
 use recado_store::AuditLog;
@@ -33,7 +33,7 @@ impl TissDecisions {
     pub async fn decide_claim(
         &self,
         failure: &SubmissionFailure<'_>,
-    ) -> Result<Option<ClaimDecision>, EngineError> {
+    ) -> Result<Option<TissDecision>, EngineError> {
         let Some(route) = self.routes.get(failure.route) else { return Ok(None) };
         let now = self.clock.now();
         let draw = self.random.next_draw();
@@ -46,7 +46,7 @@ impl TissDecisions {
             decided: decided(failure, &decision, &route.terms.policy, now),
         });
         self.tell_of_claim(failure, &decision, route, now).await;
-        let error = discreet(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
+        let error = redact(failure.submission_error, &Payload::trusted("null"), Speaker::Provider);
         if let (true, Some(at)) = (decision.should_retry, decision.next_retry_time) {
             tracing::info!(
                 event = "submission_retry_scheduled",
@@ -76,13 +76,13 @@ impl TissDecisions {
     async fn tell_of_claim(
         &self,
         failure: &SubmissionFailure<'_>,
-        decision: &ClaimDecision,
+        decision: &TissDecision,
         route: &Route,
         now: Timestamp,
     ) {
         let kind = match (decision.should_retry, decision.error_code) {
             (true, _) => EventKind::JobRetryScheduled,
-            (false, Some(ClaimError::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
+            (false, Some(TissErrorCode::MaxRetriesExceeded)) => EventKind::JobRetryExhausted,
             (false, _) => EventKind::JobFailed,
         };
         let data = EventData {
@@ -115,15 +115,15 @@ impl TissDecisions {
 /// The decision as the ledger counts it.
 fn decided(
     failure: &SubmissionFailure<'_>,
-    decision: &ClaimDecision,
+    decision: &TissDecision,
     policy: &Policy,
     now: Timestamp,
 ) -> Decided {
     match (decision.next_retry_time, decision.error_code) {
         (Some(at), _) if decision.should_retry => {
-            Decided::Retry(Backoff::of(policy, failure.retry_count, at.since(now), false))
+            Decided::Retry(Backoff::by_policy(policy, failure.retry_count, at.since(now)))
         }
-        (_, Some(ClaimError::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
+        (_, Some(TissErrorCode::MaxRetriesExceeded)) => Decided::MaxRetriesExceeded,
         _ => Decided::PermanentError,
     }
 }

@@ -100,7 +100,7 @@ impl<'a> From<&'a Verdict> for AttemptSummary<'a> {
     fn from(verdict: &'a Verdict) -> Self {
         let (result, failure) = match verdict {
             Verdict::Delivered { .. } => (AttemptResult::Sent, None),
-            Verdict::Partly { refused, .. } => (AttemptResult::Partial, refused.last().map(|(_, why)| why)),
+            Verdict::Partial { refused, .. } => (AttemptResult::Partial, refused.last().map(|(_, why)| why)),
             Verdict::Failed(failure) if failure.uncertain => (AttemptResult::Uncertain, Some(failure)),
             Verdict::Failed(failure) => (AttemptResult::Failed, Some(failure)),
         };
@@ -145,7 +145,8 @@ impl Traces {
             Some(parent) => parent.with_span(self.random.next_u64()),
             None => {
                 let trace_id = u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
-                let begun = TraceParent::new(trace_id, self.random.next_u64(), tracer.samples(trace_id))?;
+                let begun = TraceParent::new(trace_id, self.random.next_u64())?;
+                let begun = if tracer.samples(trace_id) { begun.sampled() } else { begun };
                 *traceparent.insert(begun)
             }
         };

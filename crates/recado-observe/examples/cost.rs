@@ -74,7 +74,7 @@ fn write(ledger: &Ledger, routes: &[String], companies: &[String], thread: usize
                 since_first_try: None,
             },
         };
-        ledger.note(&fact, now);
+        ledger.record(&fact, now);
     }
     on_processor() - begin
 }
@@ -101,7 +101,7 @@ fn read_until(ledger: &Ledger, over: &AtomicBool) -> (Duration, usize) {
     while !over.load(Ordering::Relaxed) || readings == 0 {
         now = now.plus(Duration::from_secs(15));
         bytes = ledger.metrics(&Gauges::default(), now).len();
-        alerts.step(ledger, &Gauges::default(), now);
+        alerts.evaluate(ledger, &Gauges::default(), now);
         readings += 1;
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,4 +1,4 @@
-//! All counts in one place: what the sheets are carried over to, and what is read.
+//! All counts in one place: shards are merged into it, and figures are read from it.
 
 use std::collections::HashMap;
 
@@ -6,78 +6,78 @@ use recado_core::Timestamp;
 
 use crate::OTHER;
 use crate::counters::{
-    CodeTally, CompanyTally, IncidentTally, NumberTally, RouteTally, RouteTotals, StoreTally, Sum,
+    AddCounts, AttemptCounters, CodeCounters, CompanyCounters, IncidentCounters, RouteCounters, RouteTotals,
+    StoreCounters,
 };
 use crate::history::History;
-use crate::shard_counters::{PathTally, RouteSheet, Sheet, named};
-use crate::top_k::Seats;
+use crate::shard_counters::{PathCounters, RouteShard, ShardCounters, entry_of};
+use crate::top_k::TopK;
 
-/// Patterns of the API, and providers, that are told apart. Both come from configuration; this is for the
-/// day when they do not.
+/// Patterns of the API, and providers, that are counted apart. Both come from configuration and stay below this.
 const NAMES_MAX: usize = 200;
 
 #[derive(Debug)]
-pub struct Book {
+pub struct Aggregate {
     /// As [`crate::ledger::Routes`] orders them.
-    pub routes: Vec<(History<RouteTally>, RouteTotals)>,
-    pub numbers: History<NumberTally>,
-    pub companies: Seats<CompanyTally>,
-    pub codes: Seats<CodeTally>,
-    pub incidents: History<IncidentTally>,
-    pub store: StoreTally,
-    pub swings: HashMap<Box<str>, [u64; 3]>,
-    pub paths: HashMap<Box<str>, PathTally>,
+    pub routes: Vec<(History<RouteCounters>, RouteTotals)>,
+    pub numbers: History<AttemptCounters>,
+    pub companies: TopK<CompanyCounters>,
+    pub codes: TopK<CodeCounters>,
+    pub incidents: History<IncidentCounters>,
+    pub store: StoreCounters,
+    pub breaker_changes: HashMap<Box<str>, [u64; 3]>,
+    pub paths: HashMap<Box<str>, PathCounters>,
 }
 
-impl Book {
+impl Aggregate {
     pub fn new(routes: usize) -> Self {
-        Book {
+        Aggregate {
             routes: vec![Default::default(); routes],
             numbers: History::default(),
-            companies: Seats::default(),
-            codes: Seats::default(),
+            companies: TopK::default(),
+            codes: TopK::default(),
             incidents: History::default(),
-            store: StoreTally::default(),
-            swings: HashMap::new(),
+            store: StoreCounters::default(),
+            breaker_changes: HashMap::new(),
             paths: HashMap::new(),
         }
     }
 
-    /// Carries a sheet over, and leaves it blank.
-    pub fn enter(&mut self, sheet: &mut Sheet, at: Timestamp) {
-        for (sheet, (history, totals)) in sheet.routes.iter_mut().zip(&mut self.routes) {
-            if sheet.touched {
-                history.enter(at, &sheet.tally);
-                totals.add(&sheet.totals);
-                *sheet = RouteSheet::default();
+    /// Adds the counters of a shard, and resets them.
+    pub fn merge_shard(&mut self, shard: &mut ShardCounters, at: Timestamp) {
+        for (shard, (history, totals)) in shard.routes.iter_mut().zip(&mut self.routes) {
+            if shard.touched {
+                history.add(at, &shard.counters);
+                totals.add(&shard.totals);
+                *shard = RouteShard::default();
             }
         }
-        enter(&mut self.numbers, &mut sheet.numbers, at);
-        enter(&mut self.incidents, &mut sheet.incidents, at);
-        self.store.add(&std::mem::take(&mut sheet.store));
-        for (name, tally) in sheet.companies.drain() {
-            self.companies.enter(&name, at, &tally, tally.attempts + tally.buried);
+        add_counts(&mut self.numbers, &mut shard.numbers, at);
+        add_counts(&mut self.incidents, &mut shard.incidents, at);
+        self.store.add(&std::mem::take(&mut shard.store));
+        for (name, counters) in shard.companies.drain() {
+            self.companies.add(&name, at, &counters, counters.attempts + counters.buried);
         }
-        for (name, tally) in sheet.codes.drain() {
-            self.codes.enter(&name, at, &tally, tally.errors + tally.buried);
+        for (name, counters) in shard.codes.drain() {
+            self.codes.add(&name, at, &counters, counters.errors + counters.buried);
         }
-        for (provider, swings) in sheet.swings.drain() {
-            bounded(&mut self.swings, &provider).add(&swings);
+        for (provider, breaker_changes) in shard.breaker_changes.drain() {
+            bounded_entry(&mut self.breaker_changes, &provider).add(&breaker_changes);
         }
-        for (path, tally) in sheet.paths.drain() {
-            bounded(&mut self.paths, &path).add(&tally);
+        for (path, counters) in shard.paths.drain() {
+            bounded_entry(&mut self.paths, &path).add(&counters);
         }
     }
 }
 
-fn enter<C: Sum + PartialEq>(history: &mut History<C>, counts: &mut C, at: Timestamp) {
+fn add_counts<C: AddCounts + PartialEq>(history: &mut History<C>, counts: &mut C, at: Timestamp) {
     let counts = std::mem::take(counts);
     if counts != C::default() {
-        history.enter(at, &counts);
+        history.add(at, &counts);
     }
 }
 
-fn bounded<'m, V: Default>(map: &'m mut HashMap<Box<str>, V>, name: &str) -> &'m mut V {
+fn bounded_entry<'m, V: Default>(map: &'m mut HashMap<Box<str>, V>, name: &str) -> &'m mut V {
     let known = map.contains_key(name) || map.len() < NAMES_MAX;
-    named(map, if known { name } else { OTHER })
+    entry_of(map, if known { name } else { OTHER })
 }

@@ -8,10 +8,10 @@
 //!     └──────── well below it, or nothing to measure, for long enough
 //! ```
 //!
-//! A share is only believed when enough was measured, so that one failure at night wakes no one. A firing
+//! A share is only believed when enough was measured, so that one failure at night wakes no person. A firing
 //! alert stays firing until the figure is well below its threshold for a while; when there is nothing left to
 //! measure, for as long as its whole window, so that a restart, which forgets the window, ends nothing by
-//! itself. Each change is told once; the state is given out to be kept, and taken back after a restart.
+//! itself. Each change is reported once. The caller stores the state, and restores it after a restart.
 
 pub(crate) mod reading;
 mod rule;
@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::gauges::Gauges;
 use crate::ledger::Ledger;
 
-pub use rule::{AlertConfig, Measure, NotARule, Rule, RuleChange, Severity};
-pub use text::{Unit, Words};
+pub use rule::{AlertConfig, Measure, Rule, RuleChange, Severity, UnknownRule};
+pub use text::{AlertText, Unit};
 
 /// The subject of an alert.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Subject {
     }
 }
 
-/// An alert that rings.
+/// A firing alert.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Firing {
@@ -58,23 +58,23 @@ pub struct Firing {
     pub alert: Box<str>,
     pub subject: Subject,
     pub severity: Severity,
-    /// As measured when it was last too much: a share from 0 to 1, a count, or seconds.
+    /// The figure when it was last above the threshold: a share from 0 to 1, a count, or seconds.
     pub value: f64,
     pub threshold: f64,
     /// Since when the figure has been above its threshold.
     pub since: Timestamp,
-    pub text: Words,
+    pub text: AlertText,
     pub runbook: Box<str>,
     /// Present while the figure is well below its threshold, or there is nothing to measure, and the alert waits to
     /// see that this lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calm: Option<Calm>,
+    pub calm: Option<Clearing>,
 }
 
 /// The wait for the end of an alert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Calm {
+pub struct Clearing {
     pub since: Timestamp,
     /// The alert is over then, if it stays so.
     pub clears_at: Timestamp,
@@ -109,7 +109,7 @@ enum State {
     },
 }
 
-/// All that must outlive the process, so that a restart neither rings again nor forgets to say that it is over.
+/// The state that outlives the process, so that a restart neither fires an alert again nor forgets to resolve one.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertsState {
@@ -155,15 +155,16 @@ impl Alerts {
         each.collect()
     }
 
-    /// Measures everything at `now`. Ask every few seconds; the answer is what has changed since.
-    pub fn step(&mut self, ledger: &Ledger, gauges: &Gauges, now: Timestamp) -> Vec<AlertChange> {
+    /// Evaluates every rule at `now`, and returns the changes since the last call. Call it every few seconds.
+    pub fn evaluate(&mut self, ledger: &Ledger, gauges: &Gauges, now: Timestamp) -> Vec<AlertChange> {
         let mut changes = Vec::new();
         let mut before = std::mem::take(&mut self.states);
-        let book = ledger.book();
+        let aggregate = ledger.flush();
         for rule in self.config.rules.iter().filter(|rule| rule.enabled) {
             let of_rule: Vec<_> = before.keys().filter(|(name, _)| **name == *rule.name).cloned().collect();
-            let Some(readings) = reading::read(rule, &book, ledger.routes(), gauges, now) else {
-                // It cannot be told now: all stays as it is.
+            let Some(readings) = reading::read_subjects(rule, &aggregate, ledger.routes(), gauges, now)
+            else {
+                // It cannot be measured now: all stays as it is.
                 self.states.extend(of_rule.into_iter().filter_map(|key| before.remove_entry(&key)));
                 continue;
             };
@@ -176,7 +177,7 @@ impl Alerts {
             for (subject, value) in readings {
                 let key = (rule.name.into(), subject);
                 let state = before.remove(&key);
-                let (state, change) = advance(rule, &self.config.runbooks, &key.1, state, value, now);
+                let (state, change) = advance_state(rule, &self.config.runbooks, &key.1, state, value, now);
                 self.states.extend(state.map(|state| (key, state)));
                 changes.extend(change);
             }
@@ -184,14 +185,14 @@ impl Alerts {
         // What is left belongs to rules that were switched off or no longer exist.
         for state in before.into_values() {
             if let State::Firing { alert, .. } = state {
-                changes.push(resolved(alert, now));
+                changes.push(resolve_alert(alert, now));
             }
         }
         changes
     }
 }
 
-fn advance(
+fn advance_state(
     rule: &Rule,
     runbooks: &str,
     subject: &Subject,
@@ -206,7 +207,7 @@ fn advance(
         value,
         threshold: rule.threshold,
         since,
-        text: Words::of(rule, subject, value),
+        text: AlertText::new(rule, subject, value),
         runbook: rule.runbook(runbooks).into(),
         calm: None,
     };
@@ -220,9 +221,9 @@ fn advance(
             let since = calm_since.unwrap_or(now).min(now);
             let needed = if value.is_some() { rule.clear } else { rule.clear.max(rule.window) };
             if now.since(since) >= needed {
-                return (None, Some(resolved(measured, now)));
+                return (None, Some(resolve_alert(measured, now)));
             }
-            let calm = Some(Calm { since, clears_at: since.plus(needed) });
+            let calm = Some(Clearing { since, clears_at: since.plus(needed) });
             // A current value is shown as it is. A count over a window, which a restart forgets, stays what it fired for.
             let shown = if rule.measure.is_state() { measured } else { firing(alert.value, alert.since) };
             let alert = Firing { calm, ..shown };
@@ -244,7 +245,7 @@ fn advance(
     }
 }
 
-fn resolved(mut alert: Firing, now: Timestamp) -> AlertChange {
+fn resolve_alert(mut alert: Firing, now: Timestamp) -> AlertChange {
     alert.text = alert.text.resolved();
     AlertChange { change: Change::Resolved, at: now, alert }
 }

@@ -1,22 +1,22 @@
-//! The counts themselves. Every one of them only grows, and any two of a kind can be added up.
+//! Counters. Every one of them only grows, and any two of a kind can be added up.
 
 use recado_core::{AttemptResult, Cause, Class};
 
-use crate::fact::{Hold, Left, StoreWork};
-use crate::histogram::{Ages, Batches, Delays, Processing, Recoveries, Spread, Talks, Works};
+use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
+use crate::histogram::{Ages, Batches, Delays, Histogram, Processing, Recoveries, RoundTrips, StoreTimes};
 
 /// Counters that can be added up.
-pub trait Sum: Default + Clone {
+pub trait AddCounts: Default + Clone {
     fn add(&mut self, other: &Self);
 }
 
-impl Sum for u64 {
+impl AddCounts for u64 {
     fn add(&mut self, other: &Self) {
         *self = self.saturating_add(*other);
     }
 }
 
-impl<T: Sum, const N: usize> Sum for [T; N]
+impl<T: AddCounts, const N: usize> AddCounts for [T; N]
 where
     [T; N]: Default,
 {
@@ -25,14 +25,14 @@ where
     }
 }
 
-impl<S: Clone> Sum for Spread<S> {
+impl<S: Clone> AddCounts for Histogram<S> {
     fn add(&mut self, other: &Self) {
         self.bins.add(&other.bins);
         self.sum.add(&other.sum);
     }
 }
 
-macro_rules! tally {
+macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {
         $(
             $(#[$doc])*
@@ -41,7 +41,7 @@ macro_rules! tally {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
 
-            impl Sum for $name {
+            impl AddCounts for $name {
                 fn add(&mut self, other: &Self) {
                     $(self.$field.add(&other.$field);)*
                 }
@@ -50,7 +50,7 @@ macro_rules! tally {
     };
 }
 
-/// Attempts told apart by their number; the last place takes all later ones.
+/// Attempt numbers that are counted apart; the last place takes all later ones.
 pub const NUMBERS: usize = 16;
 
 /// Equal parts that the range of a wait is cut into, to see how evenly it is used.
@@ -60,9 +60,9 @@ pub const RESULTS: [AttemptResult; 4] =
     [AttemptResult::Sent, AttemptResult::Partial, AttemptResult::Failed, AttemptResult::Uncertain];
 pub const CLASSES: [Class; 4] = [Class::Transient, Class::Permanent, Class::RateLimit, Class::Unknown];
 
-tally! {
+counters! {
     /// Counts of a route that windows are asked of.
-    RouteTally {
+    RouteCounters {
         accepted: u64,
         /// In the order of [`RESULTS`].
         results: [u64; 4],
@@ -72,7 +72,7 @@ tally! {
         /// Questions to the claims rule.
         decisions: u64,
         /// Waits before retries.
-        delays: Spread<Delays>,
+        delays: Histogram<Delays>,
         at_cap: u64,
         jitter: [u64; DECILES],
         sent: u64,
@@ -86,48 +86,48 @@ tally! {
         retried_exhausted: u64,
         /// Attempts of the jobs that were sent.
         attempts_of_sent: u64,
-        recoveries: Spread<Recoveries>,
-        processing: Spread<Processing>,
+        recoveries: Histogram<Recoveries>,
+        processing: Histogram<Processing>,
     }
     /// Counts of a route that are kept only as totals.
     RouteTotals {
-        talks: Spread<Talks>,
+        round_trips: Histogram<RoundTrips>,
         /// In the order of [`Cause::ALL`].
         causes: [u64; 5],
-        /// In the order of [`Hold::ALL`].
+        /// In the order of [`HoldKind::ALL`].
         holds: [u64; 4],
         held_micros: [u64; 4],
     }
     /// By the attempt's number.
-    NumberTally {
+    AttemptCounters {
         ended: [u64; NUMBERS],
         sent: [u64; NUMBERS],
     }
-    CompanyTally {
+    CompanyCounters {
         attempts: u64,
         failed: u64,
         buried: u64,
     }
-    CodeTally {
+    CodeCounters {
         errors: u64,
         buried: u64,
     }
     /// Counts of incidents.
-    IncidentTally {
+    IncidentCounters {
         writes_rejected: u64,
         archived: u64,
     }
-    StoreTally {
+    StoreCounters {
         /// In the order of [`StoreWork::ALL`].
-        works: [Spread<Works>; 5],
-        commits: Spread<Batches>,
-        /// In the order of [`Left::ALL`].
+        times: [Histogram<StoreTimes>; 5],
+        commits: Histogram<Batches>,
+        /// In the order of [`DeadLetterExit::ALL`].
         left: [u64; 4],
-        ages: Spread<Ages>,
+        ages: Histogram<Ages>,
     }
 }
 
-impl RouteTally {
+impl RouteCounters {
     /// Attempts that reached a provider, answered or not.
     pub fn attempts(&self) -> u64 {
         self.results.iter().sum()
@@ -146,7 +146,7 @@ impl RouteTally {
     }
 
     pub fn permanent(&self) -> u64 {
-        self.classes[place(Class::Permanent, &CLASSES)]
+        self.classes[index_in(Class::Permanent, &CLASSES)]
     }
 
     /// Every try that was judged, here or by the claims rule.
@@ -165,11 +165,11 @@ impl RouteTally {
 }
 
 /// Returns the index of a word in the list of all of its kind.
-pub fn place<T: PartialEq>(word: T, all: &[T]) -> usize {
+pub fn index_in<T: PartialEq>(word: T, all: &[T]) -> usize {
     all.iter().position(|one| *one == word).unwrap_or_default()
 }
 
 const _: () = {
-    assert!(Cause::ALL.len() == 5 && Hold::ALL.len() == 4);
-    assert!(Left::ALL.len() == 4 && StoreWork::ALL.len() == 5);
+    assert!(Cause::ALL.len() == 5 && HoldKind::ALL.len() == 4);
+    assert!(DeadLetterExit::ALL.len() == 4 && StoreWork::ALL.len() == 5);
 };

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::histogram::{Scale, Spread};
+use crate::histogram::{Histogram, Scale};
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -82,29 +82,29 @@ impl Family<'_> {
         self.line("", labels, None, value)
     }
 
-    pub fn spread<S: Scale>(&mut self, labels: Labels<'_>, spread: &Spread<S>) -> &mut Self {
-        self.spread_from(labels, spread, S::UNIT, 0)
+    pub fn histogram<S: Scale>(&mut self, labels: Labels<'_>, histogram: &Histogram<S>) -> &mut Self {
+        self.histogram_from(labels, histogram, S::UNIT, 0)
     }
 
-    /// A spread in another unit, with only the borders from `first` on: bins add up, so any may be left out.
-    pub fn spread_from<S: Scale>(
+    /// A histogram in another unit, with only the borders from `first` on: bins add up, so any may be left out.
+    pub fn histogram_from<S: Scale>(
         &mut self,
         labels: Labels<'_>,
-        spread: &Spread<S>,
+        histogram: &Histogram<S>,
         unit: f64,
         first: usize,
     ) -> &mut Self {
         let mut below = 0;
-        for (at, (bin, border)) in spread.bins.iter().zip(S::BORDERS).enumerate() {
+        for (at, (bin, border)) in histogram.bins.iter().zip(S::BORDERS).enumerate() {
             below += bin;
             if at >= first {
                 let border = (border as f64 / unit).to_string();
                 self.line("_bucket", labels, Some(("le", &border)), below);
             }
         }
-        let count = spread.count();
+        let count = histogram.count();
         self.line("_bucket", labels, Some(("le", "+Inf")), count);
-        self.line("_sum", labels, None, spread.sum as f64 / unit);
+        self.line("_sum", labels, None, histogram.sum as f64 / unit);
         self.line("_count", labels, None, count)
     }
 

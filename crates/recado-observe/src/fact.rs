@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use recado_core::breaker::Swing;
+use recado_core::breaker::BreakerChange;
 use recado_core::policy::{self, Jitter, Policy};
 use recado_core::{Attempt, AttemptResult, Cause, Class, Job, Timestamp, Transition};
 
-/// A range of waits narrower than this is too coarse, to the millisecond, to tell how evenly it is used.
+/// A range of waits narrower than this is too coarse, in milliseconds, to measure how evenly it is used.
 const JITTER_RANGE_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub enum Fact<'a> {
         since_first_try: Option<Duration>,
     },
     DeadLetterLeft {
-        how: Left,
+        how: DeadLetterExit,
         moved_at: Timestamp,
     },
     /// The claims retry rule was asked.
@@ -40,14 +40,14 @@ pub enum Fact<'a> {
         class: Class,
         decided: Decided,
     },
-    BreakerSwung {
+    BreakerChanged {
         provider: &'a str,
-        swing: Swing,
+        change: BreakerChange,
     },
     /// A lane could not take work for that long.
     HeldBack {
         route: &'a str,
-        why: Hold,
+        why: HoldKind,
         lasted: Duration,
     },
     StoreWorked {
@@ -91,7 +91,7 @@ pub struct Judged<'a> {
     pub class: Class,
 }
 
-/// One wait, and how it stands to the policy that it comes from.
+/// One wait, compared with the policy that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     pub delay: Duration,
@@ -102,12 +102,22 @@ pub struct Backoff {
     pub position: Option<f64>,
 }
 
+/// The origin of the delay before a retry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DelaySource {
+    Policy,
+    /// A `Retry-After` or a fallback.
+    Imposed,
+}
+
 impl Backoff {
-    /// `retry` counts from 0. `asked` says that `Retry-After` or a fallback set the delay: then it says nothing about the policy.
-    pub fn of(policy: &Policy, retry: u32, delay: Duration, asked: bool) -> Self {
-        if asked {
-            return Backoff { delay, at_cap: false, position: None };
-        }
+    /// Describes a delay that something else than the policy set: it says nothing about the policy.
+    fn imposed(delay: Duration) -> Self {
+        Backoff { delay, at_cap: false, position: None }
+    }
+
+    /// Describes a delay that the policy computed. `retry` counts from 0.
+    pub fn by_policy(policy: &Policy, retry: u32, delay: Duration) -> Self {
         let at_cap = match &policy.backoff {
             policy::Backoff::Exponential { cap, .. } => {
                 let top = policy.ceiling.map_or(*cap, |ceiling| ceiling.min(*cap));
@@ -115,11 +125,11 @@ impl Backoff {
             }
             policy::Backoff::Schedule(_) => false,
         };
-        Backoff { delay, at_cap, position: position(policy, retry, delay) }
+        Backoff { delay, at_cap, position: position_in_range(policy, retry, delay) }
     }
 }
 
-fn position(policy: &Policy, retry: u32, delay: Duration) -> Option<f64> {
+fn position_in_range(policy: &Policy, retry: u32, delay: Duration) -> Option<f64> {
     if matches!(policy.jitter, Jitter::None | Jitter::Decorrelated) {
         return None;
     }
@@ -144,7 +154,7 @@ pub enum Ending<'a> {
 
 /// The way in which a dead letter left the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Left {
+pub enum DeadLetterExit {
     /// It was replayed, and that succeeded.
     Replayed,
     Discarded,
@@ -153,15 +163,20 @@ pub enum Left {
     Archived,
 }
 
-impl Left {
-    pub const ALL: [Left; 4] = [Left::Replayed, Left::Discarded, Left::Expired, Left::Archived];
+impl DeadLetterExit {
+    pub const ALL: [DeadLetterExit; 4] = [
+        DeadLetterExit::Replayed,
+        DeadLetterExit::Discarded,
+        DeadLetterExit::Expired,
+        DeadLetterExit::Archived,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Left::Replayed => "replayed",
-            Left::Discarded => "discarded",
-            Left::Expired => "expired",
-            Left::Archived => "archived",
+            DeadLetterExit::Replayed => "replayed",
+            DeadLetterExit::Discarded => "discarded",
+            DeadLetterExit::Expired => "expired",
+            DeadLetterExit::Archived => "archived",
         }
     }
 }
@@ -175,23 +190,24 @@ pub enum Decided {
 
 /// The reason why a lane waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hold {
+pub enum HoldKind {
     Breaker,
     Rate,
-    /// Every place at the provider is taken.
+    /// All slots of the provider are taken.
     Concurrency,
     Pause,
 }
 
-impl Hold {
-    pub const ALL: [Hold; 4] = [Hold::Breaker, Hold::Rate, Hold::Concurrency, Hold::Pause];
+impl HoldKind {
+    pub const ALL: [HoldKind; 4] =
+        [HoldKind::Breaker, HoldKind::Rate, HoldKind::Concurrency, HoldKind::Pause];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Hold::Breaker => "breaker",
-            Hold::Rate => "rate",
-            Hold::Concurrency => "concurrency",
-            Hold::Pause => "pause",
+            HoldKind::Breaker => "breaker",
+            HoldKind::Rate => "rate",
+            HoldKind::Concurrency => "concurrency",
+            HoldKind::Pause => "pause",
         }
     }
 }
@@ -220,16 +236,15 @@ impl StoreWork {
     }
 }
 
-/// Derives the fact of a settled transition. `job` is as it was when it was leased, and `asked` says that the
-/// provider set the next delay.
-pub fn of_transition<'a>(
+/// Derives the fact of a settled transition. `job` is as it was when it was leased.
+pub fn facts_of_transition<'a>(
     job: &'a Job,
     transition: &'a Transition,
     policy: &Policy,
-    asked: bool,
+    delay_source: DelaySource,
     now: Timestamp,
 ) -> impl Iterator<Item = Fact<'a>> {
-    let tried = transition.attempt().map(|attempt| tried(job, attempt, policy, asked));
+    let tried = transition.attempt().map(|attempt| attempt_ended(job, attempt, policy, delay_source));
     let ending = match transition {
         Transition::Deliver { .. } => Some(Ending::Sent),
         Transition::Bury(burial) => {
@@ -252,11 +267,21 @@ pub fn of_transition<'a>(
     [tried.map(Fact::AttemptEnded), ended].into_iter().flatten()
 }
 
-fn tried<'a>(job: &'a Job, attempt: &'a Attempt, policy: &Policy, asked: bool) -> AttemptEnded<'a> {
+fn attempt_ended<'a>(
+    job: &'a Job,
+    attempt: &'a Attempt,
+    policy: &Policy,
+    delay_source: DelaySource,
+) -> AttemptEnded<'a> {
     let spent = job.progress.attempts_spent;
     let retry = attempt.next_retry_delay_ms.map(|delay_ms| {
-        let beyond = spent + 1 >= policy.max_attempts;
-        Backoff::of(policy, spent, Duration::from_millis(delay_ms), asked || beyond)
+        let delay = Duration::from_millis(delay_ms);
+        match delay_source {
+            DelaySource::Policy if spent + 1 < policy.max_attempts => {
+                Backoff::by_policy(policy, spent, delay)
+            }
+            DelaySource::Policy | DelaySource::Imposed => Backoff::imposed(delay),
+        }
     });
     let judged = |class| Judged { code: attempt.error_code.as_deref(), class };
     AttemptEnded {

@@ -16,7 +16,7 @@ pub struct Gauges {
     pub started_at: Option<Timestamp>,
     /// Memory of the process.
     pub resident_bytes: Option<u64>,
-    /// Deliveries that were put off because the process was short of something, since it started.
+    /// Deliveries postponed since the start because the process lacked a resource.
     pub shortages: u64,
     pub queue: Vec<Depth>,
     /// By route: time since the oldest unclaimed job fell due that no pause and no hold keeps back. Zero where none
@@ -83,7 +83,7 @@ impl StoreUse {
 }
 
 /// The largest by name, and the rest together.
-pub(crate) fn largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(&'a str, u64)> {
+pub(crate) fn take_largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(&'a str, u64)> {
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     counts.for_each(|(name, count)| *by_name.entry(name).or_default() += count);
     let mut rest = by_name.remove(OTHER).unwrap_or_default();
@@ -96,9 +96,9 @@ pub(crate) fn largest<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(
     largest
 }
 
-/// Tenants by company: those in `seated` first, then those that wait longest, up to the bound; the worst of
+/// Tenants by company: those in `named` first, then those that wait longest, up to the bound; the worst of
 /// all others as one.
-pub(crate) fn tenants<'a>(all: &'a [Tenant], seated: &[&str]) -> Vec<(&'a str, u32, u32, u64)> {
+pub(crate) fn select_tenants<'a>(all: &'a [Tenant], named: &[&str]) -> Vec<(&'a str, u32, u32, u64)> {
     let mut by_company: BTreeMap<&str, (u32, u32, u64)> = BTreeMap::new();
     for tenant in all {
         let figures = (tenant.current_priority, tenant.consecutive_batch, tenant.rounds_without_processing);
@@ -107,7 +107,7 @@ pub(crate) fn tenants<'a>(all: &'a [Tenant], seated: &[&str]) -> Vec<(&'a str, u
     }
     let mut ranked: Vec<_> = by_company.into_iter().collect();
     ranked.sort_by_key(|(company, figures)| {
-        (*company == OTHER, !seated.contains(company), std::cmp::Reverse(figures.2))
+        (*company == OTHER, !named.contains(company), std::cmp::Reverse(figures.2))
     });
     let named = ranked.iter().take_while(|(company, _)| *company != OTHER).count().min(NAMED_MAX);
     let rest = ranked.split_off(named).into_iter().map(|(_, figures)| figures).reduce(worst);

@@ -42,9 +42,9 @@ scales! {
     /// From due to done: the targets of 50 and 250 ms, the alert at five minutes.
     Processing, 1e6, [10 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 15 * S, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 30 * MIN, H];
     /// One conversation with a provider.
-    Talks, 1e6, [MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 10 * S, 30 * S, MIN, 5 * MIN];
+    RoundTrips, 1e6, [MS, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS, 5 * S, 10 * S, 30 * S, MIN, 5 * MIN];
     /// Work of the store.
-    Works, 1e6, [50, 100, 250, 500, MS, 2_500, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS];
+    StoreTimes, 1e6, [50, 100, 250, 500, MS, 2_500, 5 * MS, 10 * MS, 25 * MS, 50 * MS, 100 * MS, 250 * MS, 500 * MS, S, 2_500 * MS];
     /// Age of dead letters: up to the week that they are kept.
     Ages, 1e6, [MIN, 5 * MIN, 15 * MIN, 30 * MIN, H, 2 * H, 6 * H, 12 * H, 24 * H, 48 * H, 72 * H, 96 * H, 120 * H, 144 * H, 168 * H];
     /// Jobs in a batch.
@@ -52,28 +52,28 @@ scales! {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Spread<S> {
+pub struct Histogram<S> {
     pub bins: [u64; BORDERS + 1],
     pub sum: u64,
     scale: PhantomData<S>,
 }
 
-impl<S> Default for Spread<S> {
+impl<S> Default for Histogram<S> {
     fn default() -> Self {
-        Spread { bins: [0; BORDERS + 1], sum: 0, scale: PhantomData }
+        Histogram { bins: [0; BORDERS + 1], sum: 0, scale: PhantomData }
     }
 }
 
-impl<S: Scale> Spread<S> {
-    pub fn note(&mut self, value: u64) {
+impl<S: Scale> Histogram<S> {
+    pub fn record(&mut self, value: u64) {
         let bin = S::BORDERS.partition_point(|border| *border < value);
         self.bins[bin] += 1;
         self.sum = self.sum.saturating_add(value);
     }
 
     /// On a scale of time, whose unit is the microsecond.
-    pub fn note_time(&mut self, time: Duration) {
-        self.note(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    pub fn record_time(&mut self, time: Duration) {
+        self.record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub fn count(&self) -> u64 {
@@ -118,24 +118,24 @@ mod tests {
 
     #[test]
     fn a_value_on_a_border_belongs_below_it() {
-        let mut spread = Spread::<Batches>::default();
-        [0, 1, 2, 3, 50_000, 50_001].into_iter().for_each(|value| spread.note(value));
-        assert_eq!(spread.bins[..3], [2, 1, 1]);
-        assert_eq!(spread.bins[14..], [1, 1]);
-        assert_eq!((spread.count(), spread.sum), (6, 100_007));
+        let mut histogram = Histogram::<Batches>::default();
+        [0, 1, 2, 3, 50_000, 50_001].into_iter().for_each(|value| histogram.record(value));
+        assert_eq!(histogram.bins[..3], [2, 1, 1]);
+        assert_eq!(histogram.bins[14..], [1, 1]);
+        assert_eq!((histogram.count(), histogram.sum), (6, 100_007));
     }
 
     #[test]
     fn a_quantile_lies_on_the_line_between_two_borders() {
-        let mut spread = Spread::<Batches>::default();
-        assert_eq!(spread.quantile(0.5), None);
+        let mut histogram = Histogram::<Batches>::default();
+        assert_eq!(histogram.quantile(0.5), None);
         for value in [15, 15, 15, 15] {
-            spread.note(value);
+            histogram.record(value);
         }
-        assert_eq!(spread.quantile(0.5), Some(15.0));
-        assert_eq!(spread.quantile(1.0), Some(20.0));
-        spread = Spread::default();
-        spread.note(u64::MAX);
-        assert_eq!(spread.quantile(0.5), Some(50_000.0));
+        assert_eq!(histogram.quantile(0.5), Some(15.0));
+        assert_eq!(histogram.quantile(1.0), Some(20.0));
+        histogram = Histogram::default();
+        histogram.record(u64::MAX);
+        assert_eq!(histogram.quantile(0.5), Some(50_000.0));
     }
 }

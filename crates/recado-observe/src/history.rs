@@ -1,7 +1,7 @@
 //! Counts over time: the last hour by ten seconds, the last day by five minutes, the last week by the hour.
 //!
-//! Only slots in which something happened are kept, so that a quiet route costs nothing and one that never
-//! rests about half a megabyte.
+//! Only slots in which something happened are kept, so that an idle route costs nothing and a busy one
+//! about half a megabyte.
 //!
 //! A window ends with the slot that `now` is in and is so many slots long: it never reaches further back than
 //! it says.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use recado_core::Timestamp;
 
-use crate::counters::Sum;
+use crate::counters::AddCounts;
 
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,24 +33,24 @@ pub struct History<C> {
     tiers: [VecDeque<(i64, C)>; TIERS.len()],
 }
 
-impl<C: Sum> History<C> {
-    pub fn enter(&mut self, at: Timestamp, counts: &C) {
+impl<C: AddCounts> History<C> {
+    pub fn add(&mut self, at: Timestamp, counts: &C) {
         self.total.add(counts);
         for (slots, (width_ms, kept)) in self.tiers.iter_mut().zip(TIERS) {
-            add(slots, at.as_millis().div_euclid(width_ms), counts, kept);
+            add_to_slot(slots, at.as_millis().div_euclid(width_ms), counts, kept);
         }
     }
 
-    /// Takes another history over, as if both had been one.
+    /// Adds another history to this one.
     pub fn absorb(&mut self, other: History<C>) {
         self.total.add(&other.total);
         for ((mine, theirs), (_, kept)) in self.tiers.iter_mut().zip(other.tiers).zip(TIERS) {
-            theirs.iter().for_each(|(slot, counts)| add(mine, *slot, counts, kept));
+            theirs.iter().for_each(|(slot, counts)| add_to_slot(mine, *slot, counts, kept));
         }
     }
 
     /// Returns the counts of the window that ends at `now`.
-    pub fn over(&self, window: Duration, now: Timestamp) -> C {
+    pub fn sum_over(&self, window: Duration, now: Timestamp) -> C {
         let window_ms = millis(window);
         let (tier, width_ms, kept) = tier_of(window_ms);
         let last = now.as_millis().div_euclid(width_ms);
@@ -60,15 +60,14 @@ impl<C: Sum> History<C> {
         sum
     }
 
-    /// The same window, told part by part: `tell` hears for every slot that holds something in which of the
-    /// window's `parts` it lies.
-    pub fn each_over(&self, parts: &Parts, mut tell: impl FnMut(usize, &C)) {
+    /// Calls `visit` for every slot of the window that holds something, with the index of the part that it lies in.
+    pub fn for_each_slot(&self, parts: &Parts, mut visit: impl FnMut(usize, &C)) {
         let (tier, width_ms, _) = tier_of(parts.width_ms * parts.count as i64);
         let (last, span) =
             (parts.end_ms().div_euclid(width_ms) - 1, parts.width_ms / width_ms * parts.count as i64);
         for (slot, counts) in self.newest_first(tier, last, span) {
             let part = (slot * width_ms - parts.begin_ms).div_euclid(parts.width_ms);
-            tell(part as usize, counts);
+            visit(part as usize, counts);
         }
     }
 
@@ -93,7 +92,7 @@ const PARTS_MAX: i64 = 60;
 
 impl Parts {
     /// Those of the window that ends with the part that `now` is in.
-    pub fn of(window: Duration, now: Timestamp) -> Self {
+    pub fn new(window: Duration, now: Timestamp) -> Self {
         let window_ms = millis(window).min(millis(WINDOW_MAX));
         let (_, slot_ms, _) = tier_of(window_ms);
         let fits = |width_ms: &&i64| **width_ms >= slot_ms && window_ms <= **width_ms * PARTS_MAX;
@@ -120,7 +119,7 @@ fn tier_of(window_ms: i64) -> (usize, i64, usize) {
     (tier, width_ms, kept)
 }
 
-fn add<C: Sum>(slots: &mut VecDeque<(i64, C)>, slot: i64, counts: &C, kept: usize) {
+fn add_to_slot<C: AddCounts>(slots: &mut VecDeque<(i64, C)>, slot: i64, counts: &C, kept: usize) {
     // Nearly always the newest slot; clocks that differ by a little land next to it.
     let at = slots.iter().rposition(|(known, _)| *known <= slot);
     match at.map(|at| (at, &mut slots[at])) {
@@ -153,37 +152,37 @@ mod tests {
     #[test]
     fn a_window_begins_and_ends_at_the_border_of_a_slot() {
         let mut history = History::<u64>::default();
-        history.enter(at(0), &1);
-        history.enter(Timestamp::from_millis(9_999), &10);
-        history.enter(at(10), &100);
-        assert_eq!(history.over(seconds(10), Timestamp::from_millis(9_999)), 11);
-        assert_eq!(history.over(seconds(10), at(10)), 100);
-        assert_eq!(history.over(seconds(20), at(19)), 111);
-        assert_eq!(history.over(seconds(20), at(20)), 100);
-        assert_eq!(history.over(seconds(20), at(30)), 0);
+        history.add(at(0), &1);
+        history.add(Timestamp::from_millis(9_999), &10);
+        history.add(at(10), &100);
+        assert_eq!(history.sum_over(seconds(10), Timestamp::from_millis(9_999)), 11);
+        assert_eq!(history.sum_over(seconds(10), at(10)), 100);
+        assert_eq!(history.sum_over(seconds(20), at(19)), 111);
+        assert_eq!(history.sum_over(seconds(20), at(20)), 100);
+        assert_eq!(history.sum_over(seconds(20), at(30)), 0);
         assert_eq!(history.total, 111);
     }
 
     #[test]
     fn a_window_sees_nothing_of_the_future() {
         let mut history = History::<u64>::default();
-        history.enter(at(100), &1);
-        history.enter(at(50), &10);
-        assert_eq!(history.over(HOUR, at(60)), 10);
-        assert_eq!(history.over(HOUR, at(100)), 11);
+        history.add(at(100), &1);
+        history.add(at(50), &10);
+        assert_eq!(history.sum_over(HOUR, at(60)), 10);
+        assert_eq!(history.sum_over(HOUR, at(100)), 11);
     }
 
     #[test]
     fn the_hour_the_day_and_the_week_each_have_their_own_slots() {
         let mut history = History::<u64>::default();
         for minute in 0..(8 * 24 * 60) {
-            history.enter(at(minute * 60), &1);
+            history.add(at(minute * 60), &1);
         }
         let now = at(8 * 24 * 3_600 - 1);
-        assert_eq!(history.over(HOUR, now), 60);
-        assert_eq!(history.over(DAY, now), 24 * 60);
-        assert_eq!(history.over(WEEK, now), 7 * 24 * 60);
-        assert_eq!(history.over(WEEK * 10, now), 7 * 24 * 60, "there is no more than a week");
+        assert_eq!(history.sum_over(HOUR, now), 60);
+        assert_eq!(history.sum_over(DAY, now), 24 * 60);
+        assert_eq!(history.sum_over(WEEK, now), 7 * 24 * 60);
+        assert_eq!(history.sum_over(WEEK * 10, now), 7 * 24 * 60, "there is no more than a week");
         assert_eq!(history.total, 8 * 24 * 60);
         assert!(history.tiers.iter().zip(TIERS).all(|(slots, (_, kept))| slots.len() <= kept));
     }
@@ -192,7 +191,7 @@ mod tests {
     fn a_window_in_parts_adds_up_to_the_whole_and_is_never_cut_too_fine() {
         let mut history = History::<u64>::default();
         for second in (0..8 * 24 * 3_600).step_by(10) {
-            history.enter(at(second), &1);
+            history.add(at(second), &1);
         }
         let now = at(8 * 24 * 3_600 - 1);
         let rows = [
@@ -206,40 +205,43 @@ mod tests {
             (604_800, 10_800),
         ];
         for (window, width) in rows {
-            let parts = Parts::of(seconds(window), now);
+            let parts = Parts::new(seconds(window), now);
             assert_eq!(parts.width_ms, width * 1_000, "{window}");
             assert!(
                 parts.count as i64 <= PARTS_MAX
                     && parts.width_ms * parts.count as i64 <= window as i64 * 1_000
             );
             let mut told = vec![0; parts.count];
-            history.each_over(&parts, |part, counts| told[part] += counts);
+            history.for_each_slot(&parts, |part, counts| told[part] += counts);
             let whole = width as u64 / 10;
             assert!(told.iter().all(|count| *count == whole), "{window}: {told:?}");
             assert_eq!(parts.end_ms(), 8 * 24 * 3_600_000, "{window}");
         }
-        assert_eq!(Parts::of(WEEK * 10, now), Parts::of(WEEK, now));
+        assert_eq!(Parts::new(WEEK * 10, now), Parts::new(WEEK, now));
     }
 
     #[test]
     fn what_is_older_than_all_that_is_kept_counts_in_the_total_only() {
         let mut history = History::<u64>::default();
         for slot in 0..360 {
-            history.enter(at(1_000_000 + slot * 10), &1);
+            history.add(at(1_000_000 + slot * 10), &1);
         }
-        history.enter(at(0), &1);
+        history.add(at(0), &1);
         assert_eq!(history.total, 361);
         assert_eq!(history.tiers[0].len(), 360);
-        assert_eq!(history.over(HOUR, at(1_000_000 + 3_599)), 360);
+        assert_eq!(history.sum_over(HOUR, at(1_000_000 + 3_599)), 360);
     }
 
     #[test]
     fn one_history_takes_another_over() {
         let (mut one, mut other) = (History::<u64>::default(), History::<u64>::default());
-        one.enter(at(10), &1);
-        other.enter(at(10), &2);
-        other.enter(at(0), &4);
+        one.add(at(10), &1);
+        other.add(at(10), &2);
+        other.add(at(0), &4);
         one.absorb(other);
-        assert_eq!((one.total, one.over(seconds(10), at(10)), one.over(seconds(20), at(10))), (7, 3, 7));
+        assert_eq!(
+            (one.total, one.sum_over(seconds(10), at(10)), one.sum_over(seconds(20), at(10))),
+            (7, 3, 7)
+        );
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use recado_core::Timestamp;
 use serde::Serialize;
 
-use crate::aggregate::Book;
-use crate::counters::{RouteTally, RouteTotals, Sum};
+use crate::aggregate::Aggregate;
+use crate::counters::{AddCounts, RouteCounters, RouteTotals};
 use crate::history::{HOUR, History, Parts};
 use crate::ledger::Routes;
 
@@ -91,22 +91,22 @@ pub struct Kpis {
     /// numbers.
     pub by_attempt: Vec<AttemptRate>,
     /// The window in equal parts, oldest first.
-    pub course: Course,
+    pub series: TimeSeries,
     /// Route by route, busiest first; only those that did something.
     pub by_route: Vec<RouteFlow>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Course {
-    pub part: Duration,
-    pub parts: Vec<CoursePart>,
+pub struct TimeSeries {
+    pub step: Duration,
+    pub points: Vec<TimeSeriesPoint>,
 }
 
 /// Counts from `at` on until the next part begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CoursePart {
+pub struct TimeSeriesPoint {
     pub at: Timestamp,
     pub sent: u64,
     /// Failed attempts that are tried again.
@@ -147,38 +147,38 @@ pub struct DeadLetterFlow {
     pub by_error_code: Vec<(Box<str>, u64)>,
 }
 
-pub(crate) fn of(
-    book: &Book,
+pub(crate) fn compute_kpis(
+    aggregate: &Aggregate,
     routes: &Routes,
     route: Option<usize>,
     window: Duration,
     now: Timestamp,
 ) -> Kpis {
     use Target::{AtLeast, AtMost};
-    let tally = tally(book, route, window, now);
-    let jittered = tally.jitter.iter().sum();
-    let numbers = book.numbers.over(window, now);
+    let counters = sum_counters(aggregate, route, window, now);
+    let jittered = counters.jitter.iter().sum();
+    let numbers = aggregate.numbers.sum_over(window, now);
     let rate = |(number, (ended, sent)): (u32, (&u64, &u64))| AttemptRate {
         attempt: number,
         ended: *ended,
         sent: *sent,
     };
     Kpis {
-        success_after_retry: Figure::share(tally.retried_sent, tally.retried(), AtLeast(0.85)),
-        mean_attempts: Figure::share(tally.attempts_of_sent, tally.sent, AtMost(1.2)),
-        lost_share: Figure::share(tally.retried_exhausted, tally.retried(), AtMost(0.03)),
+        success_after_retry: Figure::share(counters.retried_sent, counters.retried(), AtLeast(0.85)),
+        mean_attempts: Figure::share(counters.attempts_of_sent, counters.sent, AtMost(1.2)),
+        lost_share: Figure::share(counters.retried_exhausted, counters.retried(), AtMost(0.03)),
         time_to_success_seconds: Figure::new(
-            tally.recoveries.quantile(0.5),
-            tally.recoveries.count(),
+            counters.recoveries.quantile(0.5),
+            counters.recoveries.count(),
             VOLUME_MIN,
             AtMost(3_600.0),
         ),
-        permanent_share: Figure::share(tally.permanent(), tally.judged(), AtMost(0.1)),
-        at_cap_share: Figure::share(tally.at_cap, tally.delays.count(), AtMost(0.05)),
-        jitter_deviation: Figure::new(tally.jitter_deviation(), jittered, JITTERED_MIN, AtMost(0.3)),
+        permanent_share: Figure::share(counters.permanent(), counters.judged(), AtMost(0.1)),
+        at_cap_share: Figure::share(counters.at_cap, counters.delays.count(), AtMost(0.05)),
+        jitter_deviation: Figure::new(counters.jitter_deviation(), jittered, JITTERED_MIN, AtMost(0.3)),
         mean_backoff_seconds: Figure::new(
-            tally.delays.mean(),
-            tally.delays.count(),
+            counters.delays.mean(),
+            counters.delays.count(),
             VOLUME_MIN,
             AtMost(1_800.0),
         ),
@@ -187,83 +187,104 @@ pub(crate) fn of(
             .map(rate)
             .filter(|rate| rate.ended > 0)
             .collect(),
-        course: course(book, route, window, now),
-        by_route: by_route(book, routes, route, window, now),
+        series: compute_time_series(aggregate, route, window, now),
+        by_route: compute_route_flows(aggregate, routes, route, window, now),
     }
 }
 
-fn course(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> Course {
-    let cut = Parts::of(window, now);
-    let part = |at_ms: i64| CoursePart { at: Timestamp::from_millis(at_ms), sent: 0, retried: 0, buried: 0 };
-    let mut parts: Vec<_> = (0..cut.count as i64).map(|at| part(cut.begin_ms + at * cut.width_ms)).collect();
-    for (_, (history, _)) in wanted(book, route) {
-        history.each_over(&cut, |at, tally| {
-            let part = &mut parts[at];
-            part.sent += tally.sent;
-            part.retried += tally.delays.count();
-            part.buried += tally.buried;
+fn compute_time_series(
+    aggregate: &Aggregate,
+    route: Option<usize>,
+    window: Duration,
+    now: Timestamp,
+) -> TimeSeries {
+    let cut = Parts::new(window, now);
+    let part =
+        |at_ms: i64| TimeSeriesPoint { at: Timestamp::from_millis(at_ms), sent: 0, retried: 0, buried: 0 };
+    let mut points: Vec<_> = (0..cut.count as i64).map(|at| part(cut.begin_ms + at * cut.width_ms)).collect();
+    for (_, (history, _)) in chosen_routes(aggregate, route) {
+        history.for_each_slot(&cut, |at, counters| {
+            let part = &mut points[at];
+            part.sent += counters.sent;
+            part.retried += counters.delays.count();
+            part.buried += counters.buried;
         });
     }
-    Course { part: Duration::from_millis(cut.width_ms.unsigned_abs()), parts }
+    TimeSeries { step: Duration::from_millis(cut.width_ms.unsigned_abs()), points }
 }
 
-fn by_route(
-    book: &Book,
+fn compute_route_flows(
+    aggregate: &Aggregate,
     routes: &Routes,
     route: Option<usize>,
     window: Duration,
     now: Timestamp,
 ) -> Vec<RouteFlow> {
     let names: Vec<&str> = routes.names().collect();
-    let flow = |(place, (history, _)): (usize, &(History<RouteTally>, RouteTotals))| {
-        let tally = history.over(window, now);
+    let flow = |(place, (history, _)): (usize, &(History<RouteCounters>, RouteTotals))| {
+        let counters = history.sum_over(window, now);
         RouteFlow {
             route: names[place].into(),
-            attempts: tally.attempts(),
-            failed: tally.failed(),
-            sent: tally.sent,
-            buried: tally.buried,
+            attempts: counters.attempts(),
+            failed: counters.failed(),
+            sent: counters.sent,
+            buried: counters.buried,
         }
     };
-    let mut flows: Vec<_> = wanted(book, route).map(flow).collect();
+    let mut flows: Vec<_> = chosen_routes(aggregate, route).map(flow).collect();
     flows.retain(|flow| flow.attempts + flow.sent + flow.buried > 0);
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.attempts));
     flows
 }
 
-pub(crate) fn flow(book: &Book, window: Duration, since: Timestamp, now: Timestamp) -> DeadLetterFlow {
-    let tally = tally(book, None, window, now);
-    let companies = book.companies.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
+pub(crate) fn compute_dead_letter_flow(
+    aggregate: &Aggregate,
+    window: Duration,
+    since: Timestamp,
+    now: Timestamp,
+) -> DeadLetterFlow {
+    let counters = sum_counters(aggregate, None, window, now);
+    let companies = aggregate
+        .companies
+        .sums_over(window, now)
+        .into_iter()
+        .map(|(name, counters)| (name, counters.buried));
     // The first minutes are not blown up to an hour.
     let counted = window.min(now.since(since).max(HOUR));
-    let codes = book.codes.over(window, now).into_iter().map(|(name, tally)| (name, tally.buried));
+    let codes =
+        aggregate.codes.sums_over(window, now).into_iter().map(|(name, counters)| (name, counters.buried));
     DeadLetterFlow {
-        entries: tally.buried,
-        per_hour: tally.buried as f64 * HOUR.as_secs_f64() / counted.as_secs_f64().max(1.0),
-        share_of_sends: ratio(tally.buried, tally.ended()),
-        by_company: most_first(companies),
-        by_error_code: most_first(codes),
+        entries: counters.buried,
+        per_hour: counters.buried as f64 * HOUR.as_secs_f64() / counted.as_secs_f64().max(1.0),
+        share_of_sends: ratio(counters.buried, counters.ended()),
+        by_company: sort_by_count(companies),
+        by_error_code: sort_by_count(codes),
     }
 }
 
-fn most_first<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(Box<str>, u64)> {
+fn sort_by_count<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(Box<str>, u64)> {
     let mut counts: Vec<_> =
         counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     counts
 }
 
-fn tally(book: &Book, route: Option<usize>, window: Duration, now: Timestamp) -> RouteTally {
-    let mut sum = RouteTally::default();
-    wanted(book, route).for_each(|(_, (history, _))| sum.add(&history.over(window, now)));
+fn sum_counters(
+    aggregate: &Aggregate,
+    route: Option<usize>,
+    window: Duration,
+    now: Timestamp,
+) -> RouteCounters {
+    let mut sum = RouteCounters::default();
+    chosen_routes(aggregate, route).for_each(|(_, (history, _))| sum.add(&history.sum_over(window, now)));
     sum
 }
 
-fn wanted(
-    book: &Book,
+fn chosen_routes(
+    aggregate: &Aggregate,
     route: Option<usize>,
-) -> impl Iterator<Item = (usize, &(History<RouteTally>, RouteTotals))> {
-    book.routes.iter().enumerate().filter(move |(place, _)| route.is_none_or(|route| route == *place))
+) -> impl Iterator<Item = (usize, &(History<RouteCounters>, RouteTotals))> {
+    aggregate.routes.iter().enumerate().filter(move |(place, _)| route.is_none_or(|route| route == *place))
 }
 
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {

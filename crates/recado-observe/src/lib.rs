@@ -33,7 +33,10 @@ pub use alerts::{
     AlertChange, AlertConfig, Alerts, AlertsState, Change, Firing, Rule, RuleChange, Severity, Subject,
 };
 pub use exposition::CONTENT_TYPE;
-pub use fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Judged, Left, StoreWork, of_transition};
+pub use fact::{
+    AttemptEnded, Backoff, DeadLetterExit, Decided, DelaySource, Ending, Fact, HoldKind, Judged, StoreWork,
+    facts_of_transition,
+};
 pub use gauges::{DeadLetters, Depth, Gauges, StoreUse, Tenant};
 pub use kpis::{DeadLetterFlow, Figure, Kpis, Target, Verdict};
 pub use ledger::Ledger;
@@ -41,5 +44,5 @@ pub use ledger::Ledger;
 /// The name under which everything beyond the bounded names is counted.
 pub const OTHER: &str = "other";
 
-/// Companies at most, and error codes at most, that are told apart.
+/// Companies at most, and error codes at most, that are counted apart.
 pub const NAMED_MAX: usize = 50;

@@ -14,22 +14,22 @@ mod required;
 
 use recado_core::Timestamp;
 
-use crate::aggregate::Book;
-use crate::counters::{RouteTally, RouteTotals};
+use crate::aggregate::Aggregate;
+use crate::counters::{RouteCounters, RouteTotals};
 use crate::exposition::Page;
 use crate::gauges::Gauges;
 use crate::ledger::Routes;
 
-pub(crate) fn render(book: &Book, routes: &Routes, gauges: &Gauges, now: Timestamp) -> String {
+pub(crate) fn render(aggregate: &Aggregate, routes: &Routes, gauges: &Gauges, now: Timestamp) -> String {
     let mut page = Page::default();
-    required::render(&mut page, book, routes, gauges, now);
-    engine::render(&mut page, book, routes, gauges);
+    required::render(&mut page, aggregate, routes, gauges, now);
+    engine::render(&mut page, aggregate, routes, gauges);
     page.into_text()
 }
 
 fn each_route<'a>(
-    book: &'a Book,
+    aggregate: &'a Aggregate,
     routes: &'a Routes,
-) -> impl Iterator<Item = (&'a str, &'a RouteTally, &'a RouteTotals)> {
-    routes.names().zip(&book.routes).map(|(name, (history, totals))| (name, &history.total, totals))
+) -> impl Iterator<Item = (&'a str, &'a RouteCounters, &'a RouteTotals)> {
+    routes.names().zip(&aggregate.routes).map(|(name, (history, totals))| (name, &history.total, totals))
 }

@@ -16,15 +16,15 @@ use crate::alerts::{AlertConfig, Measure, Rule};
 pub fn prometheus_rules(config: &AlertConfig) -> String {
     let mut file = String::from("groups:\n  - name: recado\n    rules:\n");
     for rule in config.rules.iter().filter(|rule| rule.enabled) {
-        write(&mut file, rule, &config.runbooks).expect("a string takes everything");
+        write_rule(&mut file, rule, &config.runbooks).expect("a string takes everything");
     }
     file
 }
 
-fn write(file: &mut String, rule: &Rule, runbooks: &str) -> std::fmt::Result {
+fn write_rule(file: &mut String, rule: &Rule, runbooks: &str) -> std::fmt::Result {
     let (en, pt) = rule.measure.sentence();
     writeln!(file, "      - alert: {}", alert_name(rule.name))?;
-    writeln!(file, "        expr: {}", quoted(&expression(rule)))?;
+    writeln!(file, "        expr: {}", quote_yaml(&expression(rule)))?;
     if !rule.pending.is_zero() {
         writeln!(file, "        for: {}", show_duration(rule.pending))?;
     }
@@ -33,9 +33,9 @@ fn write(file: &mut String, rule: &Rule, runbooks: &str) -> std::fmt::Result {
     }
     writeln!(file, "        labels:\n          severity: {}", rule.severity.as_str())?;
     writeln!(file, "        annotations:")?;
-    writeln!(file, "          summary: {}", quoted(&annotation(rule, en)))?;
-    writeln!(file, "          summary_pt: {}", quoted(&annotation(rule, pt)))?;
-    writeln!(file, "          runbook_url: {}", quoted(&rule.runbook(runbooks)))
+    writeln!(file, "          summary: {}", quote_yaml(&annotation(rule, en)))?;
+    writeln!(file, "          summary_pt: {}", quote_yaml(&annotation(rule, pt)))?;
+    writeln!(file, "          runbook_url: {}", quote_yaml(&rule.runbook(runbooks)))
 }
 
 /// `dlq_size` is `RecadoDlqSize` there.
@@ -54,12 +54,13 @@ fn annotation(rule: &Rule, sentence: &str) -> String {
         Unit::Count | Unit::Times | Unit::Fact => "{{ $value | humanize }}",
     };
     let value = if rule.measure.unit() == Unit::Times { format!("{value}×") } else { value.to_owned() };
-    let about = label(rule.measure).map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
+    let about =
+        subject_label(rule.measure).map(|label| format!("{{{{ $labels.{label} }}}}: ")).unwrap_or_default();
     about + &sentence.replace("{value}", &value).replace("{window}", &show_duration(rule.window))
 }
 
 /// The label that tells the subjects of a measure apart.
-fn label(measure: Measure) -> Option<&'static str> {
+fn subject_label(measure: Measure) -> Option<&'static str> {
     match measure {
         Measure::FailureRate
         | Measure::DeadLetterRate
@@ -85,10 +86,12 @@ fn expression(rule: &Rule) -> String {
     let window = show_duration(rule.window);
     let threshold = rule.threshold;
     // Increase of a counter over the window, added up by route.
-    let grown = |metric: &str, over: &str| format!("sum by (route) (increase({}[{over}]))", of(rule, metric));
+    let grown = |metric: &str, over: &str| {
+        format!("sum by (route) (increase({}[{over}]))", select_metric(rule, metric))
+    };
     let rate = |part: &str, whole: &str| -> String {
         let all = grown(whole, &window);
-        enough(rule, &format!("{} / {all}", grown(part, &window)), &all)
+        above_threshold(rule, &format!("{} / {all}", grown(part, &window)), &all)
     };
     match rule.measure {
         Measure::FailureRate => rate(r#"recado_attempts_total{result!="sent"}"#, "recado_attempts_total"),
@@ -105,28 +108,28 @@ fn expression(rule: &Rule) -> String {
                 grown("recado_attempts_total", &window),
                 grown("recado_decisions_total", &window)
             );
-            enough(rule, &format!("{permanent} / {judged}"), &judged)
+            above_threshold(rule, &format!("{permanent} / {judged}"), &judged)
         }
         Measure::MeanBackoff => {
             let waits = grown("submission_retry_backoff_minutes_count", &window);
             let minutes = grown("submission_retry_backoff_minutes_sum", &window);
-            enough(rule, &format!("60 * {minutes} / {waits}"), &waits)
+            above_threshold(rule, &format!("60 * {minutes} / {waits}"), &waits)
         }
         Measure::ProcessingTime => {
-            let bins = of(rule, "recado_processing_seconds_bucket");
+            let bins = select_metric(rule, "recado_processing_seconds_bucket");
             let quantile = format!(
                 "histogram_quantile({PROCESSING_QUANTILE}, sum by (route, le) (increase({bins}[{window}])))"
             );
-            enough(rule, &quantile, &grown("recado_processing_seconds_count", &window))
+            above_threshold(rule, &quantile, &grown("recado_processing_seconds_count", &window))
         }
         Measure::JitterDeviation => {
             let tenth = format!(
                 "sum by (route, decile) (increase({}[{window}]))",
-                of(rule, "recado_retry_jitter_total")
+                select_metric(rule, "recado_retry_jitter_total")
             );
             let all = grown("recado_retry_jitter_total", &window);
             let off = format!("sum by (route) (abs({tenth} / on (route) group_left () {all} - 0.1))");
-            enough(rule, &off, &all)
+            above_threshold(rule, &off, &all)
         }
         Measure::FailureJump => {
             let share = |over: &str| {
@@ -134,12 +137,12 @@ fn expression(rule: &Rule) -> String {
                 format!("({failed} / {})", grown("recado_attempts_total", over))
             };
             let (now, day) = (share(&window), share("1d"));
-            enough(rule, &format!("{now} / {day}"), &grown("recado_attempts_total", &window))
+            above_threshold(rule, &format!("{now} / {day}"), &grown("recado_attempts_total", &window))
                 + &format!(" and {now} >= {JUMP_FLOOR}")
         }
         Measure::CodeJump => {
             let share = |over: &str| {
-                let errors = of(rule, r#"recado_errors_total{error_code!="other"}"#);
+                let errors = select_metric(rule, r#"recado_errors_total{error_code!="other"}"#);
                 format!(
                     "(sum by (error_code) (increase({errors}[{over}])) / scalar(sum(increase(recado_attempts_total[{over}]))))"
                 )
@@ -160,32 +163,35 @@ fn expression(rule: &Rule) -> String {
         }
         Measure::DeadLetters => format!("max(dlq_size) > {threshold}"),
         Measure::DeadLettersOfCompany => {
-            let companies = of(rule, r#"dlq_by_company{company_id!="other"}"#);
+            let companies = select_metric(rule, r#"dlq_by_company{company_id!="other"}"#);
             format!("max by (company_id) ({companies}) > {threshold}")
         }
         Measure::QueueAge => {
-            format!("max by (route) ({}) > {threshold}", of(rule, "recado_queue_oldest_due_age_seconds"))
+            format!(
+                "max by (route) ({}) > {threshold}",
+                select_metric(rule, "recado_queue_oldest_due_age_seconds")
+            )
         }
         Measure::StoreUse => format!("recado_store_size_bytes / recado_store_max_bytes > {threshold}"),
         Measure::TrailLateness => format!("max(recado_audit_late_seconds) > {threshold}"),
         Measure::BreakerOpen => {
-            let states = of(rule, r#"recado_breaker_state{state!="CLOSED"}"#);
+            let states = select_metric(rule, r#"recado_breaker_state{state!="CLOSED"}"#);
             format!("max by (provider) ({states}) > {threshold}")
         }
     }
 }
 
 /// Above the threshold, and measured on enough.
-fn enough(rule: &Rule, value: &str, volume: &str) -> String {
+fn above_threshold(rule: &Rule, value: &str, volume: &str) -> String {
     format!("{value} > {} and {volume} >= {}", rule.threshold, rule.min_volume.max(1))
 }
 
 /// The metric without those that the rule excepts.
-fn of(rule: &Rule, metric: &str) -> String {
-    let Some(label) = label(rule.measure).filter(|_| !rule.except.is_empty()) else {
+fn select_metric(rule: &Rule, metric: &str) -> String {
+    let Some(label) = subject_label(rule.measure).filter(|_| !rule.except.is_empty()) else {
         return metric.to_owned();
     };
-    let names: Vec<_> = rule.except.iter().map(|name| escaped(name)).collect();
+    let names: Vec<_> = rule.except.iter().map(|name| escape_regex(name)).collect();
     let except = format!("{label}!~\"{}\"", names.join("|"));
     match metric.strip_suffix('}') {
         Some(open) => format!("{open},{except}}}"),
@@ -194,7 +200,7 @@ fn of(rule: &Rule, metric: &str) -> String {
 }
 
 /// A name as itself in a regular expression, and that in a string.
-fn escaped(name: &str) -> String {
+fn escape_regex(name: &str) -> String {
     let mut literal = String::with_capacity(name.len());
     for letter in name.chars() {
         if r"\.+*?()|[]{}^$".contains(letter) {
@@ -206,6 +212,6 @@ fn escaped(name: &str) -> String {
 }
 
 /// As a YAML scalar in which only the quote itself has a meaning.
-fn quoted(text: &str) -> String {
+fn quote_yaml(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

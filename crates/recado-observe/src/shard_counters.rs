@@ -1,20 +1,20 @@
-//! Counters of one shard since they were last carried over: a fact lands here first.
+//! Counters of one shard since it was last merged into the aggregate. A fact is counted here first.
 
 use std::collections::HashMap;
 
-use recado_core::breaker::Swing;
+use recado_core::breaker::BreakerChange;
 use recado_core::reason::clip;
 use recado_core::{AttemptResult, Cause, Timestamp};
 
 use crate::counters::{
-    CLASSES, CodeTally, CompanyTally, DECILES, IncidentTally, NUMBERS, NumberTally, RESULTS, RouteTally,
-    RouteTotals, StoreTally, Sum, place,
+    AddCounts, AttemptCounters, CLASSES, CodeCounters, CompanyCounters, DECILES, IncidentCounters, NUMBERS,
+    RESULTS, RouteCounters, RouteTotals, StoreCounters, index_in,
 };
-use crate::fact::{AttemptEnded, Backoff, Decided, Ending, Fact, Hold, Left, StoreWork};
-use crate::histogram::{Spread, Talks};
+use crate::fact::{AttemptEnded, Backoff, DeadLetterExit, Decided, Ending, Fact, HoldKind, StoreWork};
+use crate::histogram::{Histogram, RoundTrips};
 use crate::ledger::Routes;
 
-/// Names from outside that a sheet holds before it is carried over early.
+/// Names from outside that a shard holds before it is merged early.
 const NAMES_MAX: usize = 1_000;
 
 /// Bytes of an error code that are told apart: codes come from providers and workers.
@@ -24,34 +24,34 @@ const CODE_LEN_MAX_BYTES: usize = 64;
 const NO_CODE: &str = "none";
 
 #[derive(Debug, Default)]
-pub struct Sheet {
-    pub routes: Vec<RouteSheet>,
-    pub numbers: NumberTally,
-    pub companies: HashMap<Box<str>, CompanyTally>,
-    pub codes: HashMap<Box<str>, CodeTally>,
-    pub incidents: IncidentTally,
-    pub store: StoreTally,
-    pub swings: HashMap<Box<str>, [u64; 3]>,
-    pub paths: HashMap<Box<str>, PathTally>,
+pub struct ShardCounters {
+    pub routes: Vec<RouteShard>,
+    pub numbers: AttemptCounters,
+    pub companies: HashMap<Box<str>, CompanyCounters>,
+    pub codes: HashMap<Box<str>, CodeCounters>,
+    pub incidents: IncidentCounters,
+    pub store: StoreCounters,
+    pub breaker_changes: HashMap<Box<str>, [u64; 3]>,
+    pub paths: HashMap<Box<str>, PathCounters>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct RouteSheet {
+pub struct RouteShard {
     pub touched: bool,
-    pub tally: RouteTally,
+    pub counters: RouteCounters,
     pub totals: RouteTotals,
 }
 
 /// Answers given for one pattern of the API.
 #[derive(Clone, Debug, Default)]
-pub struct PathTally {
+pub struct PathCounters {
     /// By method and status; a handful.
     pub answers: Vec<((&'static str, u16), u64)>,
-    pub talks: Spread<Talks>,
+    pub round_trips: Histogram<RoundTrips>,
 }
 
-impl PathTally {
-    fn answer(&mut self, method: &'static str, status: u16, count: u64) {
+impl PathCounters {
+    fn count_answer(&mut self, method: &'static str, status: u16, count: u64) {
         match self.answers.iter_mut().find(|(kind, _)| *kind == (method, status)) {
             Some((_, known)) => *known += count,
             None => self.answers.push(((method, status), count)),
@@ -59,135 +59,137 @@ impl PathTally {
     }
 
     pub fn add(&mut self, other: &Self) {
-        other.answers.iter().for_each(|((method, status), count)| self.answer(method, *status, *count));
-        self.talks.add(&other.talks);
+        other.answers.iter().for_each(|((method, status), count)| self.count_answer(method, *status, *count));
+        self.round_trips.add(&other.round_trips);
     }
 }
 
-pub const SWINGS: [Swing; 3] = [Swing::Opened, Swing::HalfOpened, Swing::Closed];
+pub const BREAKER_CHANGES: [BreakerChange; 3] =
+    [BreakerChange::Opened, BreakerChange::HalfOpened, BreakerChange::Closed];
 
-impl Sheet {
+impl ShardCounters {
     pub fn new(routes: usize) -> Self {
-        Sheet { routes: vec![RouteSheet::default(); routes], ..Sheet::default() }
+        ShardCounters { routes: vec![RouteShard::default(); routes], ..ShardCounters::default() }
     }
 
     pub fn is_full(&self) -> bool {
-        self.companies.len().max(self.codes.len()).max(self.paths.len()).max(self.swings.len()) >= NAMES_MAX
+        self.companies.len().max(self.codes.len()).max(self.paths.len()).max(self.breaker_changes.len())
+            >= NAMES_MAX
     }
 
-    pub fn note(&mut self, fact: &Fact<'_>, routes: &Routes, now: Timestamp) {
+    pub fn record(&mut self, fact: &Fact<'_>, routes: &Routes, now: Timestamp) {
         match *fact {
-            Fact::Accepted { route, jobs } => self.route(routes, route).tally.accepted += jobs,
-            Fact::AttemptEnded(ref attempt) => self.attempt(attempt, routes),
+            Fact::Accepted { route, jobs } => self.touch_route(routes, route).counters.accepted += jobs,
+            Fact::AttemptEnded(ref attempt) => self.record_attempt(attempt, routes),
             Fact::JobEnded { route, company, ending, attempts, retried, since_first_try } => {
-                let sheet = self.route(routes, route);
-                let tally = &mut sheet.tally;
+                let shard = self.touch_route(routes, route);
+                let counters = &mut shard.counters;
                 match ending {
                     Ending::Sent => {
-                        tally.sent += 1;
-                        tally.attempts_of_sent += u64::from(attempts);
-                        tally.retried_sent += u64::from(retried);
+                        counters.sent += 1;
+                        counters.attempts_of_sent += u64::from(attempts);
+                        counters.retried_sent += u64::from(retried);
                         if let Some(since) = since_first_try.filter(|_| retried) {
-                            tally.recoveries.note_time(since);
+                            counters.recoveries.record_time(since);
                         }
                     }
                     Ending::Buried { cause, code } => {
                         let exhausted = cause == Cause::Exhausted;
-                        tally.buried += 1;
-                        tally.exhausted += u64::from(exhausted);
-                        tally.retried_buried += u64::from(retried);
-                        tally.retried_exhausted += u64::from(retried && exhausted);
-                        sheet.totals.causes[place(cause, &Cause::ALL)] += 1;
-                        named(&mut self.companies, company).buried += 1;
-                        named(&mut self.codes, code_label(code)).buried += 1;
+                        counters.buried += 1;
+                        counters.exhausted += u64::from(exhausted);
+                        counters.retried_buried += u64::from(retried);
+                        counters.retried_exhausted += u64::from(retried && exhausted);
+                        shard.totals.causes[index_in(cause, &Cause::ALL)] += 1;
+                        entry_of(&mut self.companies, company).buried += 1;
+                        entry_of(&mut self.codes, code_label(code)).buried += 1;
                     }
-                    Ending::Cancelled => tally.cancelled += 1,
+                    Ending::Cancelled => counters.cancelled += 1,
                 }
             }
             Fact::DeadLetterLeft { how, moved_at } => {
-                self.store.left[place(how, &Left::ALL)] += 1;
-                self.store.ages.note_time(now.since(moved_at));
-                self.incidents.archived += u64::from(how == Left::Archived);
+                self.store.left[index_in(how, &DeadLetterExit::ALL)] += 1;
+                self.store.ages.record_time(now.since(moved_at));
+                self.incidents.archived += u64::from(how == DeadLetterExit::Archived);
             }
             Fact::Decided { route, class, decided } => {
-                let tally = &mut self.route(routes, route).tally;
-                tally.decisions += 1;
-                tally.classes[place(class, &CLASSES)] += 1;
+                let counters = &mut self.touch_route(routes, route).counters;
+                counters.decisions += 1;
+                counters.classes[index_in(class, &CLASSES)] += 1;
                 match decided {
-                    Decided::Retry(backoff) => retry(tally, backoff),
-                    Decided::MaxRetriesExceeded => tally.exhausted += 1,
+                    Decided::Retry(backoff) => record_backoff(counters, backoff),
+                    Decided::MaxRetriesExceeded => counters.exhausted += 1,
                     Decided::PermanentError => {}
                 }
             }
-            Fact::BreakerSwung { provider, swing } => {
-                named(&mut self.swings, provider)[place(swing, &SWINGS)] += 1;
+            Fact::BreakerChanged { provider, change } => {
+                entry_of(&mut self.breaker_changes, provider)[index_in(change, &BREAKER_CHANGES)] += 1;
             }
             Fact::HeldBack { route, why, lasted } => {
-                let totals = &mut self.route(routes, route).totals;
-                let why = place(why, &Hold::ALL);
+                let totals = &mut self.touch_route(routes, route).totals;
+                let why = index_in(why, &HoldKind::ALL);
                 totals.holds[why] += 1;
                 totals.held_micros[why] += u64::try_from(lasted.as_micros()).unwrap_or(u64::MAX);
             }
             Fact::StoreWorked { work, took } => {
-                self.store.works[place(work, &StoreWork::ALL)].note_time(took);
+                self.store.times[index_in(work, &StoreWork::ALL)].record_time(took);
             }
-            Fact::Committed { requests } => self.store.commits.note(requests),
+            Fact::Committed { requests } => self.store.commits.record(requests),
             Fact::WritesRejected { writes } => self.incidents.writes_rejected += writes,
             Fact::Served { method, path, status, took } => {
-                let path = named(&mut self.paths, path);
-                path.answer(method_label(method), status, 1);
-                path.talks.note_time(took);
+                let path = entry_of(&mut self.paths, path);
+                path.count_answer(method_label(method), status, 1);
+                path.round_trips.record_time(took);
             }
         }
     }
 
-    fn attempt(&mut self, attempt: &AttemptEnded<'_>, routes: &Routes) {
-        let sheet = self.route(routes, attempt.route);
+    fn record_attempt(&mut self, attempt: &AttemptEnded<'_>, routes: &Routes) {
+        let shard = self.touch_route(routes, attempt.route);
         if attempt.result == AttemptResult::Lost {
             // The delivering process vanished: that says nothing about the provider.
-            sheet.tally.lost += 1;
+            shard.counters.lost += 1;
             return;
         }
         let sent = attempt.result == AttemptResult::Sent;
-        let tally = &mut sheet.tally;
-        tally.results[place(attempt.result, &RESULTS)] += 1;
-        tally.processing.note_time(attempt.lag + attempt.took);
-        sheet.totals.talks.note_time(attempt.took);
+        let counters = &mut shard.counters;
+        counters.results[index_in(attempt.result, &RESULTS)] += 1;
+        counters.processing.record_time(attempt.lag + attempt.took);
+        shard.totals.round_trips.record_time(attempt.took);
         if let Some(failure) = attempt.failure {
-            tally.classes[place(failure.class, &CLASSES)] += 1;
+            counters.classes[index_in(failure.class, &CLASSES)] += 1;
         }
         if let Some(backoff) = attempt.retry {
-            retry(tally, backoff);
+            record_backoff(counters, backoff);
         }
         if let Some(failure) = attempt.failure {
-            named(&mut self.codes, code_label(failure.code)).errors += 1;
+            entry_of(&mut self.codes, code_label(failure.code)).errors += 1;
         }
         let number = (attempt.number.max(1) as usize).min(NUMBERS) - 1;
         self.numbers.ended[number] += 1;
         self.numbers.sent[number] += u64::from(sent);
-        let company = named(&mut self.companies, attempt.company);
+        let company = entry_of(&mut self.companies, attempt.company);
         company.attempts += 1;
         company.failed += u64::from(!sent);
     }
 
-    fn route(&mut self, routes: &Routes, name: &str) -> &mut RouteSheet {
-        let sheet = &mut self.routes[routes.place(name)];
-        sheet.touched = true;
-        sheet
+    fn touch_route(&mut self, routes: &Routes, name: &str) -> &mut RouteShard {
+        let shard = &mut self.routes[routes.index_of(name)];
+        shard.touched = true;
+        shard
     }
 }
 
-fn retry(tally: &mut RouteTally, backoff: Backoff) {
-    tally.delays.note_time(backoff.delay);
-    tally.at_cap += u64::from(backoff.at_cap);
+fn record_backoff(counters: &mut RouteCounters, backoff: Backoff) {
+    counters.delays.record_time(backoff.delay);
+    counters.at_cap += u64::from(backoff.at_cap);
     if let Some(position) = backoff.position {
         let decile = (position.clamp(0.0, 1.0) * DECILES as f64) as usize;
-        tally.jitter[decile.min(DECILES - 1)] += 1;
+        counters.jitter[decile.min(DECILES - 1)] += 1;
     }
 }
 
-/// The entry of a name, which is copied only the first time.
-pub fn named<'m, V: Default>(map: &'m mut HashMap<Box<str>, V>, name: &str) -> &'m mut V {
+/// Returns the entry of a name, which is copied only the first time.
+pub fn entry_of<'m, V: Default>(map: &'m mut HashMap<Box<str>, V>, name: &str) -> &'m mut V {
     if !map.contains_key(name) {
         map.insert(name.into(), V::default());
     }

@@ -1,107 +1,107 @@
-//! Names from outside, bounded: the busiest have a seat of their own, the rest share one.
+//! Counts by names from outside, bounded: the busiest names have an entry of their own, the rest share one.
 //!
-//! A name without a seat takes one when it has lately been twice as busy as the least busy that has one. Who
-//! loses a seat leaves its counts with the rest, and who gains one starts at nothing, so that no count ever
-//! falls and all together are always all there was.
+//! A name without an entry takes one when it has lately been twice as busy as the least busy that has one. A
+//! name that loses its entry leaves its counts with the rest, and one that gains an entry starts at zero, so no
+//! count ever falls and the sum stays exact.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use recado_core::Timestamp;
 
-use crate::counters::Sum;
+use crate::counters::AddCounts;
 use crate::history::{HOUR, History};
 use crate::{NAMED_MAX, OTHER};
 
-/// Names without a seat whose volume is followed.
-const WAITING_MAX: usize = 1_000;
+/// Names without an entry whose volume is counted.
+const CANDIDATES_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub struct Seats<C> {
-    seated: HashMap<Box<str>, Seat<C>>,
+pub struct TopK<C> {
+    named: HashMap<Box<str>, TopEntry<C>>,
     rest: History<C>,
-    /// Recent volume of those without a seat.
-    waiting: HashMap<Box<str>, u64>,
+    /// Recent volume of names without an entry.
+    candidates: HashMap<Box<str>, u64>,
     /// The hour that volumes were last halved in.
     hour: i64,
 }
 
 #[derive(Debug, Default)]
-struct Seat<C> {
+struct TopEntry<C> {
     history: History<C>,
     recent: u64,
 }
 
-impl<C: Sum> Seats<C> {
-    pub fn enter(&mut self, name: &str, at: Timestamp, counts: &C, volume: u64) {
-        self.fade(at);
-        if let Some(seat) = self.seated.get_mut(name) {
-            seat.history.enter(at, counts);
-            seat.recent += volume;
+impl<C: AddCounts> TopK<C> {
+    pub fn add(&mut self, name: &str, at: Timestamp, counts: &C, volume: u64) {
+        self.halve_old_volumes(at);
+        if let Some(entry) = self.named.get_mut(name) {
+            entry.history.add(at, counts);
+            entry.recent += volume;
         } else if name == OTHER {
-            self.rest.enter(at, counts);
-        } else if self.seated.len() < NAMED_MAX {
-            let mut seat = Seat { history: History::default(), recent: volume };
-            seat.history.enter(at, counts);
-            self.seated.insert(name.into(), seat);
+            self.rest.add(at, counts);
+        } else if self.named.len() < NAMED_MAX {
+            let mut entry = TopEntry { history: History::default(), recent: volume };
+            entry.history.add(at, counts);
+            self.named.insert(name.into(), entry);
         } else {
-            self.rest.enter(at, counts);
-            self.wait(name, volume);
+            self.rest.add(at, counts);
+            self.add_candidate(name, volume);
         }
     }
 
-    /// Every hour, what was before counts half.
-    fn fade(&mut self, at: Timestamp) {
+    /// Halves all volumes once an hour.
+    fn halve_old_volumes(&mut self, at: Timestamp) {
         let hour_ms = i64::try_from(HOUR.as_millis()).unwrap_or(i64::MAX);
         let hour = at.as_millis().div_euclid(hour_ms);
         let halvings = u32::try_from(hour - self.hour).unwrap_or_default().min(63);
         if halvings > 0 {
             self.hour = hour;
-            self.seated.values_mut().for_each(|seat| seat.recent >>= halvings);
-            self.waiting.values_mut().for_each(|volume| *volume >>= halvings);
-            self.waiting.retain(|_, volume| *volume > 0);
+            self.named.values_mut().for_each(|entry| entry.recent >>= halvings);
+            self.candidates.values_mut().for_each(|volume| *volume >>= halvings);
+            self.candidates.retain(|_, volume| *volume > 0);
         }
     }
 
-    fn wait(&mut self, name: &str, volume: u64) {
-        while self.waiting.len() >= WAITING_MAX && !self.waiting.contains_key(name) {
-            self.waiting.retain(|_, volume| {
+    fn add_candidate(&mut self, name: &str, volume: u64) {
+        while self.candidates.len() >= CANDIDATES_MAX && !self.candidates.contains_key(name) {
+            self.candidates.retain(|_, volume| {
                 *volume /= 2;
                 *volume > 0
             });
         }
-        let waiting = self.waiting.entry(name.into()).or_default();
-        *waiting += volume;
-        let volume = *waiting;
+        let candidates = self.candidates.entry(name.into()).or_default();
+        *candidates += volume;
+        let volume = *candidates;
         let least =
-            self.seated.iter().min_by(|one, other| (one.1.recent, one.0).cmp(&(other.1.recent, other.0)));
-        let Some(loser) = least.filter(|(_, seat)| volume / 2 > seat.recent).map(|(name, _)| name.clone())
+            self.named.iter().min_by(|one, other| (one.1.recent, one.0).cmp(&(other.1.recent, other.0)));
+        let Some(loser) = least.filter(|(_, entry)| volume / 2 > entry.recent).map(|(name, _)| name.clone())
         else {
             return;
         };
-        if let Some(seat) = self.seated.remove(&loser) {
-            self.rest.absorb(seat.history);
+        if let Some(entry) = self.named.remove(&loser) {
+            self.rest.absorb(entry.history);
         }
-        self.waiting.remove(name);
-        self.seated.insert(name.into(), Seat { history: History::default(), recent: volume });
+        self.candidates.remove(name);
+        self.named.insert(name.into(), TopEntry { history: History::default(), recent: volume });
     }
 
-    /// Everybody with a seat, by name.
+    /// Returns the names with an entry, in order.
     pub fn named(&self) -> Vec<(&str, &History<C>)> {
-        let mut named: Vec<_> = self.seated.iter().map(|(name, seat)| (&**name, &seat.history)).collect();
+        let mut named: Vec<_> = self.named.iter().map(|(name, entry)| (&**name, &entry.history)).collect();
         named.sort_unstable_by_key(|(name, _)| *name);
         named
     }
 
-    /// The same, and what the rest share.
+    /// Returns the totals of each name, and of the rest.
     pub fn totals(&self) -> Vec<(&str, &C)> {
         let named = self.named().into_iter().map(|(name, history)| (name, &history.total));
         named.chain([(OTHER, &self.rest.total)]).collect()
     }
 
-    pub fn over(&self, window: Duration, now: Timestamp) -> Vec<(&str, C)> {
-        let named = self.named().into_iter().map(|(name, history)| (name, history.over(window, now)));
-        named.chain([(OTHER, self.rest.over(window, now))]).collect()
+    pub fn sums_over(&self, window: Duration, now: Timestamp) -> Vec<(&str, C)> {
+        let named = self.named().into_iter().map(|(name, history)| (name, history.sum_over(window, now)));
+        named.chain([(OTHER, self.rest.sum_over(window, now))]).collect()
     }
 }
 
@@ -111,62 +111,62 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(3_600_000);
 
-    fn full() -> Seats<u64> {
-        let mut seats = Seats::<u64>::default();
+    fn full() -> TopK<u64> {
+        let mut top = TopK::<u64>::default();
         for one in 0..NAMED_MAX {
-            seats.enter(&format!("c{one:02}"), NOW, &10, 10);
+            top.add(&format!("c{one:02}"), NOW, &10, 10);
         }
-        seats
+        top
     }
 
-    fn sum(seats: &Seats<u64>) -> u64 {
-        seats.totals().iter().map(|(_, count)| **count).sum()
+    fn sum(top: &TopK<u64>) -> u64 {
+        top.totals().iter().map(|(_, count)| **count).sum()
     }
 
-    fn holds(seats: &Seats<u64>, name: &str) -> Option<u64> {
-        seats.totals().iter().find(|(known, _)| *known == name).map(|(_, count)| **count)
+    fn holds(top: &TopK<u64>, name: &str) -> Option<u64> {
+        top.totals().iter().find(|(known, _)| *known == name).map(|(_, count)| **count)
     }
 
     #[test]
-    fn whoever_is_twice_as_busy_takes_the_seat_of_the_least_busy_and_nothing_is_lost() {
-        let mut seats = full();
-        seats.enter("late", NOW, &20, 20);
-        assert_eq!((holds(&seats, "late"), holds(&seats, OTHER)), (None, Some(20)));
-        seats.enter("late", NOW, &2, 2);
-        assert_eq!(holds(&seats, "late"), Some(0), "what it had stays with the rest");
-        assert_eq!((holds(&seats, "c00"), holds(&seats, OTHER)), (None, Some(32)));
-        seats.enter("late", NOW, &5, 5);
-        assert_eq!((holds(&seats, "late"), seats.named().len(), sum(&seats)), (Some(5), NAMED_MAX, 527));
-        let hour: u64 = seats.over(HOUR, NOW).iter().map(|(_, count)| count).sum();
+    fn a_name_that_is_twice_as_busy_replaces_the_least_busy_and_nothing_is_lost() {
+        let mut top = full();
+        top.add("late", NOW, &20, 20);
+        assert_eq!((holds(&top, "late"), holds(&top, OTHER)), (None, Some(20)));
+        top.add("late", NOW, &2, 2);
+        assert_eq!(holds(&top, "late"), Some(0), "what it had stays with the rest");
+        assert_eq!((holds(&top, "c00"), holds(&top, OTHER)), (None, Some(32)));
+        top.add("late", NOW, &5, 5);
+        assert_eq!((holds(&top, "late"), top.named().len(), sum(&top)), (Some(5), NAMED_MAX, 527));
+        let hour: u64 = top.sums_over(HOUR, NOW).iter().map(|(_, count)| count).sum();
         assert_eq!(hour, 527, "neither is anything lost from a window");
     }
 
     #[test]
     fn what_was_hours_ago_counts_less() {
-        let mut seats = full();
+        let mut top = full();
         let later = NOW.plus(HOUR * 4);
-        seats.enter("late", later, &3, 3);
-        assert_eq!(holds(&seats, "late"), Some(0));
+        top.add("late", later, &3, 3);
+        assert_eq!(holds(&top, "late"), Some(0));
     }
 
     #[test]
     fn a_flood_of_names_takes_no_more_room() {
-        let mut seats = full();
+        let mut top = full();
         for one in 0..20_000 {
-            seats.enter(&format!("flood{one}"), NOW, &1, 1);
+            top.add(&format!("flood{one}"), NOW, &1, 1);
         }
-        assert!(seats.waiting.len() <= WAITING_MAX);
-        assert_eq!((seats.named().len(), sum(&seats)), (NAMED_MAX, 20_500));
+        assert!(top.candidates.len() <= CANDIDATES_MAX);
+        assert_eq!((top.named().len(), sum(&top)), (NAMED_MAX, 20_500));
         for _ in 0..30 {
-            seats.enter("busy", NOW, &1, 1);
+            top.add("busy", NOW, &1, 1);
         }
-        assert!(holds(&seats, "busy").is_some(), "a flood does not hide who is really busy");
+        assert!(holds(&top, "busy").is_some(), "a flood does not hide who is really busy");
     }
 
     #[test]
     fn a_name_that_says_other_is_one_of_the_rest() {
-        let mut seats = Seats::<u64>::default();
-        seats.enter(OTHER, NOW, &1, 1);
-        assert_eq!(seats.totals(), [(OTHER, &1)]);
+        let mut top = TopK::<u64>::default();
+        top.add(OTHER, NOW, &1, 1);
+        assert_eq!(top.totals(), [(OTHER, &1)]);
     }
 }

@@ -60,7 +60,7 @@ pub fn job(name: &str) -> NewJob {
         data: payload(&format!(r#"{{"for":"{name}","olá":"ação"}}"#)),
         user_id: Some("user-7".into()),
         correlation_id: Some(format!("corr-{name}").into()),
-        traceparent: TraceParent::new(digest_of(&[name]), 7, true),
+        traceparent: TraceParent::new(digest_of(&[name]), 7).map(TraceParent::sampled),
         priority: Priority::default(),
         enqueued_at: T0,
         due_at: T0,

@@ -67,7 +67,8 @@ pub async fn what_had_been_held_up_says_so_however_its_attempt_ends(home: &mut d
         bury(&leases[2], None, "no", T0),
     ];
     for (lease, mut transition) in leases.iter().zip(ends) {
-        transition.served_by("smtp-main", true);
+        transition.set_provider("smtp-main");
+        transition.mark_held_up();
         store.done(lease, transition, T0).await;
     }
     for name in ["a", "b", "c"] {

@@ -10,7 +10,7 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use parking_lot::Mutex;
 use recado_core::reason::clip;
-use recado_core::words::plain_tls;
+use recado_core::words::describe_tls_error;
 use recado_core::{Fault, Payload, Timestamp};
 use recado_transport::http::FAULT_TEXT_MAX_BYTES;
 use recado_transport::{Secrets, shortage};
@@ -90,7 +90,7 @@ fn fault_of(error: &CredentialsError) -> Fault {
     let causes = successors(Some(error as &(dyn Error + 'static)), |&cause| cause.source());
     let cause = causes.last().map(ToString::to_string).unwrap_or_default();
     let cause = cause.split(PROCESS_OUTPUT).next().unwrap_or_default().trim();
-    Fault::answer(code, clip(&format!("{advice}: {}", plain_tls(cause)), FAULT_TEXT_MAX_BYTES))
+    Fault::answer(code, clip(&format!("{advice}: {}", describe_tls_error(cause)), FAULT_TEXT_MAX_BYTES))
 }
 
 /// The last keys that were handed out, masked in everything that an endpoint says.

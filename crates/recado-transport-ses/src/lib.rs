@@ -30,7 +30,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use recado_core::{Fault, Outcome, Payload};
-use recado_transport::{DataFault, Delivery, Transport, data};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind, data};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -68,8 +68,8 @@ impl Ses {
 
 #[async_trait]
 impl Transport for Ses {
-    fn name(&self) -> &'static str {
-        "ses"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Ses
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

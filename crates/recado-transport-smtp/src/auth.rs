@@ -8,7 +8,7 @@ use recado_core::{Fault, NetworkKind};
 
 use crate::config::{Credentials, Mechanism};
 use crate::reply::Reply;
-use crate::wire::{Lost, Wire};
+use crate::wire::{ConnectionError, Wire};
 
 const MORE: u16 = 334;
 
@@ -44,7 +44,7 @@ pub(crate) async fn log_in(
     wire: &mut Wire,
     mechanism: Mechanism,
     credentials: &Credentials,
-) -> Result<Reply, Lost> {
+) -> Result<Reply, ConnectionError> {
     let Credentials { user, secret, .. } = credentials;
     let base64 = |text: &str| BASE64_STANDARD.encode(text);
     let (first, answers) = match mechanism {

@@ -149,7 +149,7 @@ pub enum ConfigError {
     HalfCredentials,
     #[error("the user or the password is not UTF-8 once percent-decoded; encode its UTF-8 bytes")]
     Encoding,
-    #[error("the SMTP address has an unknown option; there is tls=opportunistic, tls=none and auth=…")]
+    #[error("the SMTP address has an unknown option; known ones are tls=opportunistic, tls=none and auth=…")]
     Option,
     #[error("`tls` is not one of its choices; write required, opportunistic or none, and with smtp:// only")]
     Tls,

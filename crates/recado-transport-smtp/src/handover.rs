@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use recado_core::{Fault, Refused};
+use recado_core::{Fault, RefusedRecipient};
 
 use crate::deadline::Deadline;
 use crate::reply::Reply;
@@ -21,11 +21,11 @@ pub(crate) struct Handover {
     /// The server's yes to each message that it took.
     pub answers: Vec<Reply>,
     /// Recipients with a no of their own.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRecipient>,
     /// The recipients of the last transaction, if it failed, and its fault.
     pub failed: Option<(Vec<Box<str>>, Fault)>,
     /// Recipients who came when there were too many already.
-    pub put_off: Vec<Refused>,
+    pub deferred: Vec<RefusedRecipient>,
     /// Recipients that the server takes at once, as it showed when it last put one off. None: there is no
     /// going on.
     at_once: usize,
@@ -34,8 +34,8 @@ pub(crate) struct Handover {
 
 impl Handover {
     pub(crate) fn add(&mut self, transaction: Transaction) {
-        let Transaction { others, refused, put_off, answer, took } = transaction;
-        if !put_off.is_empty() {
+        let Transaction { others, refused, deferred, answer, took } = transaction;
+        if !deferred.is_empty() {
             self.at_once = others.len();
         }
         match answer {
@@ -50,16 +50,16 @@ impl Handover {
         }
         self.refused.extend(refused);
         // Behind those who wait, so that one who is put off time and again holds up no other.
-        self.put_off.extend(put_off);
+        self.deferred.extend(deferred);
         self.longest = self.longest.max(took);
     }
 
     /// Takes the recipients of a further transaction, if there is to be one. Where the time may not suffice
     /// there is none: it could end between the final dot and its answer, and leave them uncertain.
-    pub(crate) fn take_next(&mut self, deadline: Deadline) -> Option<Vec<Refused>> {
-        let count = self.at_once.min(self.put_off.len());
+    pub(crate) fn take_next(&mut self, deadline: Deadline) -> Option<Vec<RefusedRecipient>> {
+        let count = self.at_once.min(self.deferred.len());
         let is_time = deadline.left() > self.longest;
-        (count > 0 && is_time).then(|| self.put_off.drain(..count).collect())
+        (count > 0 && is_time).then(|| self.deferred.drain(..count).collect())
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     /// A server took one of three, in so much time.
     fn limited(took: Duration) -> Handover {
-        let put_off = |recipient: &str| Refused {
+        let deferred = |recipient: &str| RefusedRecipient {
             recipient: recipient.into(),
             fault: Fault::answer("452", "4.5.3 too many recipients"),
         };
@@ -77,7 +77,7 @@ mod tests {
         handover.add(Transaction {
             others: vec!["ana".into()],
             refused: Vec::new(),
-            put_off: vec![put_off("bob"), put_off("eva")],
+            deferred: vec![deferred("bob"), deferred("eva")],
             answer: Ok(None),
             took,
         });
@@ -92,6 +92,6 @@ mod tests {
 
         let mut late = limited(Duration::from_secs(3_600));
         assert!(late.take_next(deadline).is_none());
-        assert_eq!(late.put_off.len(), 2, "a recipient was forgotten");
+        assert_eq!(late.deferred.len(), 2, "a recipient was forgotten");
     }
 }

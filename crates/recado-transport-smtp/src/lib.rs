@@ -36,7 +36,7 @@ use std::fmt;
 use async_trait::async_trait;
 use recado_core::{Fault, Outcome, Payload};
 use recado_email::{Email, message_id};
-use recado_transport::{DataFault, Delivery, Transport, data};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind, data};
 
 pub use config::{ConfigError, Credentials, Mechanism, Security, SmtpConfig, Timeouts};
 
@@ -61,15 +61,15 @@ impl Smtp {
     /// Runs as many transactions as all recipients need. All of them have one slot, so that no other message
     /// comes between them and uses up their time.
     async fn hand_over(&self, envelope: &Envelope<'_>, deadline: Deadline) -> Result<Handover, Fault> {
-        let slot = self.pool.slot(deadline).await?;
+        let slot = self.pool.acquire_slot(deadline).await?;
         let mut handover = Handover::default();
         handover.add(self.transact(&slot, envelope, deadline).await?);
-        while let Some(put_off) = handover.take_next(deadline) {
-            let recipients: Vec<_> = put_off.iter().map(|one| &*one.recipient).collect();
+        while let Some(deferred) = handover.take_next(deadline) {
+            let recipients: Vec<_> = deferred.iter().map(|one| &*one.recipient).collect();
             let further = Envelope { recipients: &recipients, ..*envelope };
             let Ok(transaction) = self.transact(&slot, &further, deadline).await else {
                 // No connection could be had. That says nothing of them: they are as they were.
-                handover.put_off.extend(put_off);
+                handover.deferred.extend(deferred);
                 break;
             };
             handover.add(transaction);
@@ -84,24 +84,24 @@ impl Smtp {
         envelope: &Envelope<'_>,
         deadline: Deadline,
     ) -> Result<Transaction, Fault> {
-        if let Some(mut kept) = slot.kept().await {
+        if let Some(mut kept) = slot.take_idle().await {
             // It may have died unheard. That shows before the message is spoken of, so nothing is lost.
             if let Ok(transaction) = kept.transact(envelope, deadline).await {
-                slot.give_back(kept);
+                slot.return_connection(kept);
                 return Ok(transaction);
             }
         }
         let mut fresh = self.opener.open(deadline).await?;
         let transaction = fresh.transact(envelope, deadline).await.map_err(|Stale(fault)| fault)?;
-        slot.give_back(fresh);
+        slot.return_connection(fresh);
         Ok(transaction)
     }
 }
 
 #[async_trait]
 impl Transport for Smtp {
-    fn name(&self) -> &'static str {
-        "smtp"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Smtp
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
@@ -114,17 +114,17 @@ impl Transport for Smtp {
             Ok(email) => email,
             Err(faults) => return Outcome::Failed(data::unusable(&faults)),
         };
-        let everybody = email.recipients();
-        let standing = outcome::standing(delivery.job, &everybody);
-        if standing.pending.is_empty() {
-            return standing.settled();
+        let all_recipients = email.recipients();
+        let state = outcome::split_recipients(delivery.job, &all_recipients);
+        if state.pending.is_empty() {
+            return state.outcome_without_sending();
         }
         let message_id = message_id(&delivery.job.id, email.sender().domain());
         let message = email.message(&message_id, delivery.job.enqueued_at);
         let envelope =
-            Envelope { sender: email.sender().address(), recipients: &standing.pending, message: &message };
+            Envelope { sender: email.sender().address(), recipients: &state.pending, message: &message };
         match self.hand_over(&envelope, deadline).await {
-            Ok(handover) => standing.outcome(handover, &message_id),
+            Ok(handover) => state.outcome(handover, &message_id),
             Err(fault) => Outcome::Failed(fault),
         }
     }

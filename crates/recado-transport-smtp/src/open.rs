@@ -1,4 +1,4 @@
-//! From nothing to a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
+//! Opens a connection that takes mail: TCP, TLS, the greeting, EHLO, STARTTLS, AUTH.
 //!
 //! Nothing here is about a message. A no keeps its code and says in front at which step it came, so that
 //! rules can tell it from the same code at RCPT: what looks final at the greeting may pass in an hour, and
@@ -18,20 +18,20 @@ use crate::deadline::Deadline;
 use crate::reply::Reply;
 use crate::tls::Tls;
 use crate::transaction::Connection;
-use crate::wire::{Lost, Step, Wire, by};
+use crate::wire::{ConnectionError, Step, Wire, run_until};
 
 /// The capabilities that a server offers.
 #[derive(Debug, Default)]
-pub(crate) struct Offers {
+pub(crate) struct Capabilities {
     pub start_tls: bool,
     pub pipelining: bool,
     pub size: bool,
     pub logins: Vec<String>,
 }
 
-impl Offers {
+impl Capabilities {
     fn read(hello: &Reply) -> Self {
-        let mut offers = Offers::default();
+        let mut offers = Capabilities::default();
         for line in hello.lines.iter().skip(1) {
             let line = line.to_ascii_uppercase();
             let mut words = line.split([' ', '=']).filter(|word| !word.is_empty());
@@ -68,20 +68,24 @@ impl Opener {
         let end = || deadline.step(self.config.timeouts.opening);
         let mut wire = Wire::new(socket);
         if let (Security::ImplicitTls, Some(tls)) = (self.config.security, &self.tls) {
-            wire = by(end(), wire.secured(tls)).await.map_err(|lost| lost.at(Step::Handshake))?;
+            wire = run_until(end(), wire.start_tls(tls))
+                .await
+                .map_err(|error| error.into_fault(Step::Handshake))?;
         }
-        let greeting = by(end(), wire.reply()).await;
+        let greeting = run_until(end(), wire.read_reply()).await;
         expect_yes(Step::Greeting, greeting)?;
         let mut offers = hello(&mut wire, &hello_name, end()).await?;
         if let Some(tls) = self.tls_to_start(&offers)? {
-            let answer = by(end(), wire.ask("STARTTLS")).await;
+            let answer = run_until(end(), wire.ask("STARTTLS")).await;
             expect_yes(Step::StartTls, answer)?;
-            wire = by(end(), wire.secured(tls)).await.map_err(|lost| lost.at(Step::Handshake))?;
+            wire = run_until(end(), wire.start_tls(tls))
+                .await
+                .map_err(|error| error.into_fault(Step::Handshake))?;
             offers = hello(&mut wire, &hello_name, end()).await?;
         }
         if let Some(credentials) = &self.config.credentials {
             let mechanism = auth::choose(credentials, &offers.logins)?;
-            let last_word = by(end(), auth::log_in(&mut wire, mechanism, credentials)).await;
+            let last_word = run_until(end(), auth::log_in(&mut wire, mechanism, credentials)).await;
             expect_yes(Step::Auth, last_word)?;
         }
         Ok(Connection::new(wire, offers, self.config.timeouts))
@@ -110,9 +114,11 @@ impl Opener {
                 socket.set_nodelay(true)?;
                 Ok(socket)
             };
-            match by(end, connecting).await {
+            match run_until(end, connecting).await {
                 Ok(socket) => return Ok(socket),
-                Err(lost) => failure = lost.shortage().unwrap_or_else(|| lost.at(Step::Connecting)),
+                Err(error) => {
+                    failure = error.shortage().unwrap_or_else(|| error.into_fault(Step::Connecting))
+                }
             }
         }
         Err(failure)
@@ -130,7 +136,7 @@ impl Opener {
     }
 
     /// The TLS settings to start with, if TLS is to be started.
-    fn tls_to_start(&self, offers: &Offers) -> Result<Option<&Tls>, Fault> {
+    fn tls_to_start(&self, offers: &Capabilities) -> Result<Option<&Tls>, Fault> {
         match self.config.security {
             Security::StartTls if !offers.start_tls => Err(Fault::network(
                 NetworkKind::Tls,
@@ -150,20 +156,20 @@ impl fmt::Debug for Opener {
     }
 }
 
-async fn hello(wire: &mut Wire, name: &str, end: Instant) -> Result<Offers, Fault> {
-    let answer = by(end, wire.ask(&format!("EHLO {name}"))).await;
-    Ok(Offers::read(&expect_yes(Step::Hello, answer)?))
+async fn hello(wire: &mut Wire, name: &str, end: Instant) -> Result<Capabilities, Fault> {
+    let answer = run_until(end, wire.ask(&format!("EHLO {name}"))).await;
+    Ok(Capabilities::read(&expect_yes(Step::Hello, answer)?))
 }
 
-fn expect_yes(step: Step, answer: Result<Reply, Lost>) -> Result<Reply, Fault> {
-    let reply = answer.map_err(|lost| lost.at(step))?;
-    if reply.is_yes() { Ok(reply) } else { Err(refusal(step, reply)) }
+fn expect_yes(step: Step, answer: Result<Reply, ConnectionError>) -> Result<Reply, Fault> {
+    let reply = answer.map_err(|error| error.into_fault(step))?;
+    if reply.is_positive() { Ok(reply) } else { Err(refusal(step, reply)) }
 }
 
-/// A no before any message was spoken of.
+/// Describes a refusal before MAIL.
 fn refusal(step: Step, reply: Reply) -> Fault {
-    if !reply.is_no() {
-        return Lost::OutOfPlace(reply).at(step);
+    if !reply.is_negative() {
+        return ConnectionError::OutOfPlace(reply).into_fault(step);
     }
     let mut fault = reply.fault();
     fault.text = format!("at {step}: {}", fault.text).into();

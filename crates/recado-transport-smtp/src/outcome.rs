@@ -2,7 +2,7 @@
 
 use recado_core::outcome::enhanced_code;
 use recado_core::reason::clip;
-use recado_core::{Fault, Job, Outcome, Partly, Payload, RecipientResult, Refused};
+use recado_core::{Fault, Job, Outcome, PartialDelivery, Payload, RecipientResult, RefusedRecipient};
 use serde_json::json;
 
 use crate::handover::Handover;
@@ -13,27 +13,28 @@ use crate::transaction::refusal_of;
 const RESPONSE_KEPT_MAX_BYTES: usize = 1_024;
 
 /// The state of a job's recipients before an attempt.
-pub(crate) struct Standing<'a> {
+pub(crate) struct RecipientState<'a> {
     /// The recipients of this attempt.
     pub pending: Vec<&'a str>,
     /// Recipients that refused for good before. They are reported again, so that the job's end includes them.
-    refused: Vec<Refused>,
+    refused: Vec<RefusedRecipient>,
     /// There is only one recipient, so its result is the job's.
     sole: bool,
 }
 
-pub(crate) fn standing<'a>(job: &Job, everybody: &[&'a str]) -> Standing<'a> {
-    let mut standing = Standing { pending: Vec::new(), refused: Vec::new(), sole: everybody.len() == 1 };
-    for &recipient in everybody.iter().filter(|recipient| !job.has_reached(recipient)) {
+pub(crate) fn split_recipients<'a>(job: &Job, all_recipients: &[&'a str]) -> RecipientState<'a> {
+    let mut state =
+        RecipientState { pending: Vec::new(), refused: Vec::new(), sole: all_recipients.len() == 1 };
+    for &recipient in all_recipients.iter().filter(|recipient| !job.has_reached(recipient)) {
         match job.refused_for_good(recipient) {
-            Some(before) => standing.refused.push(told_again(before)),
-            None => standing.pending.push(recipient),
+            Some(before) => state.refused.push(repeat_refusal(before)),
+            None => state.pending.push(recipient),
         }
     }
-    standing
+    state
 }
 
-fn told_again(before: &RecipientResult) -> Refused {
+fn repeat_refusal(before: &RecipientResult) -> RefusedRecipient {
     let text = before.error_reason.as_ref().map_or("refused before", |reason| reason.as_str());
     let fault = Fault {
         code: before.error_code.clone(),
@@ -41,36 +42,36 @@ fn told_again(before: &RecipientResult) -> Refused {
         text: text.into(),
         ..Fault::default()
     };
-    Refused { recipient: before.recipient.clone(), fault }
+    RefusedRecipient { recipient: before.recipient.clone(), fault }
 }
 
-impl Standing<'_> {
+impl RecipientState<'_> {
     /// The outcome when no recipient is left to send to.
-    pub(crate) fn settled(self) -> Outcome {
+    pub(crate) fn outcome_without_sending(self) -> Outcome {
         if self.refused.is_empty() {
             Outcome::Accepted { answer: None }
         } else {
-            Outcome::Partly(Partly { accepted: Vec::new(), refused: self.refused })
+            Outcome::Partial(PartialDelivery { accepted: Vec::new(), refused: self.refused })
         }
     }
 
     pub(crate) fn outcome(self, handover: Handover, message_id: &str) -> Outcome {
-        let Handover { accepted, answers, failed, put_off, .. } = handover;
+        let Handover { accepted, answers, failed, deferred, .. } = handover;
         let mut refused = self.refused;
         refused.extend(handover.refused);
         if let Some((recipients, fault)) = failed {
-            if accepted.is_empty() && refused.is_empty() && put_off.is_empty() {
+            if accepted.is_empty() && refused.is_empty() && deferred.is_empty() {
                 return Outcome::Failed(fault);
             }
             refused.extend(recipients.iter().map(|recipient| refusal_of(recipient, fault.clone())));
         }
-        refused.extend(put_off);
+        refused.extend(deferred);
         if refused.is_empty() {
             Outcome::Accepted { answer: Some(receipt(&answers, message_id, accepted.len())) }
         } else if self.sole {
             Outcome::Failed(refused.swap_remove(0).fault)
         } else {
-            Outcome::Partly(Partly { accepted, refused })
+            Outcome::Partial(PartialDelivery { accepted, refused })
         }
     }
 }

@@ -20,17 +20,17 @@ const IDLE_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Pool {
     slots: Arc<Semaphore>,
-    waiting: Arc<Waiting>,
+    idle: Arc<IdlePool>,
 }
 
-struct Waiting {
-    line: Mutex<Line>,
+struct IdlePool {
+    open: Mutex<IdleConnections>,
     idle_timeout: Duration,
     messages_max: u32,
 }
 
 #[derive(Default)]
-struct Line {
+struct IdleConnections {
     /// Connections without a message, each since when, the youngest last.
     connections: Vec<(Instant, Connection)>,
     /// A task closes those that grow old.
@@ -39,24 +39,24 @@ struct Line {
 
 /// The right to have one connection, for as long as it is held.
 pub(crate) struct Slot {
-    waiting: Arc<Waiting>,
+    idle: Arc<IdlePool>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
     pub(crate) fn new(config: &SmtpConfig) -> Self {
-        let waiting = Waiting {
-            line: Mutex::default(),
+        let idle = IdlePool {
+            open: Mutex::default(),
             idle_timeout: config.idle_timeout.min(IDLE_TIMEOUT_MAX),
             messages_max: config.messages_per_connection_max,
         };
         let slots = config.connections_max.min(Semaphore::MAX_PERMITS);
-        Pool { slots: Arc::new(Semaphore::new(slots)), waiting: Arc::new(waiting) }
+        Pool { slots: Arc::new(Semaphore::new(slots)), idle: Arc::new(idle) }
     }
 
-    pub(crate) async fn slot(&self, deadline: Deadline) -> Result<Slot, Fault> {
+    pub(crate) async fn acquire_slot(&self, deadline: Deadline) -> Result<Slot, Fault> {
         match timeout_at(deadline.end(), Arc::clone(&self.slots).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Slot { waiting: Arc::clone(&self.waiting), _permit: permit }),
+            Ok(Ok(permit)) => Ok(Slot { idle: Arc::clone(&self.idle), _permit: permit }),
             _ => Err(Fault::network(
                 NetworkKind::Timeout,
                 "no connection to the server became free in time; allow more of them or fewer jobs at once",
@@ -66,9 +66,9 @@ impl Pool {
 }
 
 impl Slot {
-    /// A connection that waits and has not been heard to die, if there is one.
-    pub(crate) async fn kept(&self) -> Option<Connection> {
-        while let Some(mut connection) = self.waiting.take_youngest() {
+    /// Takes an idle connection that is still open, if there is one.
+    pub(crate) async fn take_idle(&self) -> Option<Connection> {
+        while let Some(mut connection) = self.idle.take_newest() {
             if connection.is_quiet().await {
                 return Some(connection);
             }
@@ -76,29 +76,29 @@ impl Slot {
         None
     }
 
-    /// Lets the connection wait for the next message, unless it is in the midst of one.
-    pub(crate) fn give_back(&self, connection: Connection) {
+    /// Keeps the connection for the next message, unless a transaction is unfinished.
+    pub(crate) fn return_connection(&self, connection: Connection) {
         if !connection.is_ready() {
             return;
         }
-        if connection.used() >= self.waiting.messages_max {
+        if connection.used() >= self.idle.messages_max {
             tokio::spawn(quit(connection));
             return;
         }
-        let mut line = self.waiting.line.lock();
-        line.connections.push((Instant::now(), connection));
-        if !std::mem::replace(&mut line.watched, true) {
-            tokio::spawn(close_the_old(Arc::downgrade(&self.waiting)));
+        let mut open = self.idle.open.lock();
+        open.connections.push((Instant::now(), connection));
+        if !std::mem::replace(&mut open.watched, true) {
+            tokio::spawn(close_expired(Arc::downgrade(&self.idle)));
         }
     }
 }
 
-/// Runs for as long as anything waits.
-async fn close_the_old(waiting: Weak<Waiting>) {
+/// Closes idle connections that grow too old; ends when none is left.
+async fn close_expired(idle: Weak<IdlePool>) {
     loop {
-        let Some(next) = waiting.upgrade().and_then(|waiting| waiting.next_to_close()) else { return };
+        let Some(next) = idle.upgrade().and_then(|idle| idle.next_expiry()) else { return };
         sleep_until(next).await;
-        let Some(old) = waiting.upgrade().map(|waiting| waiting.take_old()) else { return };
+        let Some(old) = idle.upgrade().map(|idle| idle.take_expired()) else { return };
         for connection in old {
             quit(connection).await;
         }
@@ -109,22 +109,22 @@ async fn quit(connection: Connection) {
     let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
 }
 
-impl Waiting {
-    fn take_youngest(&self) -> Option<Connection> {
-        let (since, connection) = self.line.lock().connections.pop()?;
+impl IdlePool {
+    fn take_newest(&self) -> Option<Connection> {
+        let (since, connection) = self.open.lock().connections.pop()?;
         // If the youngest is too old, so are all others, and they are being seen to.
         (since.elapsed() < self.idle_timeout).then_some(connection)
     }
 
     /// The time when the oldest has waited for too long. If there is none, the watch ends here.
-    fn next_to_close(&self) -> Option<Instant> {
-        let mut line = self.line.lock();
-        line.watched = !line.connections.is_empty();
-        line.connections.first().map(|(since, _)| *since + self.idle_timeout)
+    fn next_expiry(&self) -> Option<Instant> {
+        let mut open = self.open.lock();
+        open.watched = !open.connections.is_empty();
+        open.connections.first().map(|(since, _)| *since + self.idle_timeout)
     }
 
-    fn take_old(&self) -> Vec<Connection> {
-        let connections = &mut self.line.lock().connections;
+    fn take_expired(&self) -> Vec<Connection> {
+        let connections = &mut self.open.lock().connections;
         let old = connections.partition_point(|(since, _)| since.elapsed() >= self.idle_timeout);
         connections.drain(..old).map(|(_, connection)| connection).collect()
     }

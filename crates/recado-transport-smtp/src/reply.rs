@@ -49,16 +49,16 @@ impl Reply {
         Ok(None)
     }
 
-    pub(crate) fn is_yes(&self) -> bool {
+    pub(crate) fn is_positive(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    pub(crate) fn is_no(&self) -> bool {
+    pub(crate) fn is_negative(&self) -> bool {
         self.code >= 400
     }
 
     /// The server is about to close the connection.
-    pub(crate) fn is_farewell(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.code == 421
     }
 

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use recado_core::{Fault, Refused};
+use recado_core::{Fault, RefusedRecipient};
 use tokio::time::Instant;
 
 use crate::config::Timeouts;
 use crate::deadline::Deadline;
-use crate::open::Offers;
+use crate::open::Capabilities;
 use crate::reply::Reply;
-use crate::wire::{Lost, Step, Wire, by};
+use crate::wire::{ConnectionError, Step, Wire, run_until};
 
 /// Commands at most that wait for their answers at once: few enough for any server's buffers.
 const BATCH_MAX: usize = 50;
@@ -30,9 +30,9 @@ pub(crate) struct Envelope<'a> {
 /// The result of a transaction.
 pub(crate) struct Transaction {
     /// Recipients with a no of their own.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRecipient>,
     /// Recipients with a no that is not about them, but about how many came before them.
-    pub put_off: Vec<Refused>,
+    pub deferred: Vec<RefusedRecipient>,
     /// All the others.
     pub others: Vec<Box<str>>,
     /// The server's answer to the message, for the accepted recipients; nothing when there are none.
@@ -43,24 +43,24 @@ pub(crate) struct Transaction {
 /// Recipients that were refused at RCPT.
 #[derive(Default)]
 struct RefusedRecipients {
-    refused: Vec<Refused>,
-    put_off: Vec<Refused>,
+    refused: Vec<RefusedRecipient>,
+    deferred: Vec<RefusedRecipient>,
 }
 
 impl RefusedRecipients {
     fn len(&self) -> usize {
-        self.refused.len() + self.put_off.len()
+        self.refused.len() + self.deferred.len()
     }
 
     fn concern(&self, recipient: &str) -> bool {
-        self.refused.iter().chain(&self.put_off).any(|one| &*one.recipient == recipient)
+        self.refused.iter().chain(&self.deferred).any(|one| &*one.recipient == recipient)
     }
 }
 
 /// A connection that takes mail.
 pub(crate) struct Connection {
     wire: Wire,
-    offers: Offers,
+    offers: Capabilities,
     timeouts: Timeouts,
     /// Transactions begun.
     used: u32,
@@ -71,23 +71,23 @@ pub(crate) struct Connection {
     to_reset: bool,
 }
 
-/// An old connection turned out dead, or out of step, before this message was spoken of.
+/// An old connection was closed or out of step before MAIL.
 pub(crate) struct Stale(pub Fault);
 
 /// The reason why a transaction came to no answer about its message.
-enum Stopped {
+enum TransactionError {
     Stale(Fault),
     Failed(Fault),
 }
 
-impl From<Fault> for Stopped {
+impl From<Fault> for TransactionError {
     fn from(fault: Fault) -> Self {
-        Stopped::Failed(fault)
+        TransactionError::Failed(fault)
     }
 }
 
 impl Connection {
-    pub(crate) fn new(wire: Wire, offers: Offers, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(wire: Wire, offers: Capabilities, timeouts: Timeouts) -> Self {
         Connection { wire, offers, timeouts, used: 0, ready: true, to_reset: false }
     }
 
@@ -109,7 +109,7 @@ impl Connection {
         let _ = self.wire.write(b"QUIT\r\n").await;
     }
 
-    /// Stale is only what was used before.
+    /// Only a connection that was used before can be stale.
     pub(crate) async fn transact(
         &mut self,
         envelope: &Envelope<'_>,
@@ -119,15 +119,15 @@ impl Connection {
         let mut refusals = RefusedRecipients::default();
         let answer = match self.run(envelope, deadline, &mut refusals).await {
             Ok(answer) => Ok(answer),
-            Err(Stopped::Failed(fault)) => Err(fault),
-            Err(Stopped::Stale(fault)) => return Err(Stale(fault)),
+            Err(TransactionError::Failed(fault)) => Err(fault),
+            Err(TransactionError::Stale(fault)) => return Err(Stale(fault)),
         };
         self.used += 1;
         let others = envelope.recipients.iter().filter(|recipient| !refusals.concern(recipient));
         Ok(Transaction {
             others: others.map(|recipient| Box::from(*recipient)).collect(),
             refused: refusals.refused,
-            put_off: refusals.put_off,
+            deferred: refusals.deferred,
             answer,
             took: began.elapsed(),
         })
@@ -138,7 +138,7 @@ impl Connection {
         envelope: &Envelope<'_>,
         deadline: Deadline,
         refusals: &mut RefusedRecipients,
-    ) -> Result<Option<Reply>, Stopped> {
+    ) -> Result<Option<Reply>, TransactionError> {
         self.ready = false;
         self.reset(deadline).await?;
         self.address(envelope, deadline, refusals).await?;
@@ -149,35 +149,37 @@ impl Connection {
         }
         self.begin_text(deadline).await?;
         let verdict = self.text(envelope.message, deadline).await?;
-        self.ready = !verdict.is_farewell();
+        self.ready = !verdict.is_closing();
         match verdict {
-            yes if yes.is_yes() => Ok(Some(yes)),
-            no if no.is_no() => Err(no.fault().into()),
+            yes if yes.is_positive() => Ok(Some(yes)),
+            no if no.is_negative() => Err(no.fault().into()),
             odd => {
                 self.ready = false;
-                Err(Lost::OutOfPlace(odd).at(Step::FinalDot).into())
+                Err(ConnectionError::OutOfPlace(odd).into_fault(Step::FinalDot).into())
             }
         }
     }
 
-    async fn reset(&mut self, deadline: Deadline) -> Result<(), Stopped> {
+    async fn reset(&mut self, deadline: Deadline) -> Result<(), TransactionError> {
         if !std::mem::take(&mut self.to_reset) {
             return Ok(());
         }
-        match by(deadline.step(self.timeouts.envelope), self.wire.ask("RSET")).await {
-            Ok(reply) if reply.is_yes() => Ok(()),
-            Ok(reply) => Err(Stopped::Stale(Lost::OutOfPlace(reply).at(Step::Reset))),
-            Err(lost) => Err(Stopped::Stale(lost.at(Step::Reset))),
+        match run_until(deadline.step(self.timeouts.envelope), self.wire.ask("RSET")).await {
+            Ok(reply) if reply.is_positive() => Ok(()),
+            Ok(reply) => {
+                Err(TransactionError::Stale(ConnectionError::OutOfPlace(reply).into_fault(Step::Reset)))
+            }
+            Err(error) => Err(TransactionError::Stale(error.into_fault(Step::Reset))),
         }
     }
 
-    /// MAIL, and RCPT for everybody.
+    /// Sends MAIL, and RCPT for each recipient.
     async fn address(
         &mut self,
         envelope: &Envelope<'_>,
         deadline: Deadline,
         refusals: &mut RefusedRecipients,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), TransactionError> {
         let batch_max = if self.offers.pipelining { BATCH_MAX } else { 1 };
         let mut recipients = envelope.recipients;
         let mut commands = self.mail_from(envelope);
@@ -188,18 +190,18 @@ impl Connection {
             commands.extend(batch.iter().map(|recipient| format!("RCPT TO:<{recipient}>\r\n")));
             let step = if mail_is_open { Step::Recipient } else { Step::Mail };
             let end = deadline.step(self.timeouts.envelope);
-            let written = by(end, self.wire.write(commands.as_bytes())).await;
-            written.map_err(|lost| self.lost(lost, step))?;
+            let written = run_until(end, self.wire.write(commands.as_bytes())).await;
+            written.map_err(|error| self.connection_failed(error, step))?;
             commands.clear();
             if !mail_is_open {
                 self.mail_answer(batch.len(), deadline).await?;
                 mail_is_open = true;
             }
             self.recipient_answers(batch, deadline, refusals).await?;
-            if let Some(last) = refusals.put_off.last() {
-                // It would meet everybody who comes after, too.
+            if let Some(last) = refusals.deferred.last() {
+                // It would meet every later recipient, too.
                 let fault = last.fault.clone();
-                refusals.put_off.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
+                refusals.deferred.extend(later.iter().map(|recipient| refusal_of(recipient, fault.clone())));
                 return Ok(());
             }
             recipients = later;
@@ -215,49 +217,49 @@ impl Connection {
     }
 
     /// Reads the answer to MAIL; after a no, also those to the recipients that were sent along with it.
-    async fn mail_answer(&mut self, sent_along: usize, deadline: Deadline) -> Result<(), Stopped> {
+    async fn mail_answer(&mut self, sent_along: usize, deadline: Deadline) -> Result<(), TransactionError> {
         let reply = self.answer(Step::Mail, deadline).await?;
-        if reply.is_yes() {
+        if reply.is_positive() {
             return Ok(());
         }
-        if self.used > 0 && (reply.is_farewell() || reply.code == BAD_SEQUENCE) {
-            return Err(Stopped::Stale(Lost::OutOfPlace(reply).at(Step::Mail)));
+        if self.used > 0 && (reply.is_closing() || reply.code == BAD_SEQUENCE) {
+            return Err(TransactionError::Stale(ConnectionError::OutOfPlace(reply).into_fault(Step::Mail)));
         }
-        if !reply.is_no() {
-            return Err(Lost::OutOfPlace(reply).at(Step::Mail).into());
+        if !reply.is_negative() {
+            return Err(ConnectionError::OutOfPlace(reply).into_fault(Step::Mail).into());
         }
-        let mut in_step = !reply.is_farewell();
+        let mut in_step = !reply.is_closing();
         for _ in 0..sent_along {
             in_step =
-                in_step && self.answer(Step::Recipient, deadline).await.is_ok_and(|no| !no.is_farewell());
+                in_step && self.answer(Step::Recipient, deadline).await.is_ok_and(|no| !no.is_closing());
         }
         self.ready = in_step;
         self.to_reset = true;
         Err(reply.fault().into())
     }
 
-    /// Notes who was told no.
+    /// Records the recipients that were refused.
     async fn recipient_answers(
         &mut self,
         batch: &[&str],
         deadline: Deadline,
         refusals: &mut RefusedRecipients,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), TransactionError> {
         for recipient in batch {
             let reply = self.answer(Step::Recipient, deadline).await?;
-            if reply.is_yes() {
+            if reply.is_positive() {
                 continue;
             }
             let fault = self.no(reply, Step::Recipient)?;
-            let kind = if is_too_many(&fault) { &mut refusals.put_off } else { &mut refusals.refused };
+            let kind = if is_too_many(&fault) { &mut refusals.deferred } else { &mut refusals.refused };
             kind.push(refusal_of(recipient, fault));
         }
         Ok(())
     }
 
-    async fn begin_text(&mut self, deadline: Deadline) -> Result<(), Stopped> {
-        let answer = by(deadline.step(self.timeouts.data), self.wire.ask("DATA")).await;
-        let reply = answer.map_err(|lost| lost.at(Step::Data))?;
+    async fn begin_text(&mut self, deadline: Deadline) -> Result<(), TransactionError> {
+        let answer = run_until(deadline.step(self.timeouts.data), self.wire.ask("DATA")).await;
+        let reply = answer.map_err(|error| error.into_fault(Step::Data))?;
         if reply.code == GO_AHEAD {
             return Ok(());
         }
@@ -268,44 +270,52 @@ impl Connection {
     }
 
     /// The text and its end, and what the server says then. From the final dot on it may have taken it.
-    async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, Stopped> {
+    async fn text(&mut self, message: &[u8], deadline: Deadline) -> Result<Reply, TransactionError> {
         let text = with_dots(message);
-        let writing = by(deadline.end(), self.wire.write_unless_answered(&text)).await;
-        if let Some(early) = writing.map_err(|lost| lost.at(Step::Text))? {
-            let fault = if early.is_no() { early.fault() } else { Lost::OutOfPlace(early).at(Step::Text) };
+        let writing = run_until(deadline.end(), self.wire.write_unless_answered(&text)).await;
+        if let Some(early) = writing.map_err(|error| error.into_fault(Step::Text))? {
+            let fault = if early.is_negative() {
+                early.fault()
+            } else {
+                ConnectionError::OutOfPlace(early).into_fault(Step::Text)
+            };
             return Err(fault.into());
         }
-        let verdict = by(deadline.end(), self.wire.ask(".")).await;
-        Ok(verdict.map_err(|lost| lost.at(Step::FinalDot))?)
+        let verdict = run_until(deadline.end(), self.wire.ask(".")).await;
+        Ok(verdict.map_err(|error| error.into_fault(Step::FinalDot))?)
     }
 
-    async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, Stopped> {
-        let answer = by(deadline.step(self.timeouts.envelope), self.wire.reply()).await;
-        answer.map_err(|lost| self.lost(lost, step))
+    async fn answer(&mut self, step: Step, deadline: Deadline) -> Result<Reply, TransactionError> {
+        let answer = run_until(deadline.step(self.timeouts.envelope), self.wire.read_reply()).await;
+        answer.map_err(|error| self.connection_failed(error, step))
     }
 
-    fn lost(&self, lost: Lost, step: Step) -> Stopped {
-        let fault = lost.at(step);
-        if self.used > 0 && step == Step::Mail { Stopped::Stale(fault) } else { Stopped::Failed(fault) }
+    fn connection_failed(&self, error: ConnectionError, step: Step) -> TransactionError {
+        let fault = error.into_fault(step);
+        if self.used > 0 && step == Step::Mail {
+            TransactionError::Stale(fault)
+        } else {
+            TransactionError::Failed(fault)
+        }
     }
 
-    /// A no in the midst of the transaction, if that can go on after it.
-    fn no(&self, reply: Reply, step: Step) -> Result<Fault, Stopped> {
+    /// Returns the fault of a refusal after which the transaction can go on.
+    fn no(&self, reply: Reply, step: Step) -> Result<Fault, TransactionError> {
         match reply.code {
             // Our commands are in order. On an old connection what came before may have upset it.
-            BAD_SEQUENCE if self.used > 0 => Err(Lost::OutOfPlace(reply).at(step).into()),
+            BAD_SEQUENCE if self.used > 0 => Err(ConnectionError::OutOfPlace(reply).into_fault(step).into()),
             421 => Err(reply.fault().into()),
             400.. => Ok(reply.fault()),
-            _ => Err(Lost::OutOfPlace(reply).at(step).into()),
+            _ => Err(ConnectionError::OutOfPlace(reply).into_fault(step).into()),
         }
     }
 }
 
-pub(crate) fn refusal_of(recipient: &str, fault: Fault) -> Refused {
-    Refused { recipient: recipient.into(), fault }
+pub(crate) fn refusal_of(recipient: &str, fault: Fault) -> RefusedRecipient {
+    RefusedRecipient { recipient: recipient.into(), fault }
 }
 
-/// Not about this recipient, but about how many came before him.
+/// Returns true if the refusal is about the number of recipients, not about this one.
 fn is_too_many(fault: &Fault) -> bool {
     let coded = fault.enhanced.as_deref().is_some_and(|code| code.ends_with(".5.3"));
     let said = fault.text.to_ascii_lowercase().contains("too many recipients");

@@ -1,6 +1,6 @@
-//! Bytes to and from a server, and what it means when they stop.
+//! Bytes to and from a server, and the faults when they stop.
 
-use recado_core::words::plain_tls;
+use recado_core::words::describe_tls_error;
 use std::fmt;
 use std::io;
 
@@ -61,7 +61,7 @@ impl fmt::Display for Step {
 
 /// The reason why a connection can no longer be used.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum ConnectionError {
     Closed,
     Broken(io::Error),
     Late,
@@ -72,54 +72,61 @@ pub(crate) enum Lost {
     OutOfPlace(Reply),
 }
 
-impl Lost {
+impl ConnectionError {
     /// The shortage of our own that it was, if it was one.
     pub(crate) fn shortage(&self) -> Option<Fault> {
         match self {
-            Lost::Broken(error) => recado_transport::shortage::of_io(error),
+            ConnectionError::Broken(error) => recado_transport::shortage::of_io(error),
             _ => None,
         }
     }
 
-    pub(crate) fn at(self, step: Step) -> Fault {
+    pub(crate) fn into_fault(self, step: Step) -> Fault {
         let handed_over = step == Step::FinalDot;
         let kind = match &self {
-            Lost::Late => NetworkKind::Timeout,
-            Lost::Garbage(_) | Lost::Unasked | Lost::OutOfPlace(_) => NetworkKind::Protocol,
-            Lost::Closed | Lost::Broken(_) if step == Step::Handshake => NetworkKind::Tls,
-            Lost::Closed | Lost::Broken(_) if handed_over => NetworkKind::Dropped,
-            Lost::Closed | Lost::Broken(_) => NetworkKind::Connect,
+            ConnectionError::Late => NetworkKind::Timeout,
+            ConnectionError::Garbage(_) | ConnectionError::Unasked | ConnectionError::OutOfPlace(_) => {
+                NetworkKind::Protocol
+            }
+            ConnectionError::Closed | ConnectionError::Broken(_) if step == Step::Handshake => {
+                NetworkKind::Tls
+            }
+            ConnectionError::Closed | ConnectionError::Broken(_) if handed_over => NetworkKind::Dropped,
+            ConnectionError::Closed | ConnectionError::Broken(_) => NetworkKind::Connect,
         };
         let fault = Fault::network(kind, &format!("at {step}: {self}"));
         Fault { uncertain: handed_over, ..fault }
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lost::Closed => f.write_str("the server closed the connection"),
-            Lost::Broken(error) => f.write_str(&plain_tls(&error.to_string())),
-            Lost::Late => f.write_str("no answer in time"),
-            Lost::Garbage(not_a_reply) => not_a_reply.fmt(f),
-            Lost::Unasked => f.write_str("the server said more than it was asked"),
-            Lost::OutOfPlace(reply) => write!(f, "unexpected answer: {}", reply.quoted()),
+            ConnectionError::Closed => f.write_str("the server closed the connection"),
+            ConnectionError::Broken(error) => f.write_str(&describe_tls_error(&error.to_string())),
+            ConnectionError::Late => f.write_str("no answer in time"),
+            ConnectionError::Garbage(not_a_reply) => not_a_reply.fmt(f),
+            ConnectionError::Unasked => f.write_str("the server said more than it was asked"),
+            ConnectionError::OutOfPlace(reply) => write!(f, "unexpected answer: {}", reply.quoted()),
         }
     }
 }
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Lost::Closed,
-            _ => Lost::Broken(error),
+            io::ErrorKind::UnexpectedEof => ConnectionError::Closed,
+            _ => ConnectionError::Broken(error),
         }
     }
 }
 
 /// Runs one step of the conversation for no longer than it may take.
-pub(crate) async fn by<T>(end: Instant, step: impl Future<Output = Result<T, Lost>>) -> Result<T, Lost> {
-    timeout_at(end, step).await.unwrap_or(Err(Lost::Late))
+pub(crate) async fn run_until<T>(
+    end: Instant,
+    step: impl Future<Output = Result<T, ConnectionError>>,
+) -> Result<T, ConnectionError> {
+    timeout_at(end, step).await.unwrap_or(Err(ConnectionError::Late))
 }
 
 impl Wire {
@@ -129,45 +136,50 @@ impl Wire {
 
     /// The same connection under TLS. Bytes that came in before the handshake and were not asked for may come
     /// from an attacker on the path: they must not be read as if TLS had vouched for them.
-    pub(crate) async fn secured(self, tls: &Tls) -> Result<Wire, Lost> {
+    pub(crate) async fn start_tls(self, tls: &Tls) -> Result<Wire, ConnectionError> {
         if !self.unread.is_empty() {
-            return Err(Lost::Broken(io::Error::other("the server spoke in the clear after STARTTLS")));
+            return Err(ConnectionError::Broken(io::Error::other(
+                "the server spoke in the clear after STARTTLS",
+            )));
         }
         let socket = tls.connector.connect(tls.server_name.clone(), self.socket).await?;
         Ok(Wire::new(socket))
     }
 
     /// After unexpected words, every answer would be taken for that to the command before.
-    fn is_in_step(&self) -> Result<(), Lost> {
-        if self.unread.is_empty() { Ok(()) } else { Err(Lost::Unasked) }
+    fn check_in_step(&self) -> Result<(), ConnectionError> {
+        if self.unread.is_empty() { Ok(()) } else { Err(ConnectionError::Unasked) }
     }
 
-    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), Lost> {
-        self.is_in_step()?;
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        self.check_in_step()?;
         self.socket.write_all(bytes).await?;
         Ok(self.socket.flush().await?)
     }
 
-    pub(crate) async fn reply(&mut self) -> Result<Reply, Lost> {
+    pub(crate) async fn read_reply(&mut self) -> Result<Reply, ConnectionError> {
         loop {
-            if let Some(reply) = Reply::take(&mut self.unread).map_err(Lost::Garbage)? {
+            if let Some(reply) = Reply::take(&mut self.unread).map_err(ConnectionError::Garbage)? {
                 return Ok(reply);
             }
             if self.socket.read_buf(&mut self.unread).await? == 0 {
-                return Err(Lost::Closed);
+                return Err(ConnectionError::Closed);
             }
         }
     }
 
-    pub(crate) async fn ask(&mut self, command: &str) -> Result<Reply, Lost> {
+    pub(crate) async fn ask(&mut self, command: &str) -> Result<Reply, ConnectionError> {
         self.write(format!("{command}\r\n").as_bytes()).await?;
-        self.reply().await
+        self.read_reply().await
     }
 
     /// Writes a long text. A server may refuse in the midst of it and read no further: its reply is brought
     /// back then, and the rest stays unwritten.
-    pub(crate) async fn write_unless_answered(&mut self, bytes: &[u8]) -> Result<Option<Reply>, Lost> {
-        self.is_in_step()?;
+    pub(crate) async fn write_unless_answered(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Option<Reply>, ConnectionError> {
+        self.check_in_step()?;
         let (mut reader, mut writer) = tokio::io::split(&mut self.socket);
         let writing = async {
             writer.write_all(bytes).await?;
@@ -186,9 +198,9 @@ impl Wire {
             },
         };
         if read == 0 {
-            return Err(Lost::Closed);
+            return Err(ConnectionError::Closed);
         }
-        self.reply().await.map(Some)
+        self.read_reply().await.map(Some)
     }
 
     /// Returns true if there is nothing to be read, not even an end. Does not wait.

@@ -5,19 +5,16 @@
 //! address that a lookup finds, at the moment of the connection, and only what passed is connected to: a
 //! name that changes its mind between two lookups gains nothing.
 //!
-//! Absent on purpose: lists of bad names, for anybody can point a name of their own anywhere; and rules
+//! Absent on purpose: lists of bad names, because the owner of a name can point it anywhere; and rules
 //! on ports, for receivers listen where they like.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use recado_core::Fault;
+use recado_core::{EngineCode, Fault};
 use url::{Host, Url};
 
 use crate::ranges::is_public;
-
-/// The failure's code when an attempt was stopped here; the route's classifier knows it as permanent.
-const ADDRESS_REFUSED: &str = "ADDRESS_REFUSED";
 
 /// Bytes at most of an address; many receivers refuse longer ones.
 const URL_LEN_MAX_BYTES: usize = 2 * 1_024;
@@ -46,7 +43,7 @@ pub enum Refusal {
          or set `webhooks.allow_http`"
     )]
     Plain,
-    #[error("holds a user or a password; leave them out, the signature tells who sends")]
+    #[error("holds a user or a password; leave them out, the signature identifies the sender")]
     UserInfo,
     #[error("has a fragment; leave out the `#` and what follows, it is never sent")]
     Fragment,
@@ -61,17 +58,24 @@ pub enum Refusal {
     Address,
 }
 
+/// The scheme of a webhook's address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scheme {
+    Https,
+    Http,
+}
+
 impl Guard {
     /// Returns true if this address may be connected to over TLS.
     pub fn permits(&self, ip: IpAddr) -> bool {
-        self.check_address(ip, None, true).is_ok()
+        self.check_address(ip, None, Scheme::Https).is_ok()
     }
 
     /// Judges all of an address that can be judged without a lookup.
     pub fn check_url(&self, url: &Url) -> Result<(), Refusal> {
-        let secure = match url.scheme() {
-            "https" => true,
-            "http" => false,
+        let scheme = match url.scheme() {
+            "https" => Scheme::Https,
+            "http" => Scheme::Http,
             _ => return Err(Refusal::Scheme),
         };
         if !url.username().is_empty() || url.password().is_some() {
@@ -87,15 +91,20 @@ impl Guard {
             return Err(Refusal::TooLong);
         }
         match url.host() {
-            Some(Host::Ipv4(ip)) => self.check_address(ip.into(), None, secure),
-            Some(Host::Ipv6(ip)) => self.check_address(ip.into(), None, secure),
-            Some(Host::Domain(name)) => self.check_name(name, secure),
+            Some(Host::Ipv4(ip)) => self.check_address(ip.into(), None, scheme),
+            Some(Host::Ipv6(ip)) => self.check_address(ip.into(), None, scheme),
+            Some(Host::Domain(name)) => self.check_name(name, scheme),
             None => Err(Refusal::Scheme),
         }
     }
 
     /// Judges one address; `name` is what a lookup found it under.
-    pub(crate) fn check_address(&self, ip: IpAddr, name: Option<&str>, secure: bool) -> Result<(), Refusal> {
+    pub(crate) fn check_address(
+        &self,
+        ip: IpAddr,
+        name: Option<&str>,
+        scheme: Scheme,
+    ) -> Result<(), Refusal> {
         let canonical = ip.to_canonical();
         if self.allowed.iter().any(|range| range.contains(&canonical)) {
             return Ok(());
@@ -103,22 +112,22 @@ impl Guard {
         if name.is_some_and(is_internal) || !is_public(ip) {
             return Err(Refusal::Address);
         }
-        self.check_encryption(secure)
+        self.check_scheme(scheme)
     }
 
     /// Only what the operator lists makes up for a name or a scheme, so an empty list decides at once.
-    fn check_name(&self, name: &str, secure: bool) -> Result<(), Refusal> {
+    fn check_name(&self, name: &str, scheme: Scheme) -> Result<(), Refusal> {
         if !self.allowed.is_empty() {
             return Ok(());
         }
         if is_internal(name) {
             return Err(Refusal::Address);
         }
-        self.check_encryption(secure)
+        self.check_scheme(scheme)
     }
 
-    fn check_encryption(&self, secure: bool) -> Result<(), Refusal> {
-        if secure || self.allow_http { Ok(()) } else { Err(Refusal::Plain) }
+    fn check_scheme(&self, scheme: Scheme) -> Result<(), Refusal> {
+        if scheme == Scheme::Https || self.allow_http { Ok(()) } else { Err(Refusal::Plain) }
     }
 }
 
@@ -129,7 +138,8 @@ fn is_internal(name: &str) -> bool {
 }
 
 impl From<Refusal> for Fault {
+    /// The route's classifier judges this code as permanent.
     fn from(refusal: Refusal) -> Fault {
-        Fault::answer(ADDRESS_REFUSED, &format!("the webhook's address {refusal}"))
+        Fault::answer(EngineCode::AddressRefused.as_str(), &format!("the webhook's address {refusal}"))
     }
 }

@@ -1,4 +1,4 @@
-//! From a name to the addresses that may be connected to, and to no others.
+//! Resolves a name to the addresses that may be connected to.
 //!
 //! The HTTP client asks here once for each connection and connects to what it is told, so there is no
 //! second lookup that could say something else.
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_transport::http::Raised;
+use recado_transport::http::FaultError;
 use recado_transport::shortage;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::guard::Guard;
+use crate::guard::{Guard, Scheme};
 
 /// Resolves a name to addresses.
 #[async_trait]
@@ -35,13 +35,13 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A lookup that keeps quiet about what the guard refuses.
+/// A lookup without the addresses that the guard refuses.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedLookup {
     pub guard: Arc<Guard>,
     pub lookup: Arc<dyn Lookup>,
     /// True if the connection will be TLS.
-    pub secure: bool,
+    pub scheme: Scheme,
     /// Time that it may take.
     pub timeout: Duration,
 }
@@ -49,15 +49,15 @@ pub(crate) struct GuardedLookup {
 impl GuardedLookup {
     async fn permitted(&self, name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
         let looking = tokio::time::timeout(self.timeout, self.lookup.addresses(name));
-        let mut found = looking.await.map_err(|_| Raised(shortage::no_answer_to_lookup()))??;
+        let mut found = looking.await.map_err(|_| FaultError(shortage::no_answer_to_lookup()))??;
         let mut refusal = None;
         found.retain(|address| {
-            let judged = self.guard.check_address(address.ip(), Some(name), self.secure);
+            let judged = self.guard.check_address(address.ip(), Some(name), self.scheme);
             refusal = refusal.or(judged.err());
             judged.is_ok()
         });
         match refusal {
-            Some(refusal) if found.is_empty() => Err(Raised(refusal.into()).into()),
+            Some(refusal) if found.is_empty() => Err(FaultError(refusal.into()).into()),
             _ => Ok(found),
         }
     }

@@ -1,4 +1,4 @@
-//! From a job's `data` to what is posted, and where to.
+//! Reads a job's `data`: the payload to post, and its receiver.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ const EVENT_LEN_MAX_BYTES: usize = 128;
 const ENDPOINT_ID_LEN_MAX_BYTES: usize = 128;
 
 pub(crate) struct Message<'a> {
-    pub to: To<'a>,
+    pub to: Destination<'a>,
     pub event: Cow<'a, str>,
     /// As the job has it: parsing would lose the order of members and the digits of large numbers.
     pub body: &'a str,
 }
 
-pub(crate) enum To<'a> {
+pub(crate) enum Destination<'a> {
     Endpoint(Cow<'a, str>),
     Url(Target),
 }
@@ -66,7 +66,7 @@ pub(crate) fn read<'a>(
     })
 }
 
-fn to<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<To<'a>> {
+fn to<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<Destination<'a>> {
     match (data.has("endpointId"), data.has("url")) {
         (true, true) => {
             data.fault("url", "stands beside `endpointId`; give one of the two");
@@ -81,15 +81,15 @@ fn to<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Opti
     }
 }
 
-fn endpoint<'a>(data: &Object<'a, '_>) -> Option<To<'a>> {
+fn endpoint<'a>(data: &Object<'a, '_>) -> Option<Destination<'a>> {
     let id = data.words("endpointId", "ep_2x7q")?;
     if id.len() > ENDPOINT_ID_LEN_MAX_BYTES {
         data.fault("endpointId", "is too long; write the id that the endpoint was created with");
     }
-    Some(To::Endpoint(id))
+    Some(Destination::Endpoint(id))
 }
 
-fn url<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<To<'a>> {
+fn url<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Option<Destination<'a>> {
     if secret.is_none() {
         data.fault(
             "url",
@@ -105,7 +105,7 @@ fn url<'a>(data: &Object<'a, '_>, guard: &Guard, secret: Option<&Secret>) -> Opt
     if let Err(refusal) = guard.check_url(&url) {
         data.fault("url", refusal.to_string());
     }
-    Some(To::Url(Target { url, secrets: vec![secret?.clone()], enabled: true }))
+    Some(Destination::Url(Target { url, secrets: vec![secret?.clone()], enabled: true }))
 }
 
 fn event<'a>(data: &Object<'a, '_>) -> Option<Cow<'a, str>> {

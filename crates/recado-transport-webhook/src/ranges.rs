@@ -1,4 +1,4 @@
-//! Which addresses are public: the tables of the IANA special-purpose registries, read strictly.
+//! Public addresses: the tables of the IANA special-purpose registries, read strictly.
 //!
 //! A range that carries no servers for the public is left out even where the registry calls it reachable.
 //! An IPv6 address that embeds an IPv4 one is judged by it where that is how traffic still flows (mapped,

@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_core::{CompanyId, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
+use recado_core::{CompanyId, EngineCode, Fault, NetworkKind, Outcome, Payload, Timestamp, TraceParent};
 use recado_transport::http::{Answer, Bounds, HttpClient, IDEMPOTENCY_KEY, Request, lookup_timeout};
-use recado_transport::{DataFault, Delivery, Receiver, Transport, Wanted, data};
+use recado_transport::{DataFault, Delivery, Receiver, Transport, TransportKind, Wanted, data};
 use reqwest::header::HeaderValue;
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::guard::Scheme;
 use crate::lookup::GuardedLookup;
-use crate::message::{self, To};
+use crate::message::{self, Destination};
 use crate::sign::signatures;
 use crate::{Guard, Lookup, Secret, SystemLookup};
 
@@ -30,10 +31,6 @@ const ANSWER_WAIT_DEFAULT: Duration = Duration::from_secs(2);
 /// Connections at most that are kept for the next job to the same receiver; there are many receivers.
 const POOL_IDLE_PER_HOST_MAX: usize = 4;
 const TEST_EVENT: &str = "endpoint.test";
-
-/// The route's classifier knows these two as permanent: such a job goes before a person at once.
-const ENDPOINT_UNKNOWN: &str = "ENDPOINT_UNKNOWN";
-const ENDPOINT_DISABLED: &str = "ENDPOINT_DISABLED";
 
 /// The transport's view of an endpoint.
 #[derive(Clone, Debug)]
@@ -112,16 +109,16 @@ impl Webhook {
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, reqwest::Error> {
         let guard = Arc::new(config.guard);
-        let client = |secure| {
+        let client = |scheme| {
             let timeout = lookup_timeout(config.connect_timeout);
             let (guard, lookup) = (Arc::clone(&guard), Arc::clone(&lookup));
-            let lookup = GuardedLookup { guard, lookup, secure, timeout };
+            let lookup = GuardedLookup { guard, lookup, scheme, timeout };
             let builder = HttpClient::builder(config.connect_timeout)
                 .pool_max_idle_per_host(POOL_IDLE_PER_HOST_MAX)
                 .dns_resolver(lookup);
             HttpClient::new(builder, config.answer_wait)
         };
-        let (secure, plain) = (client(true)?, client(false)?);
+        let (secure, plain) = (client(Scheme::Https)?, client(Scheme::Http)?);
         Ok(Webhook { guard, secret: config.secret, endpoints, secure, plain })
     }
 
@@ -156,8 +153,8 @@ impl Webhook {
         let message = message::read(&job.data, &self.guard, self.secret.as_ref())
             .map_err(|faults| data::unusable(&faults))?;
         let target = match message.to {
-            To::Url(target) => target,
-            To::Endpoint(id) => self.endpoint(&job.company, &id).await?,
+            Destination::Url(target) => target,
+            Destination::Endpoint(id) => self.endpoint(&job.company, &id).await?,
         };
         let traceparent = delivery.traceparent();
         let post = Post { id: job.id.as_str(), event: &message.event, body: message.body, traceparent };
@@ -166,10 +163,14 @@ impl Webhook {
 
     async fn endpoint(&self, company: &CompanyId, id: &str) -> Result<Target, Fault> {
         let unknown = "the company has no endpoint of this id; create it, and replay the job with its id";
-        let disabled = "the endpoint is switched off; mend the receiver, switch it on and replay the job";
+        let disabled =
+            "the endpoint is switched off; repair the receiver, switch the endpoint on and replay the job";
+        // The route's classifier judges both as permanent: such a job goes to the dead letter queue at once.
         match self.endpoints.target(company, id).await? {
-            None => Err(Fault::answer(ENDPOINT_UNKNOWN, unknown)),
-            Some(target) if !target.enabled => Err(Fault::answer(ENDPOINT_DISABLED, disabled)),
+            None => Err(Fault::answer(EngineCode::EndpointUnknown.as_str(), unknown)),
+            Some(target) if !target.enabled => {
+                Err(Fault::answer(EngineCode::EndpointDisabled.as_str(), disabled))
+            }
             Some(target) => Ok(target),
         }
     }
@@ -184,8 +185,8 @@ impl Webhook {
 
 #[async_trait]
 impl Transport for Webhook {
-    fn name(&self) -> &'static str {
-        "webhook"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Webhook
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

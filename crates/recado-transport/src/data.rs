@@ -1,4 +1,4 @@
-//! Reading a job's `data` so that its author hears of every fault at once, and where it is.
+//! Reads a job's `data`, and reports every fault at once with its place.
 //!
 //! A reader takes what it needs from an [`Object`] and goes on after a fault; [`read`] hands out a value
 //! only when there was none. Messages name fields and say what to write instead; they never repeat a
@@ -7,17 +7,17 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use recado_core::json::{JsonKind, Members};
 use recado_core::reason::clip;
 use recado_core::{Fault, Payload};
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::DataFault;
+
+pub use recado_core::json::Text;
 
 /// Faults listed at most.
 const FAULTS_TOLD_MAX: usize = 100;
@@ -47,11 +47,6 @@ pub fn unusable(faults: &[DataFault]) -> Fault {
     Fault::invalid_payload(&lines.join("; "))
 }
 
-/// A string, borrowed from the JSON text wherever that holds no escapes.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
-
 /// One JSON object within `data`, its members still unread.
 #[derive(Debug)]
 pub struct Object<'a, 'f> {
@@ -71,7 +66,7 @@ impl<'a, 'f> Object<'a, 'f> {
                 Some(object)
             }
             Err(_) => {
-                object.fault_here(instead(json, "an object"));
+                object.fault_here(describe_instead(json, "an object"));
                 None
             }
         }
@@ -131,7 +126,7 @@ impl<'a, 'f> Object<'a, 'f> {
         match serde_json::from_str::<Text<'a>>(raw) {
             Ok(Text(text)) => Some(text),
             Err(_) => {
-                self.fault(name, instead(raw, "a string"));
+                self.fault(name, describe_instead(raw, "a string"));
                 None
             }
         }
@@ -168,7 +163,7 @@ impl<'a, 'f> Object<'a, 'f> {
         let raw = self.get(name)?.get();
         let list = serde_json::from_str(raw).ok();
         if list.is_none() {
-            self.fault(name, format!("{}, such as {such_as}", instead(raw, "a list")));
+            self.fault(name, format!("{}, such as {such_as}", describe_instead(raw, "a list")));
         }
         list
     }
@@ -188,16 +183,9 @@ impl<'a, 'f> Object<'a, 'f> {
     }
 }
 
-/// Says what is wrong with JSON text that was to hold something else.
-pub fn instead(json: &str, wanted: &str) -> String {
-    let kind = match json.trim_start().bytes().next() {
-        Some(b'"') => "a string",
-        Some(b'{') => "an object",
-        Some(b'[') => "a list",
-        Some(b't' | b'f') => "a boolean",
-        Some(b'n') => "null",
-        _ => "a number",
-    };
+/// Describes JSON text that holds something else than wanted.
+pub fn describe_instead(json: &str, wanted: &str) -> String {
+    let kind = JsonKind::of(json).as_str();
     // The one thing that is well formed and yet cannot be read: half of a surrogate pair.
     if kind == wanted {
         r"holds a broken \u escape; write the character itself".to_owned()
@@ -212,31 +200,5 @@ fn suggest(given: &str, known: &[&str]) -> String {
     match known.iter().min_by_key(|name| distance(name)) {
         Some(near) if distance(near) <= 2 => format!("did you mean `{near}`?"),
         _ => format!("there is {}", known.join(", ")),
-    }
-}
-
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'a> Deserialize<'a> for Members<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'a> Visitor<'a> for MembersVisitor {
-    type Value = Members<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
-        let mut members = Vec::new();
-        while let Some((Text(name), raw)) = map.next_entry()? {
-            members.push((name, raw));
-        }
-        Ok(Members(members))
     }
 }

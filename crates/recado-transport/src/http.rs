@@ -1,4 +1,4 @@
-//! Any provider that takes a request over HTTP and says yes with a 2xx.
+//! Delivers to any provider that takes an HTTP request and accepts it with a 2xx.
 //!
 //! One client with one pool of connections serves all jobs of a provider. Every attempt carries the
 //! job's id as `Idempotency-Key`. The status line alone decides between accepted and failed; a body is
@@ -18,7 +18,7 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderValue};
 
 use crate::data;
-use crate::{DataFault, Delivery, Secrets, Transport};
+use crate::{DataFault, Delivery, Secrets, Transport, TransportKind};
 
 mod client;
 mod config;
@@ -28,7 +28,7 @@ mod request;
 pub use client::{Answer, Body, BodyEnd, Bounds, HttpClient, lookup_timeout};
 pub(crate) use client::{answer_lost, refusal};
 pub use config::{ConfigError, HttpConfig};
-pub use failure::Raised;
+pub use failure::FaultError;
 pub use request::{IDEMPOTENCY_KEY, Request};
 
 /// Bytes at most of a provider's answer that are kept with the job.
@@ -58,7 +58,7 @@ impl Http {
         &self.base
     }
 
-    /// Sends one request under the job's key and brings back a 2xx answer, or whatever stood in its way.
+    /// Sends one request under the job's key and returns the 2xx answer or the fault.
     pub(crate) async fn exchange(
         &self,
         mut request: Request,
@@ -79,8 +79,8 @@ impl Http {
 
 #[async_trait]
 impl Transport for Http {
-    fn name(&self) -> &'static str {
-        "http"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Http
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

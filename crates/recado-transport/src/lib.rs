@@ -1,8 +1,9 @@
-//! The far end of the wire.
+//! Transports: deliver one job to a provider.
 //!
 //! A [`Transport`] hands one job to the outside world and brings back an [`Outcome`]: the raw fact,
 //! unjudged. It keeps no state about jobs, retries nothing, and knows nothing of policies or stores.
 
+pub mod causes;
 pub mod data;
 pub mod http;
 pub mod sandbox;
@@ -27,7 +28,7 @@ pub use whatsapp::{Evolution, EvolutionConfig};
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
     pub job: &'a Job,
-    /// Which try this is, over the job's whole life; 1 is the first.
+    /// Number of the attempt, over the job's whole life; 1 is the first.
     pub attempt: u32,
     /// The time when it started.
     pub now: Timestamp,
@@ -75,6 +76,34 @@ pub enum Receiver {
     Host(Box<str>),
 }
 
+/// The protocol that a transport speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransportKind {
+    Smtp,
+    Ses,
+    Http,
+    WhatsApp,
+    Webhook,
+    Sandbox,
+    /// A transport that Recado does not ship, such as one of a test.
+    Custom(&'static str),
+}
+
+impl TransportKind {
+    /// Returns the word that the configuration uses for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TransportKind::Smtp => "smtp",
+            TransportKind::Ses => "ses",
+            TransportKind::Http => "http",
+            TransportKind::WhatsApp => "whatsapp",
+            TransportKind::Webhook => "webhook",
+            TransportKind::Sandbox => "sandbox",
+            TransportKind::Custom(name) => name,
+        }
+    }
+}
+
 /// A way to reach a provider.
 ///
 /// - `send` is called at most once at a time for a job, under a deadline that the caller enforces by
@@ -83,8 +112,7 @@ pub enum Receiver {
 /// - A payload that passed `check` may still be unusable: that is `Fault::invalid_payload`.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
-    /// The word that the configuration uses for it.
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> TransportKind;
 
     /// Every fault of `data`, found before the job is accepted.
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>>;

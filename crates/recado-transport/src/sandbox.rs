@@ -14,7 +14,7 @@ use recado_core::{Fault, NetworkKind, Outcome, Payload, Timestamp, retry_after};
 use serde::Deserialize;
 
 use crate::data::{self, Object, Text};
-use crate::{DataFault, Delivery, Transport};
+use crate::{DataFault, Delivery, Transport, TransportKind};
 
 /// Milliseconds at most that one attempt is held up.
 pub const LATENCY_MAX_MS: u64 = 10 * 60 * 1_000;
@@ -41,8 +41,8 @@ impl Data<'_> {
 
 #[async_trait]
 impl Transport for Sandbox {
-    fn name(&self) -> &'static str {
-        "sandbox"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Sandbox
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {
@@ -61,23 +61,23 @@ impl Transport for Sandbox {
         if let Some(latency_ms @ 1..) = data.latency_ms {
             tokio::time::sleep(Duration::from_millis(latency_ms.min(LATENCY_MAX_MS))).await;
         }
-        play(data.entry(delivery.attempt), delivery.now)
+        run_entry(data.entry(delivery.attempt), delivery.now)
     }
 }
 
-fn play(entry: &str, now: Timestamp) -> Outcome {
+fn run_entry(entry: &str, now: Timestamp) -> Outcome {
     let word = ["ok", "timeout", "drop", "panic"].into_iter().find(|word| entry.eq_ignore_ascii_case(word));
     Outcome::Failed(match word.unwrap_or(entry) {
         "ok" => return Outcome::Accepted { answer: None },
         "timeout" => Fault::network(NetworkKind::Timeout, "the sandbox script says timeout"),
         "drop" => Fault::network(NetworkKind::Dropped, "the sandbox script says drop"),
         "panic" => panic!("the sandbox script says panic"),
-        refusal => refuse(refusal, now),
+        refusal => parse_refusal(refusal, now),
     })
 }
 
 /// `"<code> <text>"`, with ` retry-after=<seconds>` anywhere after the code.
-fn refuse(entry: &str, now: Timestamp) -> Fault {
+fn parse_refusal(entry: &str, now: Timestamp) -> Fault {
     let (code, rest) = entry.split_once(char::is_whitespace).unwrap_or((entry, ""));
     let wish = rest.split_whitespace().find(|word| word.starts_with("retry-after="));
     let retry_after = wish.and_then(|wish| retry_after::parse(wish.trim_start_matches("retry-after="), now));
@@ -105,7 +105,7 @@ fn check_script(data: &Object<'_, '_>) {
                 .fault_at(&name, r#"is empty; write "ok", "timeout", "drop", "panic" or a code and a text"#),
             Err(_) => data.fault_at(
                 &name,
-                format!(r#"{}, such as "503 busy""#, data::instead(entry.get(), "a string")),
+                format!(r#"{}, such as "503 busy""#, data::describe_instead(entry.get(), "a string")),
             ),
         }
     }

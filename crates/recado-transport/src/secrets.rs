@@ -36,7 +36,7 @@ impl Secrets {
     /// The text with `***` in place of each of them. It takes time in proportion to the text.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
-        Reading::of(text).each_way(|reading| {
+        DecodedText::of(text).each_way(|reading| {
             spans.extend(self.0.iter().flat_map(|secret| reading.find(secret)));
             let cut_short = self.0.iter().filter_map(|secret| reading.find_cut_short(secret));
             spans.extend(cut_short.map(|start| start..text.len()));
@@ -76,7 +76,7 @@ impl Secrets {
     fn redact_json_string<'t>(&self, string: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
         // Without a look at the string as it is, which might cut an escape in two.
-        Reading::of(string).or_unescaped().each_way(|reading| {
+        DecodedText::of(string).or_unescaped().each_way(|reading| {
             spans.extend(self.0.iter().flat_map(|secret| reading.find(secret)));
         });
         masked(string, spans)
@@ -95,15 +95,15 @@ impl fmt::Debug for Secrets {
 }
 
 /// A text with some of its escapes undone.
-struct Reading<'t> {
+struct DecodedText<'t> {
     bytes: Cow<'t, [u8]>,
     /// Position of each byte in the text, and of the last one's end. Empty if nothing was undone.
     places: Vec<usize>,
 }
 
-impl<'t> Reading<'t> {
+impl<'t> DecodedText<'t> {
     fn of(text: &'t str) -> Self {
-        Reading { bytes: Cow::Borrowed(text.as_bytes()), places: Vec::new() }
+        DecodedText { bytes: Cow::Borrowed(text.as_bytes()), places: Vec::new() }
     }
 
     fn place(&self, index: usize) -> usize {
@@ -111,7 +111,7 @@ impl<'t> Reading<'t> {
     }
 
     /// Every way to read it, one after the other: as it is, percent-decoded, and either without escapes.
-    fn each_way(mut self, mut look: impl FnMut(&Reading<'_>)) {
+    fn each_way(mut self, mut look: impl FnMut(&DecodedText<'_>)) {
         for _ in 0..=UNESCAPINGS_MAX {
             look(&self);
             if let Some(decoded) = self.decoded(b'%', percent_decode) {
@@ -129,7 +129,7 @@ impl<'t> Reading<'t> {
     }
 
     /// Undoes every escape that begins with `mark`; nothing if there is no such mark.
-    fn decoded(&self, mark: u8, decode: Decode) -> Option<Reading<'t>> {
+    fn decoded(&self, mark: u8, decode: Decode) -> Option<DecodedText<'t>> {
         memchr::memchr(mark, &self.bytes)?;
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -142,7 +142,7 @@ impl<'t> Reading<'t> {
             at += escape_len.unwrap_or(1);
         }
         places.push(self.place(at));
-        Some(Reading { bytes: bytes.into(), places })
+        Some(DecodedText { bytes: bytes.into(), places })
     }
 
     fn find(&self, secret: &Finder<'_>) -> impl Iterator<Item = Range<usize>> {

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::data::{self, Object};
 use crate::http::{self, Answer, BodyEnd, ConfigError, Http, HttpConfig, Request};
-use crate::{DataFault, Delivery, Transport};
+use crate::{DataFault, Delivery, Transport, TransportKind};
 
 const INSTANCE_LEN_MAX_BYTES: usize = 128;
 const NUMBER_DIGITS: RangeInclusive<usize> = 8..=20;
@@ -92,8 +92,8 @@ impl Evolution {
 
 #[async_trait]
 impl Transport for Evolution {
-    fn name(&self) -> &'static str {
-        "whatsapp"
+    fn kind(&self) -> TransportKind {
+        TransportKind::WhatsApp
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

@@ -38,7 +38,7 @@ pub struct AccountList {
     pub items: Vec<Account>,
 }
 
-/// Whose accounts to list; everybody's when absent.
+/// Selects accounts by company; all when absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

@@ -1,4 +1,4 @@
-//! Alerts: what rings, and when it would.
+//! Alerts: the firing ones, and the rules.
 
 use recado_core::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct AlertList {
     pub rules: Vec<AlertRule>,
 }
 
-/// An alert that rings.
+/// A firing alert.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -23,7 +23,7 @@ pub struct Alert {
     pub name: String,
     /// Kind of its subject.
     pub about: AlertAbout,
-    /// Which one; absent when it is about all.
+    /// Name of the subject; absent when the alert is about the whole server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "acme"))]
     pub subject: Option<String>,
@@ -45,7 +45,7 @@ pub struct Alert {
     /// Page that says what to do.
     pub runbook: String,
     /// Since when the figure has been well below its threshold (at or below `resolveShare` of it), or there has been
-    /// nothing to measure. `value` stays what it last rang for.
+    /// nothing to measure. `value` stays the one that it fired for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub calm_since: Option<Timestamp>,
@@ -122,13 +122,13 @@ pub struct AlertRule {
     pub severity: AlertSeverity,
     /// Unit of its figures.
     pub unit: AlertUnit,
-    /// It rings above this.
+    /// The alert fires above this.
     pub threshold: f64,
     /// Window of the measurement; 0 for a current value.
     pub window_ms: u64,
     /// Less than this in the window says nothing.
     pub min_volume: u64,
-    /// It rings after so long above the threshold.
+    /// Time above the threshold before the alert fires.
     pub pending_ms: u64,
     /// It is calm at or below this share of the threshold, …
     pub resolve_share: f64,

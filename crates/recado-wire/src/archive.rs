@@ -24,7 +24,7 @@ pub enum ExportFormat {
     Csv,
 }
 
-/// Which dead letters to export, and how.
+/// Selects the dead letters to export, and the format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -75,7 +75,7 @@ pub enum ImportResult {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ImportItem {
-    /// Which line, from 0.
+    /// Number of the line, from 0.
     pub index: u64,
     pub result: ImportResult,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -87,7 +87,7 @@ pub struct AuditItem {
 
 /// Facts about a record once it is archived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Archived {
+pub struct ArchivedRecord {
     pub sequence: u64,
     pub recorded_at: Timestamp,
     pub hash: String,
@@ -103,11 +103,11 @@ impl AuditTrail {
 
 impl AuditItem {
     /// The steps of one record, in the order they happened.
-    pub fn steps(record: &AuditEvent, archived: Option<&Archived>) -> Vec<Self> {
+    pub fn steps(record: &AuditEvent, archived: Option<&ArchivedRecord>) -> Vec<Self> {
         record.kind.events().iter().map(|event| AuditItem::of(record, *event, archived)).collect()
     }
 
-    fn of(record: &AuditEvent, event: AuditStep, archived: Option<&Archived>) -> Self {
+    fn of(record: &AuditEvent, event: AuditStep, archived: Option<&ArchivedRecord>) -> Self {
         AuditItem {
             event,
             kind: record.kind,
@@ -157,7 +157,7 @@ pub enum AuditOrder {
     Oldest,
 }
 
-/// Which records to list; a record must fit everything that is said.
+/// Selects records; every given condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

@@ -15,7 +15,7 @@ pub const CANARY_MAX: u32 = 100;
 /// Ids at most that one request names.
 pub const JOB_IDS_MAX: usize = 1_000;
 
-/// Which dead letters. What is given must all hold; `{}` means every one.
+/// Selects dead letters; every given condition must hold, and `{}` selects all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,6 +1,6 @@
 //! The claims retry rule for process engines: retry or not, and when.
 
-use recado_core::tiss_decision::{ClaimDecision, ClaimError};
+use recado_core::tiss_decision::{TissDecision, TissErrorCode};
 use recado_core::{Class, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ pub struct Decision {
     pub backoff_minutes: Option<u64>,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ErrorClassification))]
     pub error_classification: Class,
-    /// Why there is no retry.
+    /// Reason why there is no retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<DecisionErrorCode>,
 }
@@ -117,8 +117,17 @@ pub enum DecisionErrorCode {
     PermanentError,
 }
 
-impl From<ClaimDecision> for Decision {
-    fn from(decision: ClaimDecision) -> Self {
+impl DecisionErrorCode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DecisionErrorCode::MaxRetriesExceeded => TissErrorCode::MaxRetriesExceeded.as_str(),
+            DecisionErrorCode::PermanentError => TissErrorCode::PermanentError.as_str(),
+        }
+    }
+}
+
+impl From<TissDecision> for Decision {
+    fn from(decision: TissDecision) -> Self {
         Decision {
             should_retry: decision.should_retry,
             next_retry_time: decision.next_retry_time,
@@ -127,8 +136,8 @@ impl From<ClaimDecision> for Decision {
             backoff_minutes: decision.backoff_minutes,
             error_classification: decision.classification,
             error_code: decision.error_code.map(|code| match code {
-                ClaimError::MaxRetriesExceeded => DecisionErrorCode::MaxRetriesExceeded,
-                ClaimError::PermanentError => DecisionErrorCode::PermanentError,
+                TissErrorCode::MaxRetriesExceeded => DecisionErrorCode::MaxRetriesExceeded,
+                TissErrorCode::PermanentError => DecisionErrorCode::PermanentError,
             }),
         }
     }

@@ -123,7 +123,7 @@ pub struct DeadLetterList {
     pub next_cursor: Option<String>,
 }
 
-/// Which dead letters. What is given must all hold.
+/// Selects dead letters; every given condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema, utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -180,7 +180,7 @@ impl DeadLetterFilter {
     }
 }
 
-/// Which dead letters to list.
+/// Selects the dead letters to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

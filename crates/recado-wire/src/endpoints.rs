@@ -166,7 +166,7 @@ pub struct EndpointList {
     pub next_cursor: Option<String>,
 }
 
-/// Whose endpoints to list; everybody's when absent.
+/// Selects endpoints by company; all when absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

@@ -1,4 +1,4 @@
-//! Events: what happened, as the stream and the callbacks tell it.
+//! Events, as the stream and the callbacks carry them.
 //!
 //! An event has one form everywhere, the core's; here is what is around it on the stream.
 
@@ -29,7 +29,7 @@ pub struct Gap {
     pub missed: Option<u64>,
 }
 
-/// Which events to hear. What is given must all hold.
+/// Selects events; every given condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

@@ -13,7 +13,7 @@ pub struct Health {
 }
 
 /// Answer to `GET /readyz`: 200 when ready, 503 when not. Without a valid token, where one is configured,
-/// only `status` is told.
+/// the answer holds only `status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

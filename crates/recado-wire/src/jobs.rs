@@ -129,7 +129,7 @@ pub struct JobAccepted {
     pub job_id: JobId,
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::Status))]
     pub status: Status,
-    /// The same job was here before; this is where it stands.
+    /// The same job exists already; this is its state.
     pub duplicate: bool,
     /// Loss that a crash of the store's machine can cause: see `GET /readyz`.
     #[cfg_attr(feature = "openapi", schema(example = "fsync"))]
@@ -251,12 +251,12 @@ pub struct Attempt {
     /// The rule that classified it.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<String>))]
     pub rule: Option<Box<str>>,
-    /// Whose fault it is; only the provider's own failures count towards its breaker.
+    /// Party at fault; only the provider's own failures count towards its breaker.
     #[cfg_attr(feature = "openapi", schema(required, value_type = Option<crate::components::Blame>))]
     pub blame: Option<Blame>,
     #[cfg_attr(feature = "openapi", schema(required))]
     pub next_retry_delay_ms: Option<u64>,
-    /// Which provider served it. Absent of attempts that older versions made.
+    /// Provider that served it; absent from attempts that older versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub provider: Option<Box<str>>,
@@ -385,7 +385,7 @@ pub enum WaitingFor {
     Turn,
 }
 
-/// Which bound is reached.
+/// Bound that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -448,7 +448,7 @@ pub struct JobList {
     pub next_cursor: Option<String>,
 }
 
-/// Which jobs to list.
+/// Selects the jobs to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

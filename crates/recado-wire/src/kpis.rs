@@ -14,7 +14,7 @@ pub const WINDOW_MAX_MS: u64 = 7 * WINDOW_DEFAULT_MS;
 /// Below this the figures are too coarse.
 pub const WINDOW_MIN_MS: u64 = 60_000;
 
-/// Which indicators to show.
+/// Selects the indicators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]

@@ -1,4 +1,4 @@
-//! Leases: how a worker outside Recado takes jobs and says how they went.
+//! Leases: workers outside Recado take jobs and report the results.
 
 use recado_core::{CompanyId, JobId, Payload, RouteName, Timestamp, TraceParent};
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ pub struct Lease {
     pub lease_token: String,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
-    /// Which try this is, over the job's whole life.
+    /// Number of the attempt, over the job's whole life.
     pub attempt: u32,
     pub job: LeasedJob,
 }

@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 puts it.
+//! Problems, as RFC 9457 defines them.
 
 use recado_core::Class;
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,12 @@ pub struct FieldFault {
     /// JSON pointer into the body, such as `/data/to/0`; for a query or a header, its name.
     #[cfg_attr(feature = "openapi", schema(example = "/companyId"))]
     pub pointer: String,
-    /// What is wrong and what to write instead.
+    /// The fault, and what to write instead.
     #[cfg_attr(feature = "openapi", schema(example = "is missing; write a string"))]
     pub message: String,
 }
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
@@ -28,7 +28,7 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened this time.
+    /// Details of this occurrence.
     pub detail: String,
     /// Stable: programs may rely on it.
     #[cfg_attr(feature = "openapi", schema(value_type = crate::components::ProblemCode))]

@@ -1,4 +1,4 @@
-//! Providers: how they fare, what holds them back, and their breaker for the caller's own code.
+//! Providers: their health, what holds them back, and their breaker for the caller's own code.
 
 use recado_core::breaker::BreakerState;
 use recado_core::{RouteName, Timestamp};

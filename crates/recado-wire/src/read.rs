@@ -1,4 +1,4 @@
-//! Reading what a caller sent, so that they hear of every fault at once.
+//! Reads requests, and reports every fault at once.
 //!
 //! A body is read strictly first: one pass, no bookkeeping. Only when that fails is it walked field by
 //! field, each fault noted with where it is and what to write instead. Messages never repeat a value: the
@@ -8,16 +8,17 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use recado_core::json::{JsonKind, Members};
 use recado_core::payload::{DEPTH_MAX, deeper_than};
 use recado_core::reason::clip;
 use recado_core::{Payload, Timestamp};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::problem::FieldFault;
 
-/// Faults at most that are noted; whoever has more knows enough.
+/// Faults that are listed at most.
 pub const FAULTS_MAX: usize = 100;
 
 /// Bytes at most that a message repeats of a name it does not know.
@@ -44,7 +45,7 @@ pub trait Body: DeserializeOwned {
     fn check(&self, _faults: &mut Faults) {}
 }
 
-/// What was read, and everything wrong with it. Without faults the value is whole.
+/// A value that was read, and its faults. Without faults the value is complete.
 #[derive(Debug)]
 pub struct Read<T> {
     pub value: T,
@@ -52,7 +53,7 @@ pub struct Read<T> {
 }
 
 impl<T> Read<T> {
-    pub fn sound(self) -> Result<T, Vec<FieldFault>> {
+    pub fn into_result(self) -> Result<T, Vec<FieldFault>> {
         if self.faults.is_empty() { Ok(self.value) } else { Err(self.faults.into_vec()) }
     }
 }
@@ -61,7 +62,8 @@ impl<T> Read<T> {
 pub fn body<T: Body>(json: &str) -> Result<Read<T>, NotJson> {
     refuse_depth(json)?;
     // A derived reader would also take the fields as a list, by position.
-    let strict = if kind_of(json) == "an object" { serde_json::from_str::<T>(json).ok() } else { None };
+    let strict =
+        if JsonKind::of(json) == JsonKind::Object { serde_json::from_str::<T>(json).ok() } else { None };
     let Some(value) = strict else { return by_field(json) };
     let mut faults = Faults::default();
     value.check(&mut faults);
@@ -74,9 +76,9 @@ pub fn by_field<T: Body>(json: &str) -> Result<Read<T>, NotJson> {
     let mut faults = Faults::default();
     let members = match serde_json::from_str::<Members<'_>>(json) {
         Ok(Members(members)) => members,
-        Err(error) if error.is_data() && kind_of(json) != "an object" => {
+        Err(error) if error.is_data() && JsonKind::of(json) != JsonKind::Object => {
             let _: &RawValue = serde_json::from_str(json)?;
-            faults.note("", format!("is {}; write an object", kind_of(json)));
+            faults.note("", format!("is {}; write an object", JsonKind::of(json)));
             Vec::new()
         }
         Err(error) => return Err(error.into()),
@@ -214,9 +216,9 @@ impl<'a> Fields<'a, '_> {
 
     pub fn text(&mut self, name: &str) -> Option<String> {
         let raw = self.get(name)?.get();
-        match (serde_json::from_str(raw), kind_of(raw)) {
+        match (serde_json::from_str(raw), JsonKind::of(raw)) {
             (Ok(text), _) => Some(text),
-            (Err(_), "a string") => {
+            (Err(_), JsonKind::String) => {
                 self.faults.note(name, "holds half a surrogate pair; write whole characters");
                 None
             }
@@ -290,7 +292,7 @@ impl<'a> Fields<'a, '_> {
         let raw = self.get(name)?.get();
         let value = serde_json::from_str(raw).ok();
         if value.is_none() {
-            self.faults.note(name, format!("is {}; write true or false", kind_of(raw)));
+            self.faults.note(name, format!("is {}; write true or false", JsonKind::of(raw)));
         }
         value
     }
@@ -323,7 +325,7 @@ impl<'a> Fields<'a, '_> {
     pub fn texts(&mut self, name: &str) -> Option<Vec<String>> {
         let raw = self.get(name)?;
         let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) else {
-            self.faults.note(name, format!("is {}; write a list of strings", kind_of(raw.get())));
+            self.faults.note(name, format!("is {}; write a list of strings", JsonKind::of(raw.get())));
             return None;
         };
         let mut texts = Vec::with_capacity(items.len());
@@ -331,7 +333,7 @@ impl<'a> Fields<'a, '_> {
             match serde_json::from_str(item.get()) {
                 Ok(text) => texts.push(text),
                 Err(_) => {
-                    let what = format!("is {}; write a string", kind_of(item.get()));
+                    let what = format!("is {}; write a string", JsonKind::of(item.get()));
                     self.faults.within(name, |faults| faults.note(&index.to_string(), what));
                     texts.push(String::new());
                 }
@@ -380,7 +382,7 @@ impl<'a> Fields<'a, '_> {
         match serde_json::from_str::<Members<'_>>(raw) {
             Ok(Members(members)) => Some(self.faults.within(name, |faults| read_members(members, faults))),
             Err(_) => {
-                self.faults.note(name, format!("is {}; write an object", kind_of(raw)));
+                self.faults.note(name, format!("is {}; write an object", JsonKind::of(raw)));
                 None
             }
         }
@@ -393,7 +395,7 @@ const NOT_A_TIME: &str = "is not a time with its offset; write RFC 3339, such as
 fn integer<T: TryFrom<i128>>(raw: &str) -> Result<T, &'static str> {
     match raw.parse::<i128>() {
         Ok(number) => T::try_from(number).map_err(|_| if number < 0 { "negative" } else { "too large" }),
-        Err(_) if kind_of(raw) != "a number" => Err(kind_of(raw)),
+        Err(_) if JsonKind::of(raw) != JsonKind::Number => Err(JsonKind::of(raw).as_str()),
         Err(_) if raw.contains(['.', 'e', 'E']) => {
             whole(raw).and_then(|number| T::try_from(number).ok()).ok_or("not a whole number")
         }
@@ -411,20 +413,7 @@ fn whole(raw: &str) -> Option<i128> {
     is_whole.then(|| format!("{number:.0}").parse().ok()).flatten()
 }
 
-/// What JSON text holds, in words that fit after "is".
-pub fn kind_of(json: &str) -> &'static str {
-    match json.trim_ascii_start().bytes().next() {
-        Some(b'"') => "a string",
-        Some(b'{') => "an object",
-        Some(b'[') => "a list",
-        Some(b't' | b'f') => "a boolean",
-        Some(b'n') => "null",
-        Some(b'-' | b'0'..=b'9') => "a number",
-        _ => "not JSON",
-    }
-}
-
-/// What the writer may have meant.
+/// Suggests the name that the writer may have meant.
 pub fn suggest(given: &str, known: &[&str]) -> String {
     let given = clip(given, NAME_SHOWN_MAX_BYTES).to_ascii_lowercase();
     let distance = |name: &str| strsim::osa_distance(&given, &name.to_ascii_lowercase());
@@ -442,7 +431,7 @@ pub trait Query: Sized {
     fn from_params(params: &mut Params<'_>) -> Self;
 }
 
-/// Where nothing can be asked for.
+/// A query without parameters.
 impl Query for () {
     const FIELDS: &'static [&'static str] = &[];
 
@@ -455,7 +444,7 @@ pub fn query<T: Query>(pairs: Vec<(String, String)>) -> Result<T, Vec<FieldFault
     let mut params = Params { pairs, faults: &mut faults };
     params.refuse_unknown(T::FIELDS);
     let value = T::from_params(&mut params);
-    Read { value, faults }.sound()
+    Read { value, faults }.into_result()
 }
 
 #[derive(Debug)]
@@ -517,36 +506,6 @@ impl Params<'_> {
         })
     }
 }
-
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'a> Deserialize<'a> for Members<'a> {
-    fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'a> Visitor<'a> for MembersVisitor {
-    type Value = Members<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Members<'a>, A::Error> {
-        let mut members = Vec::new();
-        while let Some((Text(name), raw)) = map.next_entry::<Text<'a>, &'a RawValue>()? {
-            members.push((name, raw));
-        }
-        Ok(Members(members))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// For a time as process engines write it.
 pub(crate) fn time_of_process_engine<'de, D: Deserializer<'de>>(

@@ -52,46 +52,7 @@ pub fn breaker_state() -> Object {
 }
 
 pub fn audit_step() -> Object {
-    words([
-        AuditStep::ErrorAnalysed,
-        AuditStep::BackoffCalculated,
-        AuditStep::RetryScheduled,
-        AuditStep::RetryDecided,
-        AuditStep::Delivered,
-        AuditStep::Buried,
-        AuditStep::LeaseLost,
-        AuditStep::Cancelled,
-        AuditStep::Replayed,
-        AuditStep::Discarded,
-        AuditStep::DeadLetterExpired,
-        AuditStep::BreakerOpened,
-        AuditStep::BreakerClosed,
-        AuditStep::ProviderPaused,
-        AuditStep::ProviderResumed,
-        AuditStep::RoutePaused,
-        AuditStep::RouteResumed,
-        AuditStep::TenantPaused,
-        AuditStep::TenantResumed,
-        AuditStep::TenantTermsSet,
-        AuditStep::HoldLifted,
-        AuditStep::DeadLetterArchived,
-        AuditStep::DeadLetterImported,
-        AuditStep::BulkStarted,
-        AuditStep::BulkEnded,
-        AuditStep::PersonalDataErased,
-        AuditStep::EndpointAdded,
-        AuditStep::EndpointChanged,
-        AuditStep::EndpointSecretRotated,
-        AuditStep::EndpointEnabled,
-        AuditStep::EndpointDisabled,
-        AuditStep::EndpointRemoved,
-        AuditStep::EndpointTested,
-        AuditStep::AccountMarked,
-        AuditStep::AccountCleared,
-        AuditStep::PayloadRead,
-        AuditStep::DeadLettersExported,
-        AuditStep::PersonalDataRead,
-    ])
+    words(AuditStep::ALL)
 }
 
 pub fn audit_kind() -> Object {

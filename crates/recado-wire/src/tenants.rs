@@ -1,4 +1,4 @@
-//! Tenants: how each fares, and what an operator says about it.
+//! Tenants: their counts and turns, and the terms that an operator sets.
 
 use recado_core::{CompanyId, RouteName, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::read::{Body, Faults, Fields, Params, Query};
 pub const WEIGHT_MAX: u32 = 100;
 
 /// One company over all of its routes. What is kept for turns (rounds, priority, jobs in a row) is that of the
-/// route where it fares worst, and begins when the store was opened.
+/// route where it waits longest, and begins when the store was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -38,7 +38,7 @@ pub struct Tenant {
     /// Its dead letters.
     pub dead: u64,
     #[serde(flatten)]
-    pub fares: Fares,
+    pub stats: TenantStats,
     pub routes: Vec<TenantRoute>,
 }
 
@@ -50,14 +50,14 @@ pub struct TenantRoute {
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub route: RouteName,
     #[serde(flatten)]
-    pub fares: Fares,
+    pub stats: TenantStats,
 }
 
 /// Queue statistics of a company. The last five numbers are its `TenantFairnessMetrics`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Fares {
+pub struct TenantStats {
     /// Due, waiting.
     pub queued: u64,
     /// Waiting to be due.
@@ -91,7 +91,7 @@ pub struct TenantList {
     pub next_cursor: Option<String>,
 }
 
-/// Which tenants to list; all that have jobs, dead letters or terms of their own when absent.
+/// Selects tenants; all that have jobs, dead letters or terms of their own when absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -187,8 +187,8 @@ mod tests {
             (r#"{"maxPerMinute": 7}"#, Some(Some(7))),
         ];
         for (json, expected) in rows {
-            let strict: TenantChange = read::body(json).unwrap().sound().unwrap();
-            let walked: TenantChange = read::by_field(json).unwrap().sound().unwrap();
+            let strict: TenantChange = read::body(json).unwrap().into_result().unwrap();
+            let walked: TenantChange = read::by_field(json).unwrap().into_result().unwrap();
             assert_eq!((strict.max_per_minute, &strict), (expected, &walked), "{json}");
             let written = serde_json::to_string(&strict).unwrap();
             assert_eq!(serde_json::from_str::<TenantChange>(&written).unwrap(), strict, "{written}");

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 /// A whole request reads the same both ways, writes itself back, and has exactly the fields it says it has.
 fn agrees<T: Body + Serialize + PartialEq + Debug>(whole: Value) {
     let json = whole.to_string();
-    let fast = read::body::<T>(&json).unwrap().sound().unwrap();
-    let thorough = read::by_field::<T>(&json).unwrap().sound().unwrap();
+    let fast = read::body::<T>(&json).unwrap().into_result().unwrap();
+    let thorough = read::by_field::<T>(&json).unwrap().into_result().unwrap();
     assert_eq!(fast, thorough);
     assert_eq!(serde_json::to_value(&fast).unwrap(), whole);
     let mut given: Vec<&str> = whole.as_object().unwrap().keys().map(String::as_str).collect();
@@ -81,8 +81,8 @@ fn both_ways_of_reading_agree_on_every_field() {
 fn a_report_reads_the_same_both_ways() {
     for (verb, body) in [("succeed", json!({"result": 1})), ("fail", json!({"message": "m"}))] {
         let json = json!({"leaseToken": "t", verb: body}).to_string();
-        let fast = read::body::<SettleRequest>(&json).unwrap().sound().unwrap();
-        assert_eq!(fast, read::by_field::<SettleRequest>(&json).unwrap().sound().unwrap());
+        let fast = read::body::<SettleRequest>(&json).unwrap().into_result().unwrap();
+        assert_eq!(fast, read::by_field::<SettleRequest>(&json).unwrap().into_result().unwrap());
     }
 }
 
@@ -90,8 +90,8 @@ fn a_report_reads_the_same_both_ways() {
 fn null_counts_as_left_out() {
     let json = r#"{"route":"r","companyId":"c","data":null,"jobId":null,"runAt":null,"delayMs":null,"priority":null}"#;
     let expected = JobRequest::new("r", "c", Payload::new("null").unwrap());
-    assert_eq!(read::body::<JobRequest>(json).unwrap().sound().unwrap(), expected);
-    assert_eq!(read::by_field::<JobRequest>(json).unwrap().sound().unwrap(), expected);
+    assert_eq!(read::body::<JobRequest>(json).unwrap().into_result().unwrap(), expected);
+    assert_eq!(read::by_field::<JobRequest>(json).unwrap().into_result().unwrap(), expected);
 }
 
 #[test]
@@ -112,16 +112,16 @@ fn nesting_is_counted_exactly_and_without_a_stack() {
 fn faults_are_bounded_and_one_a_place() {
     let unknown: String = (0..500).map(|n| format!("\"u{n}\":0,")).collect();
     let read = read::body::<JobRequest>(&format!("{{{unknown}\"route\":5}}")).unwrap();
-    assert_eq!(read.sound().unwrap_err().len(), FAULTS_MAX);
+    assert_eq!(read.into_result().unwrap_err().len(), FAULTS_MAX);
     let twice = read::body::<DiscardRequest>(r#"{"reason": 5, "reason": ""}"#).unwrap();
-    let faults = twice.sound().unwrap_err();
+    let faults = twice.into_result().unwrap_err();
     assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, "/reason"));
 }
 
 #[test]
 fn strange_names_are_escaped_and_cut() {
     let json = json!({"reason": "r", "a/b~c": 1, "x".repeat(10_000): 1}).to_string();
-    let faults = read::body::<DiscardRequest>(&json).unwrap().sound().unwrap_err();
+    let faults = read::body::<DiscardRequest>(&json).unwrap().into_result().unwrap_err();
     assert_eq!(faults[0].pointer, "/a~1b~0c");
     assert!(faults[1].pointer.len() < 100 && faults[1].message.len() < 200);
 }
@@ -156,7 +156,7 @@ fn names_of_events_are_read_one_by_one_and_all_together() {
 #[test]
 fn a_secret_is_not_shown_by_accident() {
     let request = r#"{"companyId": "c", "url": "u", "secret": "whsec_hidden"}"#;
-    let request = read::body::<EndpointRequest>(request).unwrap().sound().unwrap();
+    let request = read::body::<EndpointRequest>(request).unwrap().into_result().unwrap();
     assert_eq!(request.secret.as_ref().unwrap().reveal(), "whsec_hidden");
     assert!(!format!("{request:?}").contains("hidden"), "{request:?}");
 }
@@ -164,11 +164,11 @@ fn a_secret_is_not_shown_by_accident() {
 #[test]
 fn every_fault_of_a_call_and_of_a_change_is_named() {
     let call = r#"{"route": 1, "data": {}, "timeoutMs": 0, "cacheKey": "", "wait": 5}"#;
-    let faults = read::body::<CallRequest>(call).unwrap().sound().unwrap_err();
+    let faults = read::body::<CallRequest>(call).unwrap().into_result().unwrap_err();
     let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
     assert_eq!(places, ["/wait", "/route", "/companyId", "/timeoutMs", "/cacheKey"]);
     let change = r#"{"enabled": "yes", "events": ["JobSent", 5], "url": 1}"#;
-    let faults = read::body::<EndpointChange>(change).unwrap().sound().unwrap_err();
+    let faults = read::body::<EndpointChange>(change).unwrap().into_result().unwrap_err();
     let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
     assert_eq!(places, ["/url", "/events/1", "/enabled"]);
 }
@@ -176,12 +176,12 @@ fn every_fault_of_a_call_and_of_a_change_is_named() {
 #[test]
 fn a_bulk_act_says_what_it_is_about_and_every_fault_is_named() {
     let places = |json: &str| {
-        let faults = read::body::<BulkRequest>(json).unwrap().sound().unwrap_err();
+        let faults = read::body::<BulkRequest>(json).unwrap().into_result().unwrap_err();
         faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>()
     };
     assert_eq!(places("{}"), ["/filter"], "an empty request must not mean every entry");
     assert_eq!(places(r#"{"filter": null}"#), ["/filter"]);
-    assert!(read::body::<BulkRequest>(r#"{"filter": {}}"#).unwrap().sound().is_ok());
+    assert!(read::body::<BulkRequest>(r#"{"filter": {}}"#).unwrap().into_result().is_ok());
     let wrong = r#"{"filter": {"companyId": "a b", "jobIds": ["x", 5, "y z"], "code": "550", "since": "now"},
                     "canary": 0, "ratePerSecond": 1001, "dryRun": "yes"}"#;
     let expected = [
@@ -203,7 +203,7 @@ fn a_bulk_act_says_what_it_is_about_and_every_fault_is_named() {
 fn a_word_that_is_no_filter_is_refused_and_never_left_out() {
     for wrong in [json!({"compnayId": "c"}), json!({"companyId": "c", "jobIDs": ["a"]})] {
         let body = json!({"filter": wrong, "reason": "r"}).to_string();
-        let faults = read::body::<BulkRequest>(&body).unwrap().sound().unwrap_err();
+        let faults = read::body::<BulkRequest>(&body).unwrap().into_result().unwrap_err();
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert!(
             faults[0].pointer.starts_with("/filter/") && faults[0].message.contains("did you mean"),

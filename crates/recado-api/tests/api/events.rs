@@ -2,7 +2,7 @@
 
 use recado_api::{ApiLimits, ServeLimits};
 use recado_client::wire::events::{EventKind, EventQuery};
-use recado_client::{Client, ClientError, Heard};
+use recado_client::{Client, ClientError, StreamItem};
 use recado_core::{CompanyId, Event, EventData, Timestamp};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -228,7 +228,7 @@ async fn the_client_hears_events_typed() {
     let mut stream = server.client().events(query).await.unwrap();
     let id = server.enqueue(job("acme", &["503", "ok"])).await;
     let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap();
-    let Heard::Event(event) = heard else { panic!("{heard:?}") };
+    let StreamItem::Event(event) = heard else { panic!("{heard:?}") };
     assert_eq!((event.kind, event.data.job_id.as_deref()), (EventKind::JobSent, Some(id.as_str())));
     assert_eq!(stream.last_heard(), Some(&*event.id));
     let answer = server.client().events(EventQuery { events: vec![], ..EventQuery::default() }).await;
@@ -277,8 +277,8 @@ async fn the_client_comes_back_after_a_lost_connection_and_names_the_last_event_
     let mut heard = Vec::new();
     for _ in 0..2 {
         match tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap() {
-            Heard::Event(event) => heard.push(event.timestamp.as_millis()),
-            gap @ Heard::Gap(_) => panic!("{gap:?}"),
+            StreamItem::Event(event) => heard.push(event.timestamp.as_millis()),
+            gap @ StreamItem::Gap(_) => panic!("{gap:?}"),
         }
     }
     assert_eq!(heard, [1, 2], "half an event is none, and what is not known here is passed over");
@@ -299,7 +299,7 @@ async fn the_client_says_what_it_cannot_make_up_for_and_gives_up_where_it_must()
     let (url, _asked) = hangs_up_after(words).await;
     let mut stream = Client::new(&url, None).unwrap().events(EventQuery::default()).await.unwrap();
     let heard = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap();
-    assert!(matches!(&heard, Heard::Gap(gap) if gap.reason.contains("lost before")), "{heard:?}");
+    assert!(matches!(&heard, StreamItem::Gap(gap) if gap.reason.contains("lost before")), "{heard:?}");
     let error = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap_err();
     assert!(matches!(&error, ClientError::Problem(problem) if problem.status == 401), "{error}");
 

@@ -15,7 +15,7 @@ use super::report::{Fault, Findings};
 
 /// Sequences whose hashes are to be compared.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(pub(crate) BTreeSet<u64>);
+pub(crate) struct WatchedSequences(pub(crate) BTreeSet<u64>);
 
 /// The contents of a segment, and its faults.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Checked {
     /// The last line, if it is signed with the key.
     pub(crate) end: Option<Checkpoint>,
     pub(crate) records: u64,
-    pub(crate) blanks: Vec<Blank>,
+    pub(crate) blanks: Vec<ErasedRecord>,
     pub(crate) erasures: Vec<(u64, Erasure)>,
     pub(crate) watched: Vec<(u64, Hash)>,
     pub(crate) findings: Findings,
@@ -34,7 +34,7 @@ pub(crate) struct Checked {
 
 /// A record without its personal part.
 #[derive(Debug)]
-pub(crate) struct Blank {
+pub(crate) struct ErasedRecord {
     pub(crate) sequence: u64,
     pub(crate) line: u64,
     pub(crate) by: u64,
@@ -45,9 +45,9 @@ pub(crate) fn check_segment(
     segment: &Segment,
     end: u64,
     key: &PublicKey,
-    watch: &Watch,
+    watch: &WatchedSequences,
 ) -> Result<Checked, Error> {
-    let mut pass = Pass::new(segment.month, watch);
+    let mut pass = SegmentCheck::new(segment.month, watch);
     let mut lines = segment.lines(0, end);
     while let Some(raw) = lines.next()? {
         pass.number += 1;
@@ -91,10 +91,10 @@ fn first_wrong_signature(segment: &Segment, key: &PublicKey) -> Result<Option<(u
     Ok(None)
 }
 
-struct Pass<'a> {
+struct SegmentCheck<'a> {
     month: Month,
     name: String,
-    watch: &'a Watch,
+    watch: &'a WatchedSequences,
     number: u64,
     /// Lines since the last readable one that were none.
     unreadable: u64,
@@ -106,9 +106,9 @@ struct Pass<'a> {
     checked: Checked,
 }
 
-impl<'a> Pass<'a> {
-    fn new(month: Month, watch: &'a Watch) -> Self {
-        Pass {
+impl<'a> SegmentCheck<'a> {
+    fn new(month: Month, watch: &'a WatchedSequences) -> Self {
+        SegmentCheck {
             month,
             name: month.to_string(),
             watch,
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
         self.end = Some((self.number, line.checkpoint()));
         if !line.is_intact() {
             self.find(Some(line.sequence), Fault::Edited);
-            self.stand_in(line);
+            self.continue_after_edit(line);
             return;
         }
         if !line.archived_at.starts_with(&self.name) && !self.in_wrong_segment {
@@ -159,7 +159,7 @@ impl<'a> Pass<'a> {
                 }
                 if let SealedPersonal::Erased(by) = personal {
                     let (sequence, line) = (line.sequence, self.number);
-                    self.checked.blanks.push(Blank { sequence, line, by });
+                    self.checked.blanks.push(ErasedRecord { sequence, line, by });
                 }
             }
             SealedContent::Erasure => match Record::read(bytes).map(|record| record.content) {
@@ -172,7 +172,7 @@ impl<'a> Pass<'a> {
     }
 
     /// An edited line holds the place it is in: the one after it still knows its seal.
-    fn stand_in(&mut self, line: &Line<'_>) {
+    fn continue_after_edit(&mut self, line: &Line<'_>) {
         let sequence = self.checked.last.map_or(line.sequence, |last| last.sequence + self.unreadable + 1);
         self.unreadable = 0;
         self.checked.first.get_or_insert((sequence, None));
@@ -190,7 +190,7 @@ impl<'a> Pass<'a> {
         };
         let expected = last.sequence + 1;
         if sequence < expected {
-            self.out_of_place(line);
+            self.report_out_of_place(line);
             return;
         }
         if sequence > expected + unreadable {
@@ -202,7 +202,7 @@ impl<'a> Pass<'a> {
     }
 
     /// A sequence that was passed already: from a gap, from before the segment's first line, or a second time.
-    fn out_of_place(&mut self, line: &Line<'_>) {
+    fn report_out_of_place(&mut self, line: &Line<'_>) {
         let sequence = line.sequence;
         if let Some(at) = self.gaps.iter().position(|(first, last, _)| (*first..=*last).contains(&sequence)) {
             let (first, last, number) = self.gaps.swap_remove(at);

@@ -15,7 +15,7 @@ use recado_core::limit::Rate;
 use recado_core::{Fault, Outcome, Payload};
 use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine};
-use recado_transport::{DataFault, Delivery, Transport};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::deliveries::Arrivals;
 use crate::report::{Percentiles, Report};
@@ -55,8 +55,8 @@ struct Seen {
 
 #[async_trait]
 impl Transport for FarEnd {
-    fn name(&self) -> &'static str {
-        "far end"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("far end")
     }
 
     fn check(&self, _data: &Payload) -> Result<(), Vec<DataFault>> {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use recado_core::{Outcome, Payload};
 use recado_engine::Carrier;
 use recado_engine::admission::provider::ProviderTerms;
-use recado_transport::{DataFault, Delivery, Transport};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::report::Report;
 use crate::scene::{Scene, route, submission_of, take_in};
@@ -33,8 +33,8 @@ enum Whose {
 
 #[async_trait]
 impl Transport for Done {
-    fn name(&self) -> &'static str {
-        "done"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("done")
     }
 
     fn check(&self, _data: &Payload) -> Result<(), Vec<DataFault>> {

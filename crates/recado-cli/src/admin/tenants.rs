@@ -25,7 +25,7 @@ pub struct TenantsArgs {
 
 #[derive(Debug, Subcommand)]
 enum TenantsCommand {
-    /// List tenants: how each fares, why it waits.
+    /// List tenants: counts, turns, and why each waits.
     #[command(after_help = "EXAMPLES:\n  recado tenants list --route email")]
     List(ListArgs),
     /// Show one tenant on each of its routes.
@@ -175,37 +175,37 @@ fn state(tenant: &Tenant) -> Field {
 }
 
 fn row(tenant: &Tenant) -> Vec<Field> {
-    let fares = &tenant.fares;
+    let stats = &tenant.stats;
     vec![
         Field::from(&tenant.company_id),
         state(tenant),
         Field::from(tenant.weight),
-        Field::from(fares.queued),
-        Field::from(fares.delayed),
-        Field::from(fares.delivering),
+        Field::from(stats.queued),
+        Field::from(stats.delayed),
+        Field::from(stats.delivering),
         Field::from(tenant.dead),
-        Field::from(fares.total_processed),
-        Field::time_or_dash(fares.last_processed_at),
-        Field::from(fares.rounds_without_processing),
-        Field::from(fares.current_priority),
-        Field::from(fares.consecutive_batch_count),
-        Field::or_dash(fares.waiting_for.as_ref().map(waits_for)),
+        Field::from(stats.total_processed),
+        Field::time_or_dash(stats.last_processed_at),
+        Field::from(stats.rounds_without_processing),
+        Field::from(stats.current_priority),
+        Field::from(stats.consecutive_batch_count),
+        Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
     ]
 }
 
 fn route_row(on: &TenantRoute) -> Vec<Field> {
-    let fares = &on.fares;
+    let stats = &on.stats;
     vec![
         Field::from(&on.route),
-        Field::from(fares.queued),
-        Field::from(fares.delayed),
-        Field::from(fares.delivering),
-        Field::from(fares.total_processed),
-        Field::time_or_dash(fares.last_processed_at),
-        Field::from(fares.rounds_without_processing),
-        Field::from(fares.current_priority),
-        Field::from(fares.consecutive_batch_count),
-        Field::or_dash(fares.waiting_for.as_ref().map(waits_for)),
+        Field::from(stats.queued),
+        Field::from(stats.delayed),
+        Field::from(stats.delivering),
+        Field::from(stats.total_processed),
+        Field::time_or_dash(stats.last_processed_at),
+        Field::from(stats.rounds_without_processing),
+        Field::from(stats.current_priority),
+        Field::from(stats.consecutive_batch_count),
+        Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
     ]
 }
 
@@ -228,7 +228,7 @@ fn facts(screen: &mut Screen, tenant: &Tenant) -> io::Result<()> {
     facts.extend(tenant.paused_reason.as_ref().map(|reason| ("paused because", Field::from(reason))));
     facts.extend(tenant.paused_by.as_ref().map(|actor| ("paused by", Field::from(actor))));
     facts.push(("dead", Field::from(tenant.dead)));
-    facts.extend(tenant.fares.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
+    facts.extend(tenant.stats.waiting_for.as_ref().map(|why| ("waits", Field::from(waits_for(why)))));
     screen.pairs(facts)?;
     if tenant.routes.is_empty() {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use recado_client::{EventStream, Heard};
+use recado_client::{EventStream, StreamItem};
 use recado_core::{CompanyId, Event, EventKind, JobId, RouteName};
 use recado_terminal::{Paint, Screen, clean};
 use recado_wire::events::{EventQuery, Gap};
@@ -78,10 +78,10 @@ pub async fn run(args: EventsArgs, screen: &mut Screen) -> Done {
 async fn follow(mut stream: EventStream, as_json: bool, screen: &mut Screen) -> Done {
     loop {
         match stream.next().await? {
-            Heard::Event(event) if as_json => screen.json_line(&event)?,
-            Heard::Event(event) => show(screen, &event)?,
-            Heard::Gap(gap) if as_json => screen.json_line(&json!({ "gap": gap }))?,
-            Heard::Gap(gap) => show_gap(screen, &gap)?,
+            StreamItem::Event(event) if as_json => screen.json_line(&event)?,
+            StreamItem::Event(event) => show(screen, &event)?,
+            StreamItem::Gap(gap) if as_json => screen.json_line(&json!({ "gap": gap }))?,
+            StreamItem::Gap(gap) => show_gap(screen, &gap)?,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use recado_client::{Client, EventStream, Heard};
+use recado_client::{Client, EventStream, StreamItem};
 use recado_config::units::about_size;
 use recado_core::reason::clip;
 use recado_terminal::{Field, Paint, Screen, clean};
@@ -123,13 +123,13 @@ impl Meter {
         tokio::spawn(async move {
             while let Ok(heard) = stream.next().await {
                 let at = match heard {
-                    Heard::Event(event) => match event.kind {
+                    StreamItem::Event(event) => match event.kind {
                         EventKind::JobSent => 0,
                         EventKind::JobRetryScheduled => 1,
                         EventKind::JobFailed => 2,
                         _ => continue,
                     },
-                    Heard::Gap(_) => continue,
+                    StreamItem::Gap(_) => continue,
                 };
                 counts[at].fetch_add(1, Ordering::Relaxed);
             }
@@ -156,9 +156,9 @@ async fn look(client: &Client, url: &str, throughput: Throughput) -> Result<Snap
     let mut routes: BTreeMap<String, RouteQueue> = BTreeMap::new();
     for on in tenants.items.iter().flat_map(|tenant| &tenant.routes) {
         let queue = routes.entry(on.route.as_str().to_owned()).or_default();
-        queue.queued += on.fares.queued;
-        queue.delayed += on.fares.delayed;
-        queue.delivering += on.fares.delivering;
+        queue.queued += on.stats.queued;
+        queue.delayed += on.stats.delayed;
+        queue.delivering += on.stats.delivering;
     }
     Ok(Snapshot { url: url.to_owned(), throughput, ready, routes, providers, dead_letters, tenants })
 }
@@ -195,17 +195,17 @@ fn draw<W: Write>(snapshot: &Snapshot, screen: &mut Screen<W>) -> io::Result<()>
     table(screen, &["dead letters", "count", "for example"], groups.collect())?;
 
     let mut all: Vec<_> = snapshot.tenants.items.iter().collect();
-    all.sort_by_key(|tenant| std::cmp::Reverse((tenant.fares.queued, tenant.dead)));
+    all.sort_by_key(|tenant| std::cmp::Reverse((tenant.stats.queued, tenant.dead)));
     let rows = all.into_iter().map(|tenant| {
-        let fares = &tenant.fares;
+        let stats = &tenant.stats;
         vec![
             Field::from(&tenant.company_id),
-            Field::from(fares.queued),
-            Field::from(fares.delivering),
+            Field::from(stats.queued),
+            Field::from(stats.delivering),
             Field::from(tenant.dead),
-            Field::from(fares.current_priority),
-            Field::from(fares.rounds_without_processing),
-            Field::or_dash(fares.waiting_for.as_ref().map(waits_for)),
+            Field::from(stats.current_priority),
+            Field::from(stats.rounds_without_processing),
+            Field::or_dash(stats.waiting_for.as_ref().map(waits_for)),
         ]
     });
     let heads = ["company", "queued", "delivering", "dead", "priority", "rounds", "why"];
@@ -260,14 +260,14 @@ mod tests {
     use super::*;
 
     fn snapshot() -> Snapshot {
-        let fares = json!({
+        let stats = json!({
             "queued": 7, "delayed": 1, "delivering": 2, "roundsWithoutProcessing": 3, "currentPriority": 2,
             "totalProcessed": 9, "consecutiveBatchCount": 1
         });
         let mut tenant = json!({
             "companyId": "acme\u{1b}[2J", "weight": 1, "paused": false, "dead": 4, "routes": [{"route": "email"}]
         });
-        for (name, value) in fares.as_object().unwrap() {
+        for (name, value) in stats.as_object().unwrap() {
             tenant[name] = value.clone();
             tenant["routes"][0][name] = value.clone();
         }

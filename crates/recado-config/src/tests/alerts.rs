@@ -98,7 +98,7 @@ error: window is 1s; write 20s to 7d
 6 | window = \"1s\"
   |          ^^^^
 
-error: window has no meaning, for it measures what is now; leave it out
+error: window has no meaning for a current value; leave it out
  --> recado.toml:8:10  alerts.dlq_size.window
   |
 8 | window = \"5m\"

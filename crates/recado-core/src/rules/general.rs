@@ -1,6 +1,6 @@
 //! SMTP and HTTP codes together, and the names of SES: for routes that may meet any of them.
 //!
-//! Where the two number their errors alike with another meaning (500–503), HTTP wins, so 5xx is
+//! HTTP wins where the two give one number another meaning (500–503), so 5xx is
 //! transient but for SMTP's own 53x and 55x; 421 and 45x are SMTP's, and other 4xx are HTTP's.
 
 use super::http::BY_STATUS;

@@ -4,13 +4,14 @@ use super::{Row, UNANSWERED, code, set, status};
 use crate::classify::Blame::{Credential, Message, Provider};
 use crate::classify::Class::{Permanent, RateLimit, Transient};
 use crate::classify::Rule;
+use crate::engine_code::EngineCode;
 
 /// Errors of the webhook transport before it connects. Each persists until a person changes the endpoint or
 /// the job.
 const WEBHOOK: &[Row] = &[
-    ("ENDPOINT_UNKNOWN", code("ENDPOINT_UNKNOWN"), Permanent, Message),
-    ("ENDPOINT_DISABLED", code("ENDPOINT_DISABLED"), Permanent, Message),
-    ("ADDRESS_REFUSED", code("ADDRESS_REFUSED"), Permanent, Message),
+    ("ENDPOINT_UNKNOWN", code(EngineCode::EndpointUnknown.as_str()), Permanent, Message),
+    ("ENDPOINT_DISABLED", code(EngineCode::EndpointDisabled.as_str()), Permanent, Message),
+    ("ADDRESS_REFUSED", code(EngineCode::AddressRefused.as_str()), Permanent, Message),
 ];
 
 /// Judged by the status alone. Every HTTP set ends with it, after what the body says.

@@ -25,7 +25,7 @@ const NAMES: &[Named] = &[
     // These two are about one tenant's set-up, not about the message.
     ("MailFromDomainNotVerified", Permanent, Credential),
     ("NotFound", Permanent, Credential),
-    // A key that AWS does not take. Every message of the account meets it until a person mends it.
+    // A key that AWS does not take. Every message of the account meets it until a person replaces it.
     ("AccessDenied", Permanent, Credential),
     ("ExpiredToken", Permanent, Credential),
     ("IncompleteSignature", Permanent, Credential),

@@ -41,7 +41,7 @@ pub(super) const REFINED: &[Row] = &[
     ("45x-5.x.x", code("45x").and_enhanced("5.x.x"), Permanent, Message),
 ];
 
-/// The login was refused: no message fares better until a person mends it, and none is to blame.
+/// The login was refused: every message fails until a person corrects it, and none is to blame.
 pub(super) const LOGIN: &[Row] = &[
     ("53x-temporary", code("53x").and_regex(SAYS_TEMPORARY), Transient, Credential),
     ("53x-4.x.x", code("53x").and_enhanced("4.x.x"), Transient, Credential),

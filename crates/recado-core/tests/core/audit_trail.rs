@@ -100,8 +100,8 @@ fn t14_every_way_to_be_buried_says_what_failed_how_often_and_why_it_is_given_up(
         ("exhausted", after(tried(2), judged("smtp", smtp("421", "no")), &attempts(3)).1),
         ("unreadable", after(tried(2), judged("smtp", Fault::invalid_payload("no")), &five).1),
         ("too late to retry", after(late, judged("smtp", smtp("421", "no")), &five).1),
-        ("expired in line", decide::expired(&tried(3), None, &five, NOW).1),
-        ("poison", decide::after_crash(&poisoned, &lost, &five, NOW, middle()).1),
+        ("expired in line", decide::bury_expired(&tried(3), None, &five, NOW).1),
+        ("poison", decide::decide_after_crash(&poisoned, &lost, &five, NOW, middle()).1),
     ];
     for (how, audit) in burials {
         assert_eq!((audit.kind, audit.should_retry), (AuditKind::Buried, Some(false)), "{how}");

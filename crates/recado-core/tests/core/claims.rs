@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use recado_core::audit::AuditKind;
-use recado_core::tiss_decision::{ClaimDecision, ClaimError, SubmissionFailure, decide};
+use recado_core::tiss_decision::{SubmissionFailure, TissDecision, TissErrorCode, decide};
 use recado_core::{AuditEvent, Cause, Class, Draw, Fault, Policy, Timestamp};
 
 use crate::delays::tiss_policy;
@@ -16,7 +16,7 @@ const PERMANENT: [&str; 5] = [
     "INVALID_PROCEDURE_CODE",
 ];
 
-fn ask_with(policy: &Policy, error: &str, retry_count: u32, draw: Draw) -> (ClaimDecision, AuditEvent) {
+fn ask_with(policy: &Policy, error: &str, retry_count: u32, draw: Draw) -> (TissDecision, AuditEvent) {
     let failure = SubmissionFailure {
         claim_id: "CLM-ENC-001-1234567890",
         route: "tiss-claims",
@@ -26,7 +26,7 @@ fn ask_with(policy: &Policy, error: &str, retry_count: u32, draw: Draw) -> (Clai
     decide(&failure, set("tiss"), policy, NOW, draw)
 }
 
-fn ask(error: &str, retry_count: u32) -> ClaimDecision {
+fn ask(error: &str, retry_count: u32) -> TissDecision {
     ask_with(&tiss_policy(), error, retry_count, middle()).0
 }
 
@@ -36,7 +36,7 @@ fn at_minute(minute: u64) -> Option<Timestamp> {
 
 #[test]
 fn t1_the_rule_gives_all_its_outputs_for_a_transient_error() {
-    let expected = ClaimDecision {
+    let expected = TissDecision {
         should_retry: true,
         next_retry_time: at_minute(20),
         retry_count: 3,
@@ -51,7 +51,7 @@ fn t1_the_rule_gives_all_its_outputs_for_a_transient_error() {
 #[test]
 fn t1_the_count_is_checked_before_the_error_is_read() {
     let decision = ask("INVALID_PATIENT_DATA", 5);
-    assert_eq!(decision.error_code, Some(ClaimError::MaxRetriesExceeded));
+    assert_eq!(decision.error_code, Some(TissErrorCode::MaxRetriesExceeded));
     assert_eq!(decision.classification, Class::Permanent, "and yet the error is analysed for the record");
 }
 
@@ -63,7 +63,7 @@ fn t5_v1_five_retries_and_no_more() {
     for retry_count in [5, 6, u32::MAX] {
         let decision = ask("TIMEOUT", retry_count);
         assert_eq!(
-            decision.error_code.map(ClaimError::as_str),
+            decision.error_code.map(TissErrorCode::as_str),
             Some("MAX_RETRIES_EXCEEDED"),
             "{retry_count}"
         );
@@ -79,7 +79,7 @@ fn t5_v1_five_retries_and_no_more() {
 fn t6_v2_a_permanent_error_is_not_retried() {
     for error in PERMANENT {
         let decision = ask(&format!("TISS: {error}"), 0);
-        assert_eq!(decision.error_code.map(ClaimError::as_str), Some("PERMANENT_ERROR"), "{error}");
+        assert_eq!(decision.error_code.map(TissErrorCode::as_str), Some("PERMANENT_ERROR"), "{error}");
         assert_eq!(
             (decision.should_retry, decision.next_retry_time, decision.backoff_minutes),
             (false, None, None)
@@ -92,7 +92,7 @@ fn t6_v2_a_permanent_error_is_not_retried() {
 fn t6_permanent_wins_when_the_message_names_a_transient_error_too() {
     assert_eq!(
         ask("TIMEOUT while reporting DUPLICATE_CLAIM", 0).error_code,
-        Some(ClaimError::PermanentError)
+        Some(TissErrorCode::PermanentError)
     );
 }
 
@@ -153,7 +153,7 @@ fn t17_use_case_1_a_transient_error_is_scheduled_within_minutes() {
 #[test]
 fn t17_use_case_2_a_permanent_error_is_suspended_without_a_retry() {
     let decision = ask("INVALID_PROCEDURE_CODE", 0);
-    assert_eq!((decision.should_retry, decision.error_code), (false, Some(ClaimError::PermanentError)));
+    assert_eq!((decision.should_retry, decision.error_code), (false, Some(TissErrorCode::PermanentError)));
     let fault = Fault { text: "INVALID_PROCEDURE_CODE".into(), ..Fault::default() };
     let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(tiss_policy()), middle());
     assert_eq!((waits.len(), burial.cause), (0, Cause::Permanent));
@@ -165,7 +165,7 @@ fn t17_use_case_3_a_service_that_stays_down_is_given_up_after_five_retries() {
     let (waits, burial) = fail_until_buried(&fault, "tiss", &terms(tiss_policy()), middle());
     assert_eq!(waits, [5, 10, 20, 40, 80].map(minutes));
     assert_eq!((burial.cause, burial.attempt.unwrap().number), (Cause::Exhausted, 6));
-    assert_eq!(ask("SERVICE_UNAVAILABLE", 5).error_code, Some(ClaimError::MaxRetriesExceeded));
+    assert_eq!(ask("SERVICE_UNAVAILABLE", 5).error_code, Some(TissErrorCode::MaxRetriesExceeded));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn t23_scenario_5_the_jitter_spreads_from_minus_20_to_plus_20_percent() {
 #[test]
 fn t23_scenario_6_five_retries_are_the_most() {
     assert!(ask("TIMEOUT", 4).should_retry);
-    assert_eq!(ask("TIMEOUT", 5).error_code, Some(ClaimError::MaxRetriesExceeded));
+    assert_eq!(ask("TIMEOUT", 5).error_code, Some(TissErrorCode::MaxRetriesExceeded));
 }
 
 #[test]

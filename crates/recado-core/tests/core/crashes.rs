@@ -15,7 +15,7 @@ fn crashed(times_before: u32, crashes_max: u32, draw: f64) -> Transition {
     let mut job: Job = job();
     job.progress.crashes = times_before;
     let terms = Terms { crashes_max, ..attempts(5) };
-    decide::after_crash(&job, &lost(), &terms, now(), Draw::new(draw)).0
+    decide::decide_after_crash(&job, &lost(), &terms, now(), Draw::new(draw)).0
 }
 
 fn now() -> Timestamp {

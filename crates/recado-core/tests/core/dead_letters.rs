@@ -27,7 +27,7 @@ fn entry() -> DeadLetter {
     let Transition::RetryAt { at, .. } = transition else { panic!("{transition:?}") };
     let stack_trace = Some("at send (mail.js:7)".into());
     let verdict = judged("smtp", Fault { stack_trace, ..smtp("550", "SMTP 550: Mailbox not found") });
-    let (transition, _) = decide::after_attempt(&second, verdict, &terms, at, at.plus(TOOK), middle());
+    let (transition, _) = decide::decide_after_attempt(&second, verdict, &terms, at, at.plus(TOOK), middle());
     entry_of(second.job, transition)
 }
 
@@ -85,7 +85,7 @@ fn g4_failed_attempts_counts_every_try_and_is_at_least_one_for_a_permanent_error
 
 #[test]
 fn a_job_that_expired_untried_is_a_dead_letter_of_no_attempts() {
-    let entry = entry_of(job(), decide::expired(&job(), None, &attempts(5), NOW).0);
+    let entry = entry_of(job(), decide::bury_expired(&job(), None, &attempts(5), NOW).0);
     assert_eq!((entry.failed_attempts, entry.attempts.len(), entry.cause), (0, 0, Cause::Expired));
 }
 
@@ -139,7 +139,7 @@ proptest! {
         let uncertain = fault.uncertain;
         let lease = lease(job());
         let (transition, audit) =
-            decide::after_attempt(&lease, judged(set, fault), &attempts(1), NOW, NOW, middle());
+            decide::decide_after_attempt(&lease, judged(set, fault), &attempts(1), NOW, NOW, middle());
         let entry = entry_of(lease.job, transition);
         prop_assert!(!entry.last_failure_reason.as_str().trim().is_empty());
         prop_assert!(!audit.error_message.unwrap().trim().is_empty());

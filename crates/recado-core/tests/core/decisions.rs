@@ -222,17 +222,17 @@ fn permanent_and_exhausted_are_told_apart_from_expired() {
 
 #[test]
 fn a_job_whose_time_ran_out_while_it_waited_says_so_and_what_failed_last() {
-    let untried = buried(decide::expired(&job(), None, &attempts(5), NOW).0);
+    let untried = buried(decide::bury_expired(&job(), None, &attempts(5), NOW).0);
     assert_eq!((untried.cause, untried.attempt), (Cause::Expired, None));
     assert!(untried.failure.reason.as_str().contains("before it was tried"));
 
     let mut tried = spent(1);
     tried.attempts.push(retried(after(job(), judged("smtp", smtp("421", "mailbox busy")), &attempts(5)).0).1);
-    let burial = buried(decide::expired(&tried, None, &attempts(5), NOW).0);
+    let burial = buried(decide::bury_expired(&tried, None, &attempts(5), NOW).0);
     assert!(burial.failure.reason.as_str().contains("mailbox busy"), "{}", burial.failure.reason);
 
     let (transition, audit) =
-        decide::expired(&tried, Some("circuit breaker OPEN: 5 failures"), &attempts(5), NOW);
+        decide::bury_expired(&tried, Some("circuit breaker OPEN: 5 failures"), &attempts(5), NOW);
     let reason = buried(transition).failure.reason;
     let words = "it was held back: circuit breaker OPEN: 5 failures; last failure: ";
     assert!(reason.as_str().contains(words), "{reason}");
@@ -245,7 +245,15 @@ fn decorrelated_jitter_builds_on_the_wait_before() {
         terms(Policy { jitter: Jitter::Decorrelated, ..Policy::exponential(secs(1), secs(600), 9) });
     let most = |job: Job| {
         let lease = crate::given::lease(job);
-        decide::after_attempt(&lease, judged("smtp", smtp("421", "")), &terms, NOW, NOW, Draw::new(1.0)).0
+        decide::decide_after_attempt(
+            &lease,
+            judged("smtp", smtp("421", "")),
+            &terms,
+            NOW,
+            NOW,
+            Draw::new(1.0),
+        )
+        .0
     };
     let (at, first) = retried(most(job()));
     assert_eq!(at, NOW.plus(secs(3)));
@@ -262,7 +270,7 @@ proptest! {
     ) {
         let lease = crate::given::lease(spent(made));
         let verdict = judged("smtp", smtp(code, ""));
-        match decide::after_attempt(&lease, verdict, &attempts(max), NOW, ENDED, Draw::new(unit)).0 {
+        match decide::decide_after_attempt(&lease, verdict, &attempts(max), NOW, ENDED, Draw::new(unit)).0 {
             Transition::RetryAt { at, .. } => prop_assert!(at > ENDED && made + 1 < max && code != "550"),
             Transition::Bury(burial) => prop_assert_eq!(
                 burial.cause,
@@ -275,7 +283,8 @@ proptest! {
 
 #[test]
 fn f12_a_job_that_a_fallback_gives_up_names_the_breaker_and_spends_no_attempt() {
-    let (transition, audit) = decide::given_up(&spent(2), "circuit breaker OPEN: 503", &attempts(5), NOW);
+    let (transition, audit) =
+        decide::bury_by_fallback(&spent(2), "circuit breaker OPEN: 503", &attempts(5), NOW);
     assert_eq!(transition.step(spent(2).progress), spent(2).progress);
     assert_eq!((audit.should_retry, audit.retry_count), (Some(false), Some(1)));
     let burial = buried(transition);
@@ -289,7 +298,8 @@ fn f12_a_job_that_a_fallback_gives_up_names_the_breaker_and_spends_no_attempt() 
 
 #[test]
 fn f12_a_job_that_a_fallback_puts_off_spends_no_attempt_and_never_comes_too_late() {
-    let put_off = |after| decide::put_off(&job(), after, "circuit breaker OPEN: 503", &attempts(5), NOW);
+    let put_off =
+        |after| decide::postpone_by_fallback(&job(), after, "circuit breaker OPEN: 503", &attempts(5), NOW);
     let (transition, audit) = put_off(minutes(15));
     assert!(matches!(transition, Transition::Postpone { until } if until == NOW.plus(minutes(15))));
     assert_eq!((audit.should_retry, audit.backoff_minutes), (Some(true), Some(15)));

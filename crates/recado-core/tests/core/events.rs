@@ -61,7 +61,7 @@ fn a_failed_job_that_may_have_arrived_says_so_to_whoever_would_replay_it() {
 fn f10_whatever_brings_a_job_to_the_dead_letter_queue_it_is_told_as_failed() {
     let permanent = after(job(), judged("smtp", smtp("550", "no")), &attempts(3)).0;
     assert_eq!(kinds(&heard(&permanent)), [EventKind::JobFailed]);
-    let expired = decide::expired(&job(), None, &attempts(3), NOW).0;
+    let expired = decide::bury_expired(&job(), None, &attempts(3), NOW).0;
     assert_eq!(kinds(&heard(&expired)), [EventKind::JobExpired, EventKind::JobFailed]);
     assert_eq!(heard(&permanent)[0].data.status.as_deref(), Some("failed"), "w6: what a CRM shows");
 }
@@ -78,7 +78,7 @@ fn a_delivery_is_told_and_a_pause_is_not() {
 fn the_same_event_has_the_same_id_and_another_one_another() {
     let permanent = after(job(), judged("smtp", smtp("550", "no")), &attempts(3)).0;
     assert_eq!(heard(&permanent), heard(&permanent));
-    let expired = heard(&decide::expired(&job(), None, &attempts(3), NOW).0);
+    let expired = heard(&decide::bury_expired(&job(), None, &attempts(3), NOW).0);
     assert_ne!(expired[0].id, expired[1].id, "two kinds at the same moment");
     let later = of_transition(&job(), &permanent, NOW.plus(Duration::from_millis(1)));
     assert_ne!(later[0].id, heard(&permanent)[0].id);

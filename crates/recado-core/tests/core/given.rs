@@ -89,7 +89,7 @@ pub fn sandbox(code: &str, text: &str) -> Fault {
 pub fn set(name: &str) -> &'static Classifier {
     static SETS: LazyLock<Vec<Classifier>> =
         LazyLock::new(|| rules::NAMES.map(|name| rules::named(name).unwrap()).into());
-    SETS.iter().find(|set| set.name == name).unwrap()
+    SETS.iter().find(|set| set.set.is_some_and(|set| set.as_str() == name)).unwrap()
 }
 
 pub fn classify(name: &str, fault: Fault) -> Failure {
@@ -119,7 +119,7 @@ pub fn assert_judged(set: &str, cases: impl IntoIterator<Item = Case>) {
 }
 
 pub fn after(job: Job, verdict: Verdict, terms: &Terms) -> (Transition, AuditEvent) {
-    decide::after_attempt(&lease(job), verdict, terms, NOW, NOW.plus(TOOK), middle())
+    decide::decide_after_attempt(&lease(job), verdict, terms, NOW, NOW.plus(TOOK), middle())
 }
 
 pub fn buried(transition: Transition) -> Burial {
@@ -144,7 +144,7 @@ pub fn fail_until_buried(fault: &Fault, set: &str, terms: &Terms, draw: Draw) ->
     loop {
         let lease = lease(job);
         let (transition, _) =
-            decide::after_attempt(&lease, judged(set, fault.clone()), terms, now, now, draw);
+            decide::decide_after_attempt(&lease, judged(set, fault.clone()), terms, now, now, draw);
         let Transition::RetryAt { at, .. } = transition else { return (waits, buried(transition)) };
         waits.push(at.since(now));
         assert!(waits.len() < 100, "it is never buried");

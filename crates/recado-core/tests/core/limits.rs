@@ -16,13 +16,13 @@ const SES: Rate = Rate { max: 100, per: Duration::from_secs(60) };
 #[test]
 fn g16_a_hundred_may_go_at_once_and_then_none_until_their_minute_is_over() {
     let mut limit = Limit::default();
-    assert_eq!(limit.free(SES, 1_000, NOW), 100);
+    assert_eq!(limit.available(SES, 1_000, NOW), 100);
     assert_eq!(limit.take(SES, 1_000, NOW), 100);
-    assert_eq!((limit.free(SES, 1, NOW), limit.take(SES, 1, NOW)), (0, 0));
-    assert_eq!(limit.free(SES, 1, NOW.plus(secs(59))), 0);
-    let at = limit.free_at(SES, NOW).unwrap();
+    assert_eq!((limit.available(SES, 1, NOW), limit.take(SES, 1, NOW)), (0, 0));
+    assert_eq!(limit.available(SES, 1, NOW.plus(secs(59))), 0);
+    let at = limit.available_at(SES, NOW).unwrap();
     assert!(at.since(NOW) >= secs(60) && at.since(NOW) < secs(62), "{at}");
-    assert_eq!(limit.free(SES, 1_000, at), 100);
+    assert_eq!(limit.available(SES, 1_000, at), 100);
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn what_was_taken_and_not_used_can_be_given_back() {
     let mut limit = Limit::default();
     limit.take(SES, 60, NOW);
     limit.take(SES, 40, NOW.plus(secs(1)));
-    limit.give_back(SES, 50, NOW.plus(secs(1)));
-    assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(1))), 50);
+    limit.return_unused(SES, 50, NOW.plus(secs(1)));
+    assert_eq!(limit.available(SES, 1_000, NOW.plus(secs(1))), 50);
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn g16_what_is_given_back_does_not_make_what_others_took_later_any_older() {
     let mut limit = Limit::default();
     limit.take(SES, 60, NOW);
     limit.take(SES, 40, NOW.plus(secs(30)));
-    limit.give_back(SES, 60, NOW);
-    assert_eq!(limit.free(SES, 100, NOW.plus(secs(80))), 60, "the forty are still in the window");
-    assert_eq!(limit.free(SES, 100, NOW.plus(secs(93))), 100);
+    limit.return_unused(SES, 60, NOW);
+    assert_eq!(limit.available(SES, 100, NOW.plus(secs(80))), 60, "the forty are still in the window");
+    assert_eq!(limit.available(SES, 100, NOW.plus(secs(93))), 100);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_provider_that_asks_for_quiet_gets_it_whatever_the_rate_allows() {
     limit.quiet_until(NOW.plus(secs(30)), "slow down", Some(HOUR), NOW);
     limit.quiet_until(NOW.plus(secs(10)), "a little", Some(HOUR), NOW.plus(secs(1)));
     assert_eq!(limit.quiet_at(NOW), Some((NOW.plus(secs(30)), "slow down")), "the longest wish holds");
-    assert_eq!((limit.quiet_at(NOW.plus(secs(30))), limit.over_at()), (None, NOW.plus(secs(30))));
+    assert_eq!((limit.quiet_at(NOW.plus(secs(30))), limit.expires_at()), (None, NOW.plus(secs(30))));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_quiet_that_is_lifted_is_over_and_kept_until_every_node_has_learned_of_it() 
     let quiet = limit.quiet(NOW).unwrap();
     assert_eq!((quiet.since, quiet.until, &*quiet.reason), (Some(NOW), NOW.plus(secs(30)), "slow down"));
     limit.lift_quiet();
-    assert_eq!((limit.quiet(NOW), limit.over_at()), (None, NOW.plus(secs(30))));
+    assert_eq!((limit.quiet(NOW), limit.expires_at()), (None, NOW.plus(secs(30))));
     limit.quiet_until(NOW.plus(secs(10)), "again", Some(HOUR), NOW.plus(secs(2)));
     let again = limit.quiet(NOW.plus(secs(2))).unwrap();
     assert_eq!(
@@ -112,12 +112,15 @@ fn a_quiet_that_ends_later_than_any_answer_can_ask_for_is_bounded() {
 fn what_goes_out_later_than_it_was_taken_counts_from_then_on() {
     let mut limit = Limit::default();
     limit.take(SES, 100, NOW);
-    assert!(!Limit::is_late(SES, NOW, NOW.plus(Duration::from_millis(900))), "that much is allowed for");
+    assert!(
+        !Limit::needs_postdating(SES, NOW, NOW.plus(Duration::from_millis(900))),
+        "that much is allowed for"
+    );
     let late = NOW.plus(secs(5));
-    assert!(Limit::is_late(SES, NOW, late));
+    assert!(Limit::needs_postdating(SES, NOW, late));
     limit.postdate(SES, 100, NOW, late);
-    assert_eq!(limit.free(SES, 1, NOW.plus(secs(64))), 0);
-    assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(67))), 100);
+    assert_eq!(limit.available(SES, 1, NOW.plus(secs(64))), 0);
+    assert_eq!(limit.available(SES, 1_000, NOW.plus(secs(67))), 100);
 }
 
 #[test]
@@ -126,11 +129,11 @@ fn after_the_clock_was_set_back_nobody_waits_longer_than_a_window() {
     let ahead = NOW.plus(secs(3_600));
     limit.take(SES, 40, NOW.plus(secs(3_555)));
     limit.take(SES, 60, ahead);
-    assert!(limit.is_ahead(SES, NOW.plus(secs(2))) && !limit.is_ahead(SES, ahead));
-    limit.set_back(SES, NOW.plus(secs(2)));
-    assert_eq!(limit.free(SES, 1, NOW.plus(secs(3))), 0, "what went out still counts");
-    assert_eq!(limit.free(SES, 1_000, NOW.plus(secs(65))), 100);
-    assert!(limit.over_at() < NOW.plus(secs(65)));
+    assert!(limit.has_future_times(SES, NOW.plus(secs(2))) && !limit.has_future_times(SES, ahead));
+    limit.clamp_future_times(SES, NOW.plus(secs(2)));
+    assert_eq!(limit.available(SES, 1, NOW.plus(secs(3))), 0, "what went out still counts");
+    assert_eq!(limit.available(SES, 1_000, NOW.plus(secs(65))), 100);
+    assert!(limit.expires_at() < NOW.plus(secs(65)));
 }
 
 #[test]
@@ -163,11 +166,11 @@ proptest! {
         let mut passed: Vec<(Timestamp, u32)> = Vec::new();
         for (wait, wanted) in asks {
             now = now.plus(Duration::from_millis(wait));
-            let free = limit.free(rate, wanted, now);
+            let free = limit.available(rate, wanted, now);
             prop_assert!(free <= wanted);
             if free == 0 {
-                let at = limit.free_at(rate, now).expect("a time to come back");
-                prop_assert!(at > now && limit.free(rate, 1, at) == 1);
+                let at = limit.available_at(rate, now).expect("a time to come back");
+                prop_assert!(at > now && limit.available(rate, 1, at) == 1);
             }
             prop_assert_eq!(limit.take(rate, wanted, now), free);
             passed.push((now, free));

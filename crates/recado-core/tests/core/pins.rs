@@ -8,7 +8,7 @@ use crate::given::{NOW, after, attempts, buried, job, judged, middle};
 fn failed_at(job: Job, provider: &str, kind: NetworkKind) -> Job {
     let (mut transition, _) =
         after(job.clone(), judged("smtp", Fault::network(kind, "it failed")), &attempts(u32::MAX));
-    transition.served_by(provider, false);
+    transition.set_provider(provider);
     stepped(job, &transition)
 }
 
@@ -16,7 +16,7 @@ fn lost_at(job: Job, provider: Option<&str>) -> Job {
     let provider = provider.map(Into::into);
     let attempt = job.progress.attempts_started + 1;
     let lost = LostLease { attempt, claimed_at: NOW, worker: "node-b".into(), provider };
-    let (transition, _) = decide::after_crash(&job, &lost, &attempts(u32::MAX), NOW, middle());
+    let (transition, _) = decide::decide_after_crash(&job, &lost, &attempts(u32::MAX), NOW, middle());
     stepped(job, &transition)
 }
 
@@ -71,7 +71,7 @@ fn a_pin_outlives_the_kept_history_and_ends_with_a_replay() {
 
 #[test]
 fn a_job_whose_pinned_provider_left_the_route_is_buried_with_that_reason() {
-    let burial = buried(decide::pinned_provider_gone(&job(), "main", &attempts(3), NOW).0);
+    let burial = buried(decide::bury_without_pinned_provider(&job(), "main", &attempts(3), NOW).0);
     assert_eq!((burial.cause, burial.failure.code.as_deref()), (Cause::Permanent, Some("PROVIDER_GONE")));
     assert!(
         burial.failure.reason.as_str().contains("provider main may have taken it"),

@@ -40,7 +40,7 @@ fn a_crash_is_counted_but_spends_no_attempt() {
     let mut crashed = job();
     crashed.progress = BEFORE;
     let lost = LostLease { attempt: 8, claimed_at: NOW, worker: "node-b".into(), provider: None };
-    let (transition, _) = decide::after_crash(&crashed, &lost, &attempts(5), NOW, middle());
+    let (transition, _) = decide::decide_after_crash(&crashed, &lost, &attempts(5), NOW, middle());
     assert_eq!(transition.step(BEFORE), Progress { attempts_started: 8, crashes: 2, ..BEFORE });
 }
 
@@ -51,8 +51,8 @@ fn what_was_given_back_untouched_is_as_it_was() {
 
 #[test]
 fn a_job_that_expired_in_line_spends_nothing() {
-    assert_eq!(decide::expired(&job(), None, &attempts(5), NOW).0.step(BEFORE), BEFORE);
-    let held = decide::expired(&job(), Some("route paused"), &attempts(5), NOW).0;
+    assert_eq!(decide::bury_expired(&job(), None, &attempts(5), NOW).0.step(BEFORE), BEFORE);
+    let held = decide::bury_expired(&job(), Some("route paused"), &attempts(5), NOW).0;
     assert_eq!(held.step(BEFORE), Progress { deferrals: BEFORE.deferrals + 1, ..BEFORE });
 }
 

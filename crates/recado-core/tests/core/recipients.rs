@@ -2,17 +2,21 @@
 
 use recado_core::job::{ATTEMPTS_KEPT_MAX, remember};
 use recado_core::{
-    AttemptResult, Cause, Class, Fault, Job, NetworkKind, Outcome, Partly, Progress, Refused, Transition,
+    AttemptResult, Cause, Class, Fault, Job, NetworkKind, Outcome, PartialDelivery, Progress,
+    RefusedRecipient, Transition,
 };
 
 use crate::given::{after, attempts, buried, job, set, smtp};
 
-fn refused(recipient: &str, fault: Fault) -> Refused {
-    Refused { recipient: recipient.into(), fault }
+fn refused(recipient: &str, fault: Fault) -> RefusedRecipient {
+    RefusedRecipient { recipient: recipient.into(), fault }
 }
 
-fn partly(accepted: &[&str], refused: Vec<Refused>) -> Outcome {
-    Outcome::Partly(Partly { accepted: accepted.iter().map(|one| (*one).into()).collect(), refused })
+fn partly(accepted: &[&str], refused: Vec<RefusedRecipient>) -> Outcome {
+    Outcome::Partial(PartialDelivery {
+        accepted: accepted.iter().map(|one| (*one).into()).collect(),
+        refused,
+    })
 }
 
 fn tried(job: Job, outcome: Outcome) -> Transition {

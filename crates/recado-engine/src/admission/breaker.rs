@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_core::breaker::{Admission, Breaker, BreakerState, BreakerTerms, Swing};
+use recado_core::breaker::{Admission, Breaker, BreakerChange, BreakerState, BreakerTerms};
 use recado_core::{
     AuditEvent, Blame, Class, CompanyId, Event, EventData, EventKind, Failure, Job, Timestamp, Verdict,
 };
@@ -80,7 +80,7 @@ impl<'a> DeliveryFeedback<'a> {
         match verdict {
             Verdict::Delivered { .. } => DeliveryFeedback::Delivered,
             // The one to blame the provider for, if there is one.
-            Verdict::Partly { refused, .. } => {
+            Verdict::Partial { refused, .. } => {
                 let blamed = refused.iter().find(|(_, failure)| failure.blame == Blame::Provider);
                 let failed = |(_, failure)| DeliveryFeedback::Failed(job, failure);
                 blamed.map(|(id, failure)| (id, failure)).map_or(DeliveryFeedback::Delivered, failed)
@@ -103,7 +103,7 @@ pub(crate) enum BreakerFeedback {
 /// What a [`ControlStep`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlEffect {
-    pub change: Option<Swing>,
+    pub change: Option<BreakerChange>,
     /// The caller that asked for the probe has it.
     pub has_probe: bool,
 }
@@ -121,17 +121,17 @@ impl Replayable for ProviderControl {
                 has_probe = admission == Admission::Probe;
                 change
             }
-            ControlChange::Feedback { sent_at, .. } if !breaker.hears(*sent_at) => None,
+            ControlChange::Feedback { sent_at, .. } if !breaker.counts_result_sent_at(*sent_at) => None,
             ControlChange::Feedback { terms, feedback, .. } => match feedback {
-                BreakerFeedback::Succeeded(took) => breaker.succeeded(terms, *took, *at),
-                BreakerFeedback::Failed(why) => breaker.failed(terms, why, *at),
+                BreakerFeedback::Succeeded(took) => breaker.record_success(terms, *took, *at),
+                BreakerFeedback::Failed(why) => breaker.record_failure(terms, why, *at),
                 BreakerFeedback::Inconclusive => {
-                    breaker.inconclusive(*at);
+                    breaker.record_inconclusive_probe(*at);
                     None
                 }
             },
             ControlChange::ClockSetBack(terms) => {
-                breaker.set_back(terms, *at);
+                breaker.clamp_future_times(terms, *at);
                 None
             }
             ControlChange::Open { reason } => breaker.hold_open(reason, *at),
@@ -172,7 +172,7 @@ impl Gate {
                 // A provider that says "slower" is alive.
                 (Blame::Provider, Class::RateLimit) => BreakerFeedback::Succeeded(Duration::ZERO),
                 (Blame::Provider, _) => {
-                    BreakerFeedback::Failed(self.routes.discreet(job, &failure.reason).into())
+                    BreakerFeedback::Failed(self.routes.redact(job, &failure.reason).into())
                 }
                 _ => BreakerFeedback::Inconclusive,
             },
@@ -218,7 +218,7 @@ impl Gate {
     /// Corrects times that lie in the future after the clock was set back.
     pub(super) fn correct_breaker_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
         if let Some(terms) = provider.terms.breaker
-            && provider.control.read(|control| control.breaker.is_ahead(&terms, now))
+            && provider.control.read(|control| control.breaker.has_future_times(&terms, now))
         {
             self.enqueue_control_change(provider, ControlChange::ClockSetBack(terms), now);
         }
@@ -262,24 +262,29 @@ impl Gate {
     }
 
     /// Logs and announces a breaker's change of state that this node made and the store has.
-    fn on_breaker_change(self: &Arc<Self>, provider: &Arc<Provider>, change: Option<Swing>, now: Timestamp) {
+    fn on_breaker_change(
+        self: &Arc<Self>,
+        provider: &Arc<Provider>,
+        change: Option<BreakerChange>,
+        now: Timestamp,
+    ) {
         let Some(change) = change else { return };
-        self.metrics.record(&Fact::BreakerSwung { provider: &provider.name, swing: change });
+        self.metrics.record(&Fact::BreakerChanged { provider: &provider.name, change: change });
         let kind = match change {
-            Swing::Opened => EventKind::CircuitBreakerOpened,
-            Swing::HalfOpened => EventKind::CircuitBreakerHalfOpen,
-            Swing::Closed => EventKind::CircuitBreakerClosed,
+            BreakerChange::Opened => EventKind::CircuitBreakerOpened,
+            BreakerChange::HalfOpened => EventKind::CircuitBreakerHalfOpen,
+            BreakerChange::Closed => EventKind::CircuitBreakerClosed,
         };
         let view = provider.view(now);
         let reason = view.breaker.reason.as_deref();
         match change {
-            Swing::Opened => {
+            BreakerChange::Opened => {
                 tracing::error!(event = kind.as_str(), provider = %provider.name, reason, nextProbeAt = view.breaker.next_probe_at.map(|at| at.to_string()), "Circuit breaker opened; its jobs wait and spend no attempt");
             }
-            Swing::HalfOpened => {
+            BreakerChange::HalfOpened => {
                 tracing::info!(event = kind.as_str(), provider = %provider.name, "Circuit breaker half open: one probe goes out");
             }
-            Swing::Closed => {
+            BreakerChange::Closed => {
                 tracing::info!(event = kind.as_str(), provider = %provider.name, "Circuit breaker closed: the provider is back");
             }
         }

@@ -70,18 +70,18 @@ impl Replayable for Limit {
     fn apply(&mut self, LimitStep { at, change }: &LimitStep) -> u32 {
         match change {
             LimitChange::Take(rate, count) => return self.take(*rate, *count, *at),
-            LimitChange::GiveBack(rate, count, taken_at) => self.give_back(*rate, *count, *taken_at),
+            LimitChange::GiveBack(rate, count, taken_at) => self.return_unused(*rate, *count, *taken_at),
             LimitChange::Postdate(rate, count, taken_at) => self.postdate(*rate, *count, *taken_at, *at),
             LimitChange::Quiet { until, why, max } => self.quiet_until(*until, why, *max, *at),
             LimitChange::Lift => self.lift_quiet(),
             LimitChange::BoundQuiet(max) => self.bound_quiet(*max, *at),
-            LimitChange::SetBack(rate) => self.set_back(*rate, *at),
+            LimitChange::SetBack(rate) => self.clamp_future_times(*rate, *at),
         }
         0
     }
 
     fn over_at(&self) -> Option<Timestamp> {
-        Some(Limit::over_at(self))
+        Some(Limit::expires_at(self))
     }
 }
 

@@ -325,7 +325,7 @@ impl Gate {
             if got > used {
                 self.change_limit(&limit, LimitChange::GiveBack(rate, got - used, now), then);
             }
-            if used > 0 && Limit::is_late(rate, now, then) {
+            if used > 0 && Limit::needs_postdating(rate, now, then) {
                 self.change_limit(&limit, LimitChange::Postdate(rate, used, now), then);
             }
         }
@@ -396,7 +396,7 @@ impl Gate {
                 why += &format!(" cut to {} by hold_max", recado_core::time::show_duration(given));
             }
         }
-        let words = self.routes.discreet(job, &failure.reason);
+        let words = self.routes.redact(job, &failure.reason);
         LimitChange::Quiet { until, why: format!("{why}: {words}").into(), max }
     }
 
@@ -430,7 +430,7 @@ impl Gate {
     fn correct_clock(self: &Arc<Self>, provider: &Arc<Provider>, now: Timestamp) {
         self.correct_breaker_clock(provider, now);
         if let Some(rate) = provider.terms.rate
-            && provider.limit.read(|limit| limit.is_ahead(rate, now))
+            && provider.limit.read(|limit| limit.has_future_times(rate, now))
         {
             self.change_limit(&provider.limit, LimitChange::SetBack(rate), now);
         }

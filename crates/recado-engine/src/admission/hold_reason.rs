@@ -203,13 +203,13 @@ impl Gate {
 impl RefusalReason {
     /// Returns the kind under which a lane's wait is counted. A store that does not answer holds all lanes alike, and is
     /// no lane's figure.
-    pub(crate) fn metric(&self) -> Option<recado_observe::Hold> {
-        use recado_observe::Hold;
+    pub(crate) fn metric(&self) -> Option<recado_observe::HoldKind> {
+        use recado_observe::HoldKind;
         match self {
-            RefusalReason::Breaker { .. } => Some(Hold::Breaker),
-            RefusalReason::Rate | RefusalReason::Quiet(_) => Some(Hold::Rate),
-            RefusalReason::Busy | RefusalReason::CompanyBusy => Some(Hold::Concurrency),
-            RefusalReason::Paused(_) => Some(Hold::Pause),
+            RefusalReason::Breaker { .. } => Some(HoldKind::Breaker),
+            RefusalReason::Rate | RefusalReason::Quiet(_) => Some(HoldKind::Rate),
+            RefusalReason::Busy | RefusalReason::CompanyBusy => Some(HoldKind::Concurrency),
+            RefusalReason::Paused(_) => Some(HoldKind::Pause),
             RefusalReason::Store => None,
         }
     }

@@ -167,7 +167,7 @@ impl CompanyState {
     fn is_at_rest(&self, now: Timestamp) -> bool {
         self.running == 0
             && !self.limit.has_pending_writes()
-            && self.limit.read(|limit| limit.over_at() <= now)
+            && self.limit.read(|limit| limit.expires_at() <= now)
     }
 }
 
@@ -206,7 +206,7 @@ impl Provider {
         let admission = self.control.read(|control| match (&control.paused, &self.terms.breaker) {
             (Some(pause), _) => Err((RefusalReason::Paused(pause.clone()), None)),
             (None, None) => Ok(Admission::Open(1.0)),
-            (None, Some(terms)) => match control.breaker.look(terms, now) {
+            (None, Some(terms)) => match control.breaker.peek_admission(terms, now) {
                 Admission::Refused { until } => Err((closed_off(&control.breaker), until)),
                 admission => Ok(admission),
             },
@@ -222,10 +222,10 @@ impl Provider {
         }
         if let Some(rate) = self.terms.rate {
             let most = u32::try_from(wanted).unwrap_or(u32::MAX).saturating_add(here.reserved);
-            let free = self.limit.read(|limit| limit.free(rate, most, now));
+            let free = self.limit.read(|limit| limit.available(rate, most, now));
             wanted = free.saturating_sub(here.reserved) as usize;
             if wanted == 0 {
-                return refused(RefusalReason::Rate, self.limit.read(|limit| limit.free_at(rate, now)));
+                return refused(RefusalReason::Rate, self.limit.read(|limit| limit.available_at(rate, now)));
             }
         }
         let Some(strength) = strength else { return Admittance::ProbeDue };
@@ -303,7 +303,7 @@ impl Provider {
             .terms
             .breaker
             .as_ref()
-            .map_or(1.0, |terms| self.control.read(|control| control.breaker.strength(terms, now)));
+            .map_or(1.0, |terms| self.control.read(|control| control.breaker.ramp_share(terms, now)));
         self.bound(here, strength).saturating_sub(here.started)
     }
 
@@ -435,9 +435,11 @@ impl Quotas {
         let (quota, free_at, is_ahead) = agreed.read(|limit| match (quiet(limit, hold_max, now), rate) {
             (Some((_, until)), _) => (0, Some(until), false),
             (None, None) => (u32::MAX, None, false),
-            (None, Some(rate)) => {
-                (limit.free(rate, u32::MAX, now), limit.free_at(rate, now), limit.is_ahead(rate, now))
-            }
+            (None, Some(rate)) => (
+                limit.available(rate, u32::MAX, now),
+                limit.available_at(rate, now),
+                limit.has_future_times(rate, now),
+            ),
         });
         self.bound(company, quota, free_at);
         self.ahead.extend(rate.filter(|_| is_ahead).map(|rate| (agreed.clone(), LimitChange::SetBack(rate))));
@@ -477,7 +479,7 @@ impl Provider {
     pub(crate) fn view_of(&self, hold_max: Duration, now: Timestamp) -> ProviderView {
         let ProviderControl { breaker, paused } = self.control.read(ProviderControl::clone);
         let terms = self.terms.breaker.as_ref();
-        let strength = terms.map_or(1.0, |terms| breaker.strength(terms, now));
+        let strength = terms.map_or(1.0, |terms| breaker.ramp_share(terms, now));
         let here = self.here.lock();
         ProviderView {
             name: self.name.clone(),
@@ -536,7 +538,7 @@ impl Provider {
     pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
         let Some(terms) = &self.terms.breaker else { return false };
         self.control.read(|control| {
-            let refused = matches!(control.breaker.look(terms, now), Admission::Refused { .. });
+            let refused = matches!(control.breaker.peek_admission(terms, now), Admission::Refused { .. });
             refused && control.breaker.state == BreakerState::Open
         })
     }
@@ -551,6 +553,6 @@ fn limited(
     if let Some((why, until)) = quiet(limit, hold_max, now) {
         return Some((why, Some(until)));
     }
-    let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;
-    Some((RefusalReason::Rate, limit.free_at(rate, now)))
+    let rate = rate.filter(|rate| limit.available(*rate, 1, now) == 0)?;
+    Some((RefusalReason::Rate, limit.available_at(rate, now)))
 }

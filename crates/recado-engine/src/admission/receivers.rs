@@ -100,7 +100,7 @@ impl ReceiverState {
     fn is_at_rest(&self, now: Timestamp) -> bool {
         self.running.is_empty()
             && !self.hold.has_pending_writes()
-            && self.hold.read(|hold| hold.over_at() <= now)
+            && self.hold.read(|hold| hold.expires_at() <= now)
     }
 }
 

@@ -229,8 +229,8 @@ impl Tenants {
             return Some((RefusalReason::Paused(pause), None));
         }
         tenant.limit.read(|limit| {
-            let rate = rate.filter(|rate| limit.free(*rate, 1, now) == 0)?;
-            Some((RefusalReason::Rate, limit.free_at(rate, now)))
+            let rate = rate.filter(|rate| limit.available(*rate, 1, now) == 0)?;
+            Some((RefusalReason::Rate, limit.available_at(rate, now)))
         })
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{
-    Class, CompanyId, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp, TraceParent,
-    Verdict, decide,
+    Class, CompanyId, EngineCode, Failure, Job, JobId, Payload, Priority, Progress, Reason, Timestamp,
+    TraceParent, Verdict, decide,
 };
 use recado_store::{KvWrite, Namespace};
 use recado_transport::http::ANSWER_KEPT_MAX_BYTES;
@@ -125,7 +125,7 @@ impl Attempts {
         let mut called = self.ask(&route, &job, call, timeout).await?;
         if let Called::Unavailable { failure, .. } = &mut called {
             // The caller hears of it by a problem, and problems end up in logs.
-            failure.reason = Reason::or(&self.routes.discreet(&job, &failure.reason), format_args!("***"));
+            failure.reason = Reason::or(&self.routes.redact(&job, &failure.reason), format_args!("***"));
         }
         self.traces.close(
             span,
@@ -167,7 +167,7 @@ impl Attempts {
                 self.clear_account(route, job, now).await;
                 return Ok(Called::Answered { answer, took });
             }
-            Verdict::Partly { mut refused, .. } => match refused.pop() {
+            Verdict::Partial { mut refused, .. } => match refused.pop() {
                 Some((_, failure)) => failure,
                 None => return Ok(Called::Answered { answer: None, took }),
             },
@@ -178,7 +178,7 @@ impl Attempts {
             companyId = %call.company_id,
             tookMs = took.as_millis() as u64,
             errorCode = failure.code.as_deref(),
-            errorReason = self.routes.discreet(job, &failure.reason),
+            errorReason = self.routes.redact(job, &failure.reason),
             errorClassification = failure.class.as_str(),
             rule = &*failure.rule,
             "Call failed"
@@ -330,17 +330,17 @@ impl Attempts {
 /// The reason why a call did not go out, in the shape of a failure.
 fn held_back(Refusal { why, until }: &Refusal, provider: &str, now: Timestamp) -> Failure {
     let (code, words) = match why {
-        RefusalReason::Breaker { .. } => ("CIRCUIT_OPEN", "its circuit breaker is open"),
-        RefusalReason::Rate => ("RATE_LIMITED", "the rate is used up"),
-        RefusalReason::Quiet(_) => ("RATE_LIMITED", "it asked for quiet"),
-        RefusalReason::Paused(_) => ("PAUSED", "the provider, the route or the company is paused"),
-        RefusalReason::Busy => ("BUSY", "all its slots are taken"),
-        RefusalReason::CompanyBusy => ("BUSY", "all slots of the company are taken"),
-        RefusalReason::Store => ("STORE_UNAVAILABLE", "the store does not say whether it may be"),
+        RefusalReason::Breaker { .. } => (EngineCode::CircuitOpen, "its circuit breaker is open"),
+        RefusalReason::Rate => (EngineCode::RateLimited, "the rate is used up"),
+        RefusalReason::Quiet(_) => (EngineCode::RateLimited, "it asked for quiet"),
+        RefusalReason::Paused(_) => (EngineCode::Paused, "the provider, the route or the company is paused"),
+        RefusalReason::Busy => (EngineCode::Busy, "all its slots are taken"),
+        RefusalReason::CompanyBusy => (EngineCode::Busy, "all slots of the company are taken"),
+        RefusalReason::Store => (EngineCode::StoreUnavailable, "the store does not say whether it may be"),
     };
     Failure {
         class: Class::Transient,
-        code: Some(code.into()),
+        code: Some(code.as_str().into()),
         reason: recado_core::Reason::or("", format_args!("provider {provider} was not asked: {words}")),
         rule: "recado/held-back".into(),
         blame: recado_core::Blame::Provider,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{CompanyId, Timestamp, Transition};
-use recado_observe::Hold;
+use recado_observe::HoldKind;
 use recado_store::{Pick, StoreError, Turns};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -49,7 +49,7 @@ pub(crate) async fn run(attempts: Arc<Attempts>, route: Arc<Route>) {
             Ok(reserved) => reserved,
             Err((why, free_at)) => {
                 hold_timer.switch(&attempts.metrics, &route.name, why);
-                let is_held = why.is_some_and(|why| why != Hold::Concurrency);
+                let is_held = why.is_some_and(|why| why != HoldKind::Concurrency);
                 gate.deferrals.record_lane(&route.name, is_held, attempts.clock.now());
                 tokio::select! {
                     () = lifecycle.stopping.cancelled() => return,
@@ -121,9 +121,9 @@ impl Attempts {
         &self,
         route: &Route,
         targets: &'a [ProviderTarget],
-    ) -> Result<(&'a ProviderTarget, Reservation), (Option<Hold>, Option<Timestamp>)> {
+    ) -> Result<(&'a ProviderTarget, Reservation), (Option<HoldKind>, Option<Timestamp>)> {
         if self.gate.pause_of(&route.name).is_some() {
-            return Err((Some(Hold::Pause), None));
+            return Err((Some(HoldKind::Pause), None));
         }
         let mut why = None;
         let mut free_at: Option<Timestamp> = None;

@@ -50,7 +50,7 @@ impl Attempts {
             return self.release(&lease).await;
         };
         if lease.job.expires_at <= started_at {
-            let (transition, audit) = decide::expired(&lease.job, None, &route.terms, started_at);
+            let (transition, audit) = decide::bury_expired(&lease.job, None, &route.terms, started_at);
             return self.settle(&lease, transition, Some(audit), WaitBy::Policy).await;
         }
 
@@ -99,8 +99,11 @@ impl Attempts {
         let wait_by = WaitBy::of(&verdict);
         let draw = self.random.next_draw();
         let (mut transition, audit) =
-            decide::after_attempt(&lease, verdict, &route.terms, started_at, now, draw);
-        transition.served_by(&target.provider.name, was_deferred);
+            decide::decide_after_attempt(&lease, verdict, &route.terms, started_at, now, draw);
+        transition.set_provider(&target.provider.name);
+        if was_deferred {
+            transition.mark_held_up();
+        }
         if let Some(hold) = hold
             && let Transition::RetryAt { at, .. } = &mut transition
             && *at <= hold.until
@@ -127,8 +130,13 @@ impl Attempts {
     async fn put_off(&self, lease: &Lease, route: &Route, fault: &Fault) {
         let now = self.clock.now();
         self.shortages.record(&lease.job, fault, now);
-        let (transition, audit) =
-            decide::after_shortage(&lease.job, &fault.text, &route.terms, now, self.random.next_draw());
+        let (transition, audit) = decide::decide_after_shortage(
+            &lease.job,
+            &fault.text,
+            &route.terms,
+            now,
+            self.random.next_draw(),
+        );
         self.settle(lease, transition, audit, WaitBy::Policy).await;
     }
 }

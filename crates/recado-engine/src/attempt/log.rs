@@ -26,7 +26,7 @@ pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
         }
         Transition::RetryAt { at, attempt } => {
             let delay_ms = attempt.next_retry_delay_ms.unwrap_or_default();
-            let reason = attempt.error_reason.as_ref().map(|reason| routes.discreet(job, reason));
+            let reason = attempt.error_reason.as_ref().map(|reason| routes.redact(job, reason));
             tracing::warn!(
                 jobId = job_id,
                 companyId = company,
@@ -42,16 +42,33 @@ pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
                 isRetryable = true,
                 "Job failed, scheduling retry"
             );
-            tracing::info!(
-                event = "submission_retry_scheduled",
-                claimId = job_id,
-                submissionError = reason,
-                retryCount = job.progress.attempts_spent + 1,
-                errorClassification = attempt.error_classification.map(|class| class.as_str()),
-                backoffMinutes = whole_minutes(Duration::from_millis(delay_ms)),
-                nextRetryTime = %at,
-                "Retry scheduled"
-            );
+            let retry_count = job.progress.attempts_spent + 1;
+            let class = attempt.error_classification.map(|class| class.as_str());
+            let backoff_minutes = whole_minutes(Duration::from_millis(delay_ms));
+            let route = routes.get(route);
+            if route.is_some_and(|route| route.classifier.judges_claims()) {
+                tracing::info!(
+                    event = "submission_retry_scheduled",
+                    claimId = job_id,
+                    submissionError = reason,
+                    retryCount = retry_count,
+                    errorClassification = class,
+                    backoffMinutes = backoff_minutes,
+                    nextRetryTime = %at,
+                    "Retry scheduled"
+                );
+            } else {
+                tracing::info!(
+                    event = "delivery_retry_scheduled",
+                    jobId = job_id,
+                    errorReason = reason,
+                    retryCount = retry_count,
+                    errorClassification = class,
+                    backoffMinutes = backoff_minutes,
+                    nextRetryTime = %at,
+                    "Retry scheduled"
+                );
+            }
         }
         Transition::Bury(burial) => {
             tracing::error!(
@@ -63,7 +80,7 @@ pub(crate) fn attempt(routes: &Routes, lease: &Lease, transition: &Transition) {
                 attempt = burial.attempt.as_ref().map_or(job.progress.attempts_started, |last| last.number),
                 maxAttempts = policy.max_attempts,
                 errorCode = burial.failure.code.as_deref(),
-                errorReason = routes.discreet(job, &burial.failure.reason),
+                errorReason = routes.redact(job, &burial.failure.reason),
                 errorClassification = burial.failure.class.as_str(),
                 rule = &*burial.failure.rule,
                 cause = burial.cause.as_str(),

@@ -77,9 +77,11 @@ impl Attempts {
     async fn fall_back(&self, route: &Route, lease: HeldLease, why: &str) {
         let now = self.clock.now();
         let decided = match route.fallback.act {
-            _ if lease.job.expires_at <= now => decide::expired(&lease.job, Some(why), &route.terms, now),
-            Act::Reschedule(after) => decide::put_off(&lease.job, after, why, &route.terms, now),
-            _ => decide::given_up(&lease.job, why, &route.terms, now),
+            _ if lease.job.expires_at <= now => {
+                decide::bury_expired(&lease.job, Some(why), &route.terms, now)
+            }
+            Act::Reschedule(after) => decide::postpone_by_fallback(&lease.job, after, why, &route.terms, now),
+            _ => decide::bury_by_fallback(&lease.job, why, &route.terms, now),
         };
         self.settle_and_log(&lease, decided).await;
     }

@@ -66,7 +66,8 @@ impl Attempts {
     /// Moves a job whose pinned provider left its route to the dead letter queue.
     pub(crate) async fn bury_pinned(&self, lease: &Lease, provider: &str) {
         let (terms, now) = (self.routes.terms_of(&lease.job.route), self.clock.now());
-        self.settle_and_log(lease, decide::pinned_provider_gone(&lease.job, provider, terms, now)).await;
+        self.settle_and_log(lease, decide::bury_without_pinned_provider(&lease.job, provider, terms, now))
+            .await;
     }
 
     /// Keeps leases that a worker may have, and buries those whose pinned provider left the route.

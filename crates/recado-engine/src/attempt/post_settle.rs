@@ -10,9 +10,11 @@ use std::borrow::Cow;
 
 use recado_core::event;
 use recado_core::{
-    AttemptResult, Blame, Burial, Cause, Class, Event, Failure, Job, NewJob, Timestamp, Transition,
+    AttemptResult, Blame, Burial, Cause, Class, EngineCode, Event, Failure, Job, NewJob, Timestamp,
+    Transition,
 };
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
+use recado_transport::TransportKind;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -67,7 +69,7 @@ impl PostSettle {
             let channel = fallback.and_then(|fallback| fallback.notify.as_deref());
             // A channel is for people who look after Recado, not after the job.
             let mut told = last.clone();
-            told.data.last_error = Some(routes.discreet(job, &burial.failure.reason).into());
+            told.data.last_error = Some(routes.redact(job, &burial.failure.reason).into());
             after.follow_ups.extend(notifier.notice(channel, &told, now));
         }
         if let Some(event) = after.foresee(attempts, route.map(|route| &**route), job, transition, now) {
@@ -101,7 +103,7 @@ impl PostSettle {
             &route.provider,
             job,
             failure,
-            &attempts.routes.discreet(job, &failure.reason),
+            &attempts.routes.redact(job, &failure.reason),
             now,
         )?;
         self.mark = Some(account);
@@ -128,7 +130,7 @@ impl PostSettle {
         let policy = &routes.terms_of(&job.route).policy;
         metrics.record_transition(job, transition, policy, self.wait_by, now);
         if let Some(moved_at) = self.leaves_queue {
-            metrics.record_dead_letter_left(Left::Replayed, moved_at);
+            metrics.record_dead_letter_left(DeadLetterExit::Replayed, moved_at);
         }
         if let Some(account) = self.mark.take()
             && let Err(error) = notifier.accounts.mark(&*notifier.kv, account, now).await
@@ -156,7 +158,7 @@ impl PostSettle {
 }
 
 fn is_webhook(route: &Route) -> bool {
-    route.transport_name() == "webhook"
+    route.has_transport(TransportKind::Webhook)
 }
 
 /// Returns true if a burial marks the account: its credential was refused in an attempt that was made, or the
@@ -185,7 +187,7 @@ impl Attempts {
             return;
         }
         let Notifier { accounts, kv, .. } = &*self.notifier;
-        let words = self.routes.discreet(job, &failure.reason);
+        let words = self.routes.redact(job, &failure.reason);
         let Some((account, event)) = accounts.foresee(&route.provider, job, failure, &words, now) else {
             return;
         };
@@ -206,17 +208,21 @@ struct WebhookData<'a> {
 }
 
 /// Failures that are not the endpoint's: it was never asked.
-const NOT_ASKED: [&str; 3] = ["ENDPOINT_UNKNOWN", "ENDPOINT_DISABLED", "INVALID_PAYLOAD"];
+const NOT_ASKED: [EngineCode; 3] =
+    [EngineCode::EndpointUnknown, EngineCode::EndpointDisabled, EngineCode::InvalidPayload];
+
+/// The HTTP status of an endpoint that is gone for good.
+const HTTP_GONE: u16 = 410;
 
 /// The result of a delivery for its endpoint, if it counts.
 fn endpoint_result(transition: &Transition) -> Option<EndpointResult> {
     let attempt = transition.attempt()?;
-    match (transition, attempt.error_code.as_deref()) {
-        (Transition::Deliver { .. }, _) => Some(EndpointResult::Delivered),
+    match transition {
+        Transition::Deliver { .. } => Some(EndpointResult::Delivered),
         // We went away, not the endpoint.
         _ if attempt.result == AttemptResult::Lost => None,
-        (_, Some("410")) => Some(EndpointResult::Gone),
-        (_, Some(code)) if NOT_ASKED.contains(&code) => None,
+        _ if attempt.answer_code() == Some(HTTP_GONE) => Some(EndpointResult::Gone),
+        _ if attempt.engine_code().is_some_and(|code| NOT_ASKED.contains(&code)) => None,
         _ => Some(EndpointResult::Failed),
     }
 }
@@ -257,7 +263,7 @@ mod tests {
         assert_eq!(endpoint_result(&retried(AttemptResult::Failed, "410")), Some(EndpointResult::Gone));
         assert_eq!(endpoint_result(&retried(AttemptResult::Lost, "LEASE_LOST")), None, "our own crash");
         for code in NOT_ASKED {
-            assert_eq!(endpoint_result(&retried(AttemptResult::Failed, code)), None, "{code}");
+            assert_eq!(endpoint_result(&retried(AttemptResult::Failed, code.as_str())), None, "{code:?}");
         }
         assert_eq!(endpoint_result(&Transition::Postpone { until: Timestamp::from_millis(0) }), None);
     }

@@ -69,7 +69,7 @@ impl Attempts {
             let lease = self.leases.hold(lease);
             tracing::error!(jobId = %lease.job.id, route = %lease.job.route, damage = damage.as_str(), "A stored job is damaged; nothing was sent");
             let (now, terms) = (self.clock.now(), self.routes.terms_of(&lease.job.route));
-            let (transition, audit) = decide::damaged(&lease.job, damage, terms, now);
+            let (transition, audit) = decide::bury_damaged(&lease.job, damage, terms, now);
             log::attempt(&self.routes, &lease, &transition);
             let post_settle = match damage {
                 Damage::Identity => PostSettle::default(),

@@ -261,7 +261,7 @@ impl Attempts {
     /// it: the other leases of the request are still the worker's.
     async fn give_up_expired(self: &Arc<Self>, lease: Lease, now: Timestamp) {
         let terms = self.routes.terms_of(&lease.job.route);
-        let (transition, audit) = decide::expired(&lease.job, None, terms, now);
+        let (transition, audit) = decide::bury_expired(&lease.job, None, terms, now);
         log::attempt(&self.routes, &lease, &transition);
         let mut post_settle = PostSettle::plan(self, &lease.job, &transition, WaitBy::Policy, now);
         let follow_ups = std::mem::take(&mut post_settle.follow_ups);
@@ -314,12 +314,21 @@ impl Attempts {
                 );
             }
             let wait_by = WaitBy::of(&verdict);
-            let (mut transition, audit) =
-                decide::after_attempt(&lease, verdict, terms, lease.claimed_at, now, self.random.next_draw());
+            let (mut transition, audit) = decide::decide_after_attempt(
+                &lease,
+                verdict,
+                terms,
+                lease.claimed_at,
+                now,
+                self.random.next_draw(),
+            );
             let provider = self.gate.provider_of(&lease.job.route).map_or("", |provider| &provider.name);
             if !provider.is_empty() {
                 let was_deferred = self.gate.deferrals.was_deferred(&lease.job, lease.claimed_at);
-                transition.served_by(provider, was_deferred);
+                transition.set_provider(provider);
+                if was_deferred {
+                    transition.mark_held_up();
+                }
             }
             log::attempt(&self.routes, &lease, &transition);
             let lasted = (lease.claimed_at, now.since(lease.claimed_at));

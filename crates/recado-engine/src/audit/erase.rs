@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use recado_audit::{Identity, Subject};
 use recado_core::{AuditEvent, AuditKind, CompanyId, JobId, Status};
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 use recado_store::{Cancelled, Discard, Discarded, JobFilter, PageRequest};
 
 use super::archiver::ArchiveRound;
@@ -199,7 +199,7 @@ impl AuditTrail {
         let discard = Discard { id: id.clone(), replays: None, audit, follow_ups: Vec::new() };
         let done = self.store.discard(discard).await? == Discarded::Done;
         if done {
-            self.metrics.record_dead_letter_left(Left::Discarded, entry.moved_at);
+            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
         }
         Ok(done)
     }

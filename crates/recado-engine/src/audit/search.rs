@@ -233,7 +233,7 @@ impl<'t> Walk<'t> {
                 let Some(last) = records.last() else { break };
                 let is_last = records.len() < FRESH_RECORDS;
                 span.after = last.number;
-                for record in records.into_iter().filter(|record| self.query.fits_event(&record.event)) {
+                for record in records.into_iter().filter(|record| self.query.matches_event(&record.event)) {
                     let key = (record.event.timestamp, part, record.number);
                     left.offer(key, TrailRecord { event: record.event, seal: None });
                 }

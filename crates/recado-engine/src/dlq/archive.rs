@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::{AuditEvent, AuditKind, DeadLetter, Event, EventData, EventKind, JobId, Timestamp};
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 use recado_store::{Discard, Discarded, JobSnapshot, StoreError};
 
 use crate::dlq::DeadLetters;
@@ -108,7 +108,7 @@ async fn bite(
         let replays = Some(job.progress.replays);
         let discard = Discard { id: job.id, replays, audit, follow_ups: Vec::new() };
         if dlq.jobs.discard(discard).await? == Discarded::Done {
-            dlq.metrics.record_dead_letter_left(Left::Archived, moved_at);
+            dlq.metrics.record_dead_letter_left(DeadLetterExit::Archived, moved_at);
             moved += 1;
         }
     }

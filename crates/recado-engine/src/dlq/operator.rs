@@ -3,7 +3,7 @@
 use recado_core::{
     AuditEvent, AuditKind, Damage, DeadLetter, Event, EventData, EventKind, Job, JobId, Payload,
 };
-use recado_observe::{Ending, Fact, Left};
+use recado_observe::{DeadLetterExit, Ending, Fact};
 use recado_store::{Cancelled, Discard, Discarded, Redrive, Redriven};
 use recado_transport::DataFault;
 
@@ -200,7 +200,7 @@ impl DeadLetters {
         let discarded = self.jobs.discard(Discard { id: id.clone(), replays, audit, follow_ups }).await?;
         if discarded == Discarded::Done {
             tracing::warn!(jobId = %id, actor, reason, "Dead letter discarded");
-            self.metrics.record_dead_letter_left(Left::Discarded, entry.moved_at);
+            self.metrics.record_dead_letter_left(DeadLetterExit::Discarded, entry.moved_at);
             post_settle.tell(&self.notifier);
         }
         Ok(discarded)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::Timestamp;
-use recado_observe::Left;
+use recado_observe::DeadLetterExit;
 use recado_store::{JobStore, Retention};
 
 use crate::clock::Clock;
@@ -55,7 +55,8 @@ impl Pruner {
         }
         let ttl_ms = i64::try_from(self.dead_letter_ttl.as_millis()).unwrap_or(i64::MAX);
         let moved_at = Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(ttl_ms));
-        (0..dead_letters).for_each(|_| self.metrics.record_dead_letter_left(Left::Expired, moved_at));
+        (0..dead_letters)
+            .for_each(|_| self.metrics.record_dead_letter_left(DeadLetterExit::Expired, moved_at));
         tracing::warn!(
             count = dead_letters,
             "Dead letters reached the end of their time and were removed; the audit trail names them"

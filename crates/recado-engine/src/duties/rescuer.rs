@@ -136,7 +136,7 @@ async fn take_over(attempts: &Attempts, lease: HeldLease) {
     let decided = match &lease.lost {
         Some(lost) => {
             tracing::warn!(jobId = %lease.job.id, companyId = %lease.job.company, attempt = lost.attempt, worker = %lost.worker, "A lease ran out; its job is taken over");
-            decide::after_crash(&lease.job, lost, terms, now, attempts.random.next_draw())
+            decide::decide_after_crash(&lease.job, lost, terms, now, attempts.random.next_draw())
         }
         None => {
             let held = gate
@@ -144,7 +144,7 @@ async fn take_over(attempts: &Attempts, lease: HeldLease) {
                 .or_else(|| gate.hold(lease.job.route.as_str(), lease.job.company.as_str()))
                 .or_else(|| gate.receiver_hold(&lease.job));
             let held = held.filter(HoldReason::is_deferral).map(|hold| hold.why);
-            decide::expired(&lease.job, held.as_deref(), terms, now)
+            decide::bury_expired(&lease.job, held.as_deref(), terms, now)
         }
     };
     attempts.settle_and_log(&lease, decided).await;

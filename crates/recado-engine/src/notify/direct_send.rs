@@ -78,7 +78,7 @@ async fn hand_over(route: &Route, transport: &Arc<dyn Transport>, job: &Job, clo
             continue;
         }
         let failure = match route.classifier.verdict(outcome) {
-            Verdict::Delivered { .. } | Verdict::Partly { .. } => {
+            Verdict::Delivered { .. } | Verdict::Partial { .. } => {
                 return tracing::info!(jobId = %job.id, attempt, route = %route.name, "Notice delivered past the store");
             }
             Verdict::Failed(failure) => failure,

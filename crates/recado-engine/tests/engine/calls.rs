@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use recado_core::{CompanyId, Fault, Outcome, Payload, Status};
 use recado_engine::attempt::calls::{Call, CallRefused, Called};
 use recado_engine::{Act, Carrier, Engine, Fallback, Route};
-use recado_transport::{DataFault, Delivery, Transport, Wanted};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind, Wanted};
 
 use crate::given::{Given, Scripted, route};
 
@@ -22,8 +22,8 @@ struct Counter {
 
 #[async_trait]
 impl Transport for Counter {
-    fn name(&self) -> &'static str {
-        "counter"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("counter")
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

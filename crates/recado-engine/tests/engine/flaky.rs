@@ -12,7 +12,7 @@ use recado_engine::admission::provider::ProviderTerms;
 use recado_engine::{Carrier, Engine, Parts, Random, Route, Routes, Settings, Submission};
 use recado_store::{Store, Wakes};
 use recado_store_conformance::faulty::FaultyStore;
-use recado_transport::{DataFault, Delivery, Transport};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::given::{Given, route, settings, submission};
 
@@ -59,8 +59,8 @@ impl Flaky {
 
 #[async_trait]
 impl Transport for Flaky {
-    fn name(&self) -> &'static str {
-        "flaky"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("flaky")
     }
 
     fn check(&self, _: &Payload) -> Result<(), Vec<DataFault>> {

@@ -13,7 +13,7 @@ use recado_engine::{Accepted, Carrier, Clock, Engine, Parts, Random, Route, Rout
 use recado_store::reference::ReferenceStore;
 use recado_store::{JobView, Retention, Store};
 use recado_store_conformance::faulty::FaultyStore;
-use recado_transport::{DataFault, Delivery, Transport};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 use tokio::time::Instant;
 
 /// Follows tokio's time, which the tests pause, unless a test sets it.
@@ -69,8 +69,8 @@ impl Scripted {
 
 #[async_trait]
 impl Transport for Scripted {
-    fn name(&self) -> &'static str {
-        "scripted"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("scripted")
     }
 
     fn check(&self, data: &Payload) -> Result<(), Vec<DataFault>> {

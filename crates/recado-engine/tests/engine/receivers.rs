@@ -12,7 +12,7 @@ use recado_core::{AuditKind, Fault, Outcome, Payload, Status, Timestamp, rules};
 use recado_engine::admission::provider::{CompanySlots, ProviderTerms};
 use recado_engine::{Carrier, Engine, HeldScope, Receiver, Route, Submission};
 use recado_store::{AuditSpan, KvWrite, Namespace, Wakes};
-use recado_transport::{DataFault, Delivery, Transport};
+use recado_transport::{DataFault, Delivery, Transport, TransportKind};
 
 use crate::flaky::{BREAKER, Flaky, node, protected, restarted, sleep, to};
 use crate::given::{Given, route, submission, submit};
@@ -50,8 +50,8 @@ fn name_in(data: &Payload) -> String {
 
 #[async_trait]
 impl Transport for FarEnds {
-    fn name(&self) -> &'static str {
-        "far-ends"
+    fn kind(&self) -> TransportKind {
+        TransportKind::Custom("far-ends")
     }
 
     fn check(&self, _: &Payload) -> Result<(), Vec<DataFault>> {

@@ -1,21 +1,21 @@
-//! Readings of the rules, from the book and the gauges.
+//! Readings of the rules, from the aggregate and the gauges.
 
 use std::time::Duration;
 
 use recado_core::Timestamp;
 use recado_core::breaker::BreakerState;
 
-use crate::aggregate::Book;
+use crate::aggregate::Aggregate;
 use crate::alerts::Subject;
 use crate::alerts::rule::{Measure, Rule};
-use crate::counters::RouteTally;
-use crate::gauges::{Gauges, largest};
+use crate::counters::RouteCounters;
+use crate::gauges::{Gauges, take_largest};
 use crate::history::DAY;
 use crate::kpis::ratio;
 use crate::ledger::Routes;
 use crate::{NAMED_MAX, OTHER};
 
-/// A jump to less than this share of all attempts is not worth anybody's time.
+/// A jump to less than this share of all attempts is too small to alert on.
 pub(crate) const JUMP_FLOOR: f64 = 0.05;
 
 /// The share of attempts that [`Measure::ProcessingTime`] speaks for.
@@ -23,44 +23,46 @@ pub(crate) const PROCESSING_QUANTILE: f64 = 0.95;
 
 type Readings = Vec<(Subject, Option<f64>)>;
 
-/// A value for each subject, or none where too little happened. Nothing at all when it cannot be told now.
-pub(super) fn read(
+/// Returns a value for each subject, or none where too little happened. `None` when it cannot be measured now.
+pub(super) fn read_subjects(
     rule: &Rule,
-    book: &Book,
+    aggregate: &Aggregate,
     routes: &Routes,
     gauges: &Gauges,
     now: Timestamp,
 ) -> Option<Readings> {
-    let by_route = |measure: &dyn Fn(&RouteTally) -> (Option<f64>, u64)| -> Readings {
-        let each = routes.names().zip(&book.routes);
+    let by_route = |measure: &dyn Fn(&RouteCounters) -> (Option<f64>, u64)| -> Readings {
+        let each = routes.names().zip(&aggregate.routes);
         each.map(|(route, (history, _))| {
-            let (value, volume) = measure(&history.over(rule.window, now));
+            let (value, volume) = measure(&history.sum_over(rule.window, now));
             (Subject::Route(route.into()), value.filter(|_| volume >= rule.min_volume.max(1)))
         })
         .collect()
     };
     let of_all = |value: f64| vec![(Subject::All, Some(value))];
-    let incidents = || book.incidents.over(rule.window, now);
+    let incidents = || aggregate.incidents.sum_over(rule.window, now);
     let readings = match rule.measure {
-        Measure::FailureRate => by_route(&|tally| share(tally.failed(), tally.attempts())),
-        Measure::DeadLetterRate => by_route(&|tally| share(tally.buried, tally.ended())),
-        Measure::PermanentRate => by_route(&|tally| share(tally.permanent(), tally.judged())),
-        Measure::AtCapRate => by_route(&|tally| share(tally.at_cap, tally.delays.count())),
-        Measure::JitterDeviation => by_route(&|tally| (tally.jitter_deviation(), tally.jitter.iter().sum())),
-        Measure::MeanBackoff => by_route(&|tally| (tally.delays.mean(), tally.delays.count())),
-        Measure::ProcessingTime => {
-            by_route(&|tally| (tally.processing.quantile(PROCESSING_QUANTILE), tally.processing.count()))
+        Measure::FailureRate => by_route(&|counters| share(counters.failed(), counters.attempts())),
+        Measure::DeadLetterRate => by_route(&|counters| share(counters.buried, counters.ended())),
+        Measure::PermanentRate => by_route(&|counters| share(counters.permanent(), counters.judged())),
+        Measure::AtCapRate => by_route(&|counters| share(counters.at_cap, counters.delays.count())),
+        Measure::JitterDeviation => {
+            by_route(&|counters| (counters.jitter_deviation(), counters.jitter.iter().sum()))
         }
-        Measure::FailureJump => failure_jumps(rule, book, routes, now),
-        Measure::CodeJump => code_jumps(rule, book, now),
+        Measure::MeanBackoff => by_route(&|counters| (counters.delays.mean(), counters.delays.count())),
+        Measure::ProcessingTime => by_route(&|counters| {
+            (counters.processing.quantile(PROCESSING_QUANTILE), counters.processing.count())
+        }),
+        Measure::FailureJump => read_failure_jumps(rule, aggregate, routes, now),
+        Measure::CodeJump => read_code_jumps(rule, aggregate, now),
         Measure::RejectedWrites => of_all(incidents().writes_rejected as f64),
         Measure::ArchivedDeadLetters => of_all(incidents().archived as f64),
         Measure::DeadLetters => of_all(gauges.dead_letters.as_ref()?.size as f64),
-        Measure::DeadLettersOfCompany => companies(gauges)?,
-        Measure::QueueAge => queue_ages(routes, gauges.oldest_due.as_ref()?),
+        Measure::DeadLettersOfCompany => read_companies(gauges)?,
+        Measure::QueueAge => read_queue_ages(routes, gauges.oldest_due.as_ref()?),
         Measure::StoreUse => of_all(gauges.store?.share()?),
         Measure::TrailLateness => of_all(gauges.trail_late?.as_secs_f64()),
-        Measure::BreakerOpen => breakers(gauges.breakers.as_ref()?),
+        Measure::BreakerOpen => read_breakers(gauges.breakers.as_ref()?),
     };
     Some(readings)
 }
@@ -69,9 +71,9 @@ fn share(part: u64, whole: u64) -> (Option<f64>, u64) {
     (ratio(part, whole), whole)
 }
 
-fn companies(gauges: &Gauges) -> Option<Readings> {
+fn read_companies(gauges: &Gauges) -> Option<Readings> {
     let all = &gauges.dead_letters.as_ref()?.by_company;
-    let largest = largest(all.iter().map(|(company, count)| (company.as_str(), *count)));
+    let largest = take_largest(all.iter().map(|(company, count)| (company.as_str(), *count)));
     let named = largest.into_iter().filter(|(company, _)| *company != OTHER);
     let known = |name: &str| {
         all.iter().find(|(company, _)| company.as_str() == name).map(|(company, _)| company.clone())
@@ -83,7 +85,7 @@ fn companies(gauges: &Gauges) -> Option<Readings> {
     )
 }
 
-fn queue_ages(routes: &Routes, oldest_due: &[(Box<str>, Duration)]) -> Readings {
+fn read_queue_ages(routes: &Routes, oldest_due: &[(Box<str>, Duration)]) -> Readings {
     let age = |route: &str| {
         let ages = oldest_due.iter().filter(|(name, _)| routes.label(name) == route).map(|(_, age)| *age);
         ages.max().unwrap_or_default()
@@ -91,39 +93,40 @@ fn queue_ages(routes: &Routes, oldest_due: &[(Box<str>, Duration)]) -> Readings 
     routes.names().map(|route| (Subject::Route(route.into()), Some(age(route).as_secs_f64()))).collect()
 }
 
-fn breakers(states: &[(Box<str>, BreakerState)]) -> Readings {
+fn read_breakers(states: &[(Box<str>, BreakerState)]) -> Readings {
     let open = |state: BreakerState| f64::from(u8::from(state != BreakerState::Closed));
     let providers = states.iter().take(NAMED_MAX);
     providers.map(|(provider, state)| (Subject::Provider(provider.clone()), Some(open(*state)))).collect()
 }
 
-/// The rate of an event now, as a multiple of its rate over the day. A day that knows nothing but the window
-/// says nothing: then the two are alike.
-fn jump(now: Option<f64>, day: Option<f64>) -> Option<f64> {
+/// The rate of an event now, as a multiple of its rate over the day. Where the day
+/// holds nothing but the window, the two are alike and the result is 1.
+fn compare_with_day(now: Option<f64>, day: Option<f64>) -> Option<f64> {
     let (now, day) = (now?, day?);
     Some(if now < JUMP_FLOOR || day <= 0.0 { 0.0 } else { now / day })
 }
 
-fn failure_jumps(rule: &Rule, book: &Book, routes: &Routes, now: Timestamp) -> Readings {
-    let rate = |tally: &RouteTally| ratio(tally.failed(), tally.attempts());
-    let each = routes.names().zip(&book.routes);
+fn read_failure_jumps(rule: &Rule, aggregate: &Aggregate, routes: &Routes, now: Timestamp) -> Readings {
+    let rate = |counters: &RouteCounters| ratio(counters.failed(), counters.attempts());
+    let each = routes.names().zip(&aggregate.routes);
     each.map(|(route, (history, _))| {
-        let recent = history.over(rule.window, now);
+        let recent = history.sum_over(rule.window, now);
         let enough = recent.attempts() >= rule.min_volume.max(1);
-        let value = jump(rate(&recent), rate(&history.over(DAY, now))).filter(|_| enough);
+        let value = compare_with_day(rate(&recent), rate(&history.sum_over(DAY, now))).filter(|_| enough);
         (Subject::Route(route.into()), value)
     })
     .collect()
 }
 
-fn code_jumps(rule: &Rule, book: &Book, now: Timestamp) -> Readings {
-    let attempts = |window| book.numbers.over(window, now).ended.iter().sum::<u64>();
+fn read_code_jumps(rule: &Rule, aggregate: &Aggregate, now: Timestamp) -> Readings {
+    let attempts = |window| aggregate.numbers.sum_over(window, now).ended.iter().sum::<u64>();
     let (recent, day) = (attempts(rule.window), attempts(DAY));
     let enough = recent >= rule.min_volume.max(1);
-    let each = book.codes.named().into_iter();
+    let each = aggregate.codes.named().into_iter();
     each.map(|(code, history)| {
-        let errors = |window| history.over(window, now).errors;
-        let value = jump(ratio(errors(rule.window), recent), ratio(errors(DAY), day)).filter(|_| enough);
+        let errors = |window| history.sum_over(window, now).errors;
+        let value =
+            compare_with_day(ratio(errors(rule.window), recent), ratio(errors(DAY), day)).filter(|_| enough);
         (Subject::ErrorCode(code.into()), value)
     })
     .collect()

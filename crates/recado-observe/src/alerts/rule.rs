@@ -1,4 +1,4 @@
-//! The rules, as data. Thresholds are required; windows, volumes and patience are Recado's own.
+//! The rules, as data. The requirements set the thresholds; windows, volumes and waits are Recado's own.
 
 use std::time::Duration;
 
@@ -75,20 +75,20 @@ pub struct Rule {
     pub name: &'static str,
     pub measure: Measure,
     pub enabled: bool,
-    /// It rings above this: a share from 0 to 1, a count, seconds, or a multiple.
+    /// The alert fires above this: a share from 0 to 1, a count, seconds, or a multiple.
     pub threshold: f64,
     /// Window of the measurement; zero for a current value.
     pub window: Duration,
-    /// Less than this in the window says nothing.
+    /// Volume in the window below which nothing is measured.
     pub min_volume: u64,
-    /// It rings after so long above the threshold.
+    /// Time above the threshold before the alert fires.
     pub pending: Duration,
-    /// It is calm at or below this share of the threshold …
+    /// The alert begins to clear at or below this share of the threshold …
     pub resolve_share: f64,
-    /// … and over after so long of that.
+    /// … and resolves after this long.
     pub clear: Duration,
     pub severity: Severity,
-    /// Routes, companies, codes or providers that it does not ring for.
+    /// Routes, companies, codes or providers that the rule ignores.
     pub except: Vec<Box<str>>,
 }
 
@@ -142,7 +142,7 @@ pub struct RuleChange {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not an alert; write one of {known}")]
-pub struct NotARule {
+pub struct UnknownRule {
     name: String,
     known: String,
 }
@@ -191,10 +191,10 @@ impl AlertConfig {
         self.rules.iter().find(|rule| rule.name == name)
     }
 
-    pub fn change(&mut self, name: &str, change: RuleChange) -> Result<(), NotARule> {
+    pub fn change(&mut self, name: &str, change: RuleChange) -> Result<(), UnknownRule> {
         let Some(rule) = self.rules.iter_mut().find(|rule| rule.name == name) else {
             let known: Vec<_> = self.rules.iter().map(|rule| rule.name).collect();
-            return Err(NotARule { name: name.to_owned(), known: known.join(", ") });
+            return Err(UnknownRule { name: name.to_owned(), known: known.join(", ") });
         };
         let old = rule.clone();
         *rule = Rule {
@@ -213,7 +213,7 @@ impl AlertConfig {
         Ok(())
     }
 
-    /// Everything wrong with it, in words that say what to write instead.
+    /// Returns every fault, each with what to write instead.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for rule in &self.rules {
@@ -235,7 +235,7 @@ impl AlertConfig {
                 fault(format!("window is {}; write {least} to {most}", show_duration(rule.window)));
             }
             if !looks_back && !rule.window.is_zero() {
-                fault("window has no meaning, for it measures what is now; leave it out".to_owned());
+                fault("window has no meaning for a current value; leave it out".to_owned());
             }
         }
         faults

@@ -6,7 +6,7 @@ use crate::alerts::Subject;
 use crate::alerts::rule::{Measure, Rule};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Words {
+pub struct AlertText {
     pub en: Box<str>,
     pub pt: Box<str>,
 }
@@ -111,31 +111,36 @@ impl Measure {
     }
 }
 
-impl Words {
-    pub(crate) fn of(rule: &Rule, subject: &Subject, value: f64) -> Self {
+impl AlertText {
+    pub(crate) fn new(rule: &Rule, subject: &Subject, value: f64) -> Self {
         let unit = rule.measure.unit();
-        let window = time(rule.window.as_secs_f64());
+        let window = format_seconds(rule.window.as_secs_f64());
         let fill = |sentence: &str, value: &str, window: &str| {
             sentence.replace("{value}", value).replace("{window}", window)
         };
         let (en, pt) = rule.measure.sentence();
-        let (about_en, about_pt) = about(subject);
-        let mut en = format!("{about_en}{}", fill(en, &figure(unit, value, Language::English), &window));
+        let (about_en, about_pt) = describe_subject(subject);
+        let mut en =
+            format!("{about_en}{}", fill(en, &format_value(unit, value, Language::English), &window));
         let comma = window.replace('.', ",");
-        let mut pt = format!("{about_pt}{}", fill(pt, &figure(unit, value, Language::Portuguese), &comma));
+        let mut pt =
+            format!("{about_pt}{}", fill(pt, &format_value(unit, value, Language::Portuguese), &comma));
         if unit != Unit::Fact {
-            en += &format!("; the limit is {}", figure(unit, rule.threshold, Language::English));
-            pt += &format!("; o limite é {}", figure(unit, rule.threshold, Language::Portuguese));
+            en += &format!("; the limit is {}", format_value(unit, rule.threshold, Language::English));
+            pt += &format!("; o limite é {}", format_value(unit, rule.threshold, Language::Portuguese));
         }
-        Words { en: en.into(), pt: pt.into() }
+        AlertText { en: en.into(), pt: pt.into() }
     }
 
     pub(crate) fn resolved(&self) -> Self {
-        Words { en: format!("Resolved: {}", self.en).into(), pt: format!("Resolvido: {}", self.pt).into() }
+        AlertText {
+            en: format!("Resolved: {}", self.en).into(),
+            pt: format!("Resolvido: {}", self.pt).into(),
+        }
     }
 }
 
-fn about(subject: &Subject) -> (String, String) {
+fn describe_subject(subject: &Subject) -> (String, String) {
     let (en, pt, name) = match subject {
         Subject::All => return Default::default(),
         Subject::Route(name) => ("Route", "Rota", &**name),
@@ -152,30 +157,30 @@ enum Language {
     Portuguese,
 }
 
-fn figure(unit: Unit, value: f64, tongue: Language) -> String {
-    let words = match (unit, tongue) {
-        (Unit::Share, _) => format!("{} %", short(value * 100.0)),
+fn format_value(unit: Unit, value: f64, language: Language) -> String {
+    let words = match (unit, language) {
+        (Unit::Share, _) => format!("{} %", format_number(value * 100.0)),
         (Unit::Count | Unit::Fact, _) => format!("{value:.0}"),
-        (Unit::Time, _) => time(value),
-        (Unit::Times, Language::English) => format!("{} times", short(value)),
-        (Unit::Times, Language::Portuguese) => format!("{} vezes", short(value)),
+        (Unit::Time, _) => format_seconds(value),
+        (Unit::Times, Language::English) => format!("{} times", format_number(value)),
+        (Unit::Times, Language::Portuguese) => format!("{} vezes", format_number(value)),
     };
-    if tongue == Language::Portuguese { words.replace('.', ",") } else { words }
+    if language == Language::Portuguese { words.replace('.', ",") } else { words }
 }
 
 /// One decimal at most.
-fn short(value: f64) -> String {
+fn format_number(value: f64) -> String {
     let tenths = (value * 10.0).round() / 10.0;
     tenths.to_string()
 }
 
 /// In the largest unit that it fills.
-fn time(seconds: f64) -> String {
+fn format_seconds(seconds: f64) -> String {
     let (unit, word) = match seconds {
         ..60.0 => (1.0, "s"),
         ..3_600.0 => (60.0, "min"),
         ..172_800.0 => (3_600.0, "h"),
         _ => (86_400.0, "d"),
     };
-    format!("{} {word}", short(seconds / unit))
+    format!("{} {word}", format_number(seconds / unit))
 }

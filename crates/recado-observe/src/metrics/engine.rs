@@ -1,31 +1,31 @@
 //! Figures of the engine itself.
 
 use recado_core::Cause;
-use recado_core::breaker::{BreakerState, Swing};
+use recado_core::breaker::{BreakerChange, BreakerState};
 
-use crate::aggregate::Book;
-use crate::counters::{RESULTS, RouteTally};
+use crate::aggregate::Aggregate;
+use crate::counters::{RESULTS, RouteCounters};
 use crate::exposition::{Kind, Page};
-use crate::fact::{Hold, Left, StoreWork};
+use crate::fact::{DeadLetterExit, HoldKind, StoreWork};
 use crate::gauges::Gauges;
 use crate::ledger::Routes;
 use crate::metrics::each_route;
-use crate::shard_counters::SWINGS;
+use crate::shard_counters::BREAKER_CHANGES;
 
-pub fn render(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
-    process(page, gauges);
-    jobs(page, book, routes);
-    retries(page, book, routes);
-    dead_letters(page, book, routes, gauges);
-    lanes(page, book, routes, gauges);
-    breakers(page, book, gauges);
-    store(page, book, gauges);
-    api(page, book);
-    trail(page, gauges);
-    traces(page, gauges);
+pub fn render(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
+    write_process(page, gauges);
+    write_jobs(page, aggregate, routes);
+    write_retries(page, aggregate, routes);
+    write_dead_letters(page, aggregate, routes, gauges);
+    write_lanes(page, aggregate, routes, gauges);
+    write_breakers(page, aggregate, gauges);
+    write_store(page, aggregate, gauges);
+    write_api(page, aggregate);
+    write_trail(page, gauges);
+    write_traces(page, gauges);
 }
 
-fn process(page: &mut Page, gauges: &Gauges) {
+fn write_process(page: &mut Page, gauges: &Gauges) {
     page.family("recado_build_info", Kind::Gauge, "Always 1; the version is in the label.")
         .sample(&[("version", gauges.version)], 1);
     if let Some(started_at) = gauges.started_at {
@@ -40,95 +40,99 @@ fn process(page: &mut Page, gauges: &Gauges) {
     page.family("recado_local_shortages_total", Kind::Counter, help).sample(&[], gauges.shortages);
 }
 
-fn jobs(page: &mut Page, book: &Book, routes: &Routes) {
-    counter(page, book, routes, "recado_jobs_accepted_total", "Jobs taken in.", |tally| tally.accepted);
+fn write_jobs(page: &mut Page, aggregate: &Aggregate, routes: &Routes) {
+    write_counter(page, aggregate, routes, "recado_jobs_accepted_total", "Jobs taken in.", |counters| {
+        counters.accepted
+    });
     let mut family = page.family("recado_attempts_total", Kind::Counter, "Attempts that ended, by result.");
-    for (route, tally, _) in each_route(book, routes) {
-        for (result, count) in RESULTS.into_iter().zip(tally.results) {
+    for (route, counters, _) in each_route(aggregate, routes) {
+        for (result, count) in RESULTS.into_iter().zip(counters.results) {
             family.sample(&[("route", route), ("result", result.as_str())], count);
         }
     }
     let mut family =
         page.family("recado_attempt_duration_seconds", Kind::Histogram, "How long an attempt took.");
-    for (route, _, totals) in each_route(book, routes) {
-        family.spread(&[("route", route)], &totals.talks);
+    for (route, _, totals) in each_route(aggregate, routes) {
+        family.histogram(&[("route", route)], &totals.round_trips);
     }
     let mut family = page.family(
         "recado_processing_seconds",
         Kind::Histogram,
         "From when an attempt was due to its outcome; planned waits are not in it.",
     );
-    for (route, tally, _) in each_route(book, routes) {
-        family.spread(&[("route", route)], &tally.processing);
+    for (route, counters, _) in each_route(aggregate, routes) {
+        family.histogram(&[("route", route)], &counters.processing);
     }
     let mut family = page.family("recado_jobs_ended_total", Kind::Counter, "Jobs that ended, by status.");
-    for (route, tally, _) in each_route(book, routes) {
+    for (route, counters, _) in each_route(aggregate, routes) {
         for (status, count) in
-            [("sent", tally.sent), ("failed", tally.buried), ("cancelled", tally.cancelled)]
+            [("sent", counters.sent), ("failed", counters.buried), ("cancelled", counters.cancelled)]
         {
             family.sample(&[("route", route), ("status", status)], count);
         }
     }
     let mut family = page.family("recado_errors_total", Kind::Counter, "Failed attempts, by error code.");
-    for (code, tally) in book.codes.totals() {
-        family.sample(&[("error_code", code)], tally.errors);
+    for (code, counters) in aggregate.codes.totals() {
+        family.sample(&[("error_code", code)], counters.errors);
     }
     let help = "Times that the rule for process engines was asked.";
-    counter(page, book, routes, "recado_decisions_total", help, |tally| tally.decisions);
+    write_counter(page, aggregate, routes, "recado_decisions_total", help, |counters| counters.decisions);
     let help = "Leases that ran out before the outcome was known.";
-    counter(page, book, routes, "recado_leases_lost_total", help, |tally| tally.lost);
+    write_counter(page, aggregate, routes, "recado_leases_lost_total", help, |counters| counters.lost);
 }
 
-fn retries(page: &mut Page, book: &Book, routes: &Routes) {
+fn write_retries(page: &mut Page, aggregate: &Aggregate, routes: &Routes) {
     let mut family = page.family(
         "recado_retried_jobs_ended_total",
         Kind::Counter,
         "Jobs that ended after more than one attempt; those exhausted are among the failed.",
     );
-    for (route, tally, _) in each_route(book, routes) {
+    for (route, counters, _) in each_route(aggregate, routes) {
         let ends = [
-            ("sent", tally.retried_sent),
-            ("failed", tally.retried_buried),
-            ("exhausted", tally.retried_exhausted),
+            ("sent", counters.retried_sent),
+            ("failed", counters.retried_buried),
+            ("exhausted", counters.retried_exhausted),
         ];
         for (end, count) in ends {
             family.sample(&[("route", route), ("end", end)], count);
         }
     }
     let help = "Attempts of the jobs that were sent.";
-    counter(page, book, routes, "recado_sent_job_attempts_total", help, |tally| tally.attempts_of_sent);
+    write_counter(page, aggregate, routes, "recado_sent_job_attempts_total", help, |counters| {
+        counters.attempts_of_sent
+    });
     let mut family = page.family(
         "recado_recovery_seconds",
         Kind::Histogram,
         "From the first attempt to success, of jobs that needed more than one.",
     );
-    for (route, tally, _) in each_route(book, routes) {
-        family.spread(&[("route", route)], &tally.recoveries);
+    for (route, counters, _) in each_route(aggregate, routes) {
+        family.histogram(&[("route", route)], &counters.recoveries);
     }
     let help = "Retries whose wait was at the cap of the policy.";
-    counter(page, book, routes, "recado_retries_at_cap_total", help, |tally| tally.at_cap);
+    write_counter(page, aggregate, routes, "recado_retries_at_cap_total", help, |counters| counters.at_cap);
     let mut family = page.family(
         "recado_retry_jitter_total",
         Kind::Counter,
         "Waits by the tenth of their range that the jitter put them in; even is right.",
     );
-    for (route, tally, _) in each_route(book, routes) {
-        for (at, count) in tally.jitter.iter().enumerate() {
+    for (route, counters, _) in each_route(aggregate, routes) {
+        for (at, count) in counters.jitter.iter().enumerate() {
             family.sample(&[("route", route), ("decile", &(at + 1).to_string())], count);
         }
     }
 }
 
-fn dead_letters(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
+fn write_dead_letters(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
     let mut family = page.family("recado_dead_letters_total", Kind::Counter, "Dead letters made, by cause.");
-    for (route, _, totals) in each_route(book, routes) {
+    for (route, _, totals) in each_route(aggregate, routes) {
         for (cause, count) in Cause::ALL.into_iter().zip(totals.causes) {
             family.sample(&[("route", route), ("cause", cause.as_str())], count);
         }
     }
     let mut family =
         page.family("recado_dead_letters_left_total", Kind::Counter, "Dead letters that left the queue.");
-    for (how, count) in Left::ALL.into_iter().zip(book.store.left) {
+    for (how, count) in DeadLetterExit::ALL.into_iter().zip(aggregate.store.left) {
         family.sample(&[("how", how.as_str())], count);
     }
     if let Some(oldest) = gauges.dead_letters.as_ref().and_then(|dead| dead.oldest) {
@@ -137,7 +141,7 @@ fn dead_letters(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) 
     }
 }
 
-fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
+fn write_lanes(page: &mut Page, aggregate: &Aggregate, routes: &Routes, gauges: &Gauges) {
     let mut depths = std::collections::BTreeMap::<_, u64>::new();
     for depth in &gauges.queue {
         *depths.entry((routes.label(&depth.route), depth.status.as_str())).or_default() += depth.jobs;
@@ -167,21 +171,21 @@ fn lanes(page: &mut Page, book: &Book, routes: &Routes, gauges: &Gauges) {
     }
     let mut family =
         page.family("recado_lane_holds_total", Kind::Counter, "Times that a route was held back.");
-    for (route, _, totals) in each_route(book, routes) {
-        for (why, count) in Hold::ALL.into_iter().zip(totals.holds) {
+    for (route, _, totals) in each_route(aggregate, routes) {
+        for (why, count) in HoldKind::ALL.into_iter().zip(totals.holds) {
             family.sample(&[("route", route), ("reason", why.as_str())], count);
         }
     }
     let mut family =
         page.family("recado_lane_held_seconds_total", Kind::Counter, "How long a route was held back.");
-    for (route, _, totals) in each_route(book, routes) {
-        for (why, micros) in Hold::ALL.into_iter().zip(totals.held_micros) {
+    for (route, _, totals) in each_route(aggregate, routes) {
+        for (why, micros) in HoldKind::ALL.into_iter().zip(totals.held_micros) {
             family.sample(&[("route", route), ("reason", why.as_str())], micros as f64 / 1e6);
         }
     }
 }
 
-fn breakers(page: &mut Page, book: &Book, gauges: &Gauges) {
+fn write_breakers(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
     let mut family =
         page.family("recado_breaker_state", Kind::Gauge, "1 for the state that a provider's breaker is in.");
     for (provider, state) in gauges.breakers.iter().flatten() {
@@ -192,30 +196,30 @@ fn breakers(page: &mut Page, book: &Book, gauges: &Gauges) {
     }
     let mut family =
         page.family("recado_breaker_swings_total", Kind::Counter, "Times that a breaker went to a state.");
-    let mut providers: Vec<_> = book.swings.iter().collect();
+    let mut providers: Vec<_> = aggregate.breaker_changes.iter().collect();
     providers.sort_unstable();
-    for (provider, swings) in providers {
-        for (swing, count) in SWINGS.into_iter().zip(swings) {
-            let to = match swing {
-                Swing::Opened => BreakerState::Open,
-                Swing::HalfOpened => BreakerState::HalfOpen,
-                Swing::Closed => BreakerState::Closed,
+    for (provider, breaker_changes) in providers {
+        for (change, count) in BREAKER_CHANGES.into_iter().zip(breaker_changes) {
+            let to = match change {
+                BreakerChange::Opened => BreakerState::Open,
+                BreakerChange::HalfOpened => BreakerState::HalfOpen,
+                BreakerChange::Closed => BreakerState::Closed,
             };
             family.sample(&[("provider", provider), ("to", to.as_str())], count);
         }
     }
 }
 
-fn store(page: &mut Page, book: &Book, gauges: &Gauges) {
+fn write_store(page: &mut Page, aggregate: &Aggregate, gauges: &Gauges) {
     let mut family =
         page.family("recado_store_operation_seconds", Kind::Histogram, "How long the store took.");
-    for (work, spread) in StoreWork::ALL.into_iter().zip(&book.store.works) {
-        family.spread(&[("operation", work.as_str())], spread);
+    for (work, histogram) in StoreWork::ALL.into_iter().zip(&aggregate.store.times) {
+        family.histogram(&[("operation", work.as_str())], histogram);
     }
     page.family("recado_store_commit_requests", Kind::Histogram, "Requests that shared one commit.")
-        .spread(&[], &book.store.commits);
+        .histogram(&[], &aggregate.store.commits);
     page.family("recado_store_rejected_writes_total", Kind::Counter, "Writes refused by a full store.")
-        .sample(&[], book.incidents.total.writes_rejected);
+        .sample(&[], aggregate.incidents.total.writes_rejected);
     let Some(store) = gauges.store else { return };
     page.family("recado_store_size_bytes", Kind::Gauge, "Size of the store.").sample(&[], store.bytes);
     if let Some(max) = store.max_bytes {
@@ -223,24 +227,24 @@ fn store(page: &mut Page, book: &Book, gauges: &Gauges) {
     }
 }
 
-fn api(page: &mut Page, book: &Book) {
-    let mut paths: Vec<_> = book.paths.iter().collect();
+fn write_api(page: &mut Page, aggregate: &Aggregate) {
+    let mut paths: Vec<_> = aggregate.paths.iter().collect();
     paths.sort_unstable_by_key(|(path, _)| *path);
     let mut family = page.family("recado_http_requests_total", Kind::Counter, "Requests answered.");
-    for (path, tally) in &paths {
-        for ((method, status), count) in &tally.answers {
+    for (path, counters) in &paths {
+        for ((method, status), count) in &counters.answers {
             let status = status.to_string();
             family.sample(&[("method", method), ("path", path), ("status", &status)], count);
         }
     }
     let mut family =
         page.family("recado_http_request_duration_seconds", Kind::Histogram, "How long an answer took.");
-    for (path, tally) in &paths {
-        family.spread(&[("path", path)], &tally.talks);
+    for (path, counters) in &paths {
+        family.histogram(&[("path", path)], &counters.round_trips);
     }
 }
 
-fn trail(page: &mut Page, gauges: &Gauges) {
+fn write_trail(page: &mut Page, gauges: &Gauges) {
     let Some(late) = gauges.trail_late else { return };
     page.family(
         "recado_audit_late_seconds",
@@ -250,7 +254,7 @@ fn trail(page: &mut Page, gauges: &Gauges) {
     .sample(&[], late.as_secs_f64());
 }
 
-fn traces(page: &mut Page, gauges: &Gauges) {
+fn write_traces(page: &mut Page, gauges: &Gauges) {
     let Some(spans) = gauges.spans else { return };
     page.family("recado_trace_spans_exported_total", Kind::Counter, "Spans that the collector took.")
         .sample(&[], spans.exported);
@@ -258,16 +262,16 @@ fn traces(page: &mut Page, gauges: &Gauges) {
         .sample(&[], spans.dropped);
 }
 
-fn counter(
+fn write_counter(
     page: &mut Page,
-    book: &Book,
+    aggregate: &Aggregate,
     routes: &Routes,
     name: &'static str,
     help: &str,
-    count: impl Fn(&RouteTally) -> u64,
+    count: impl Fn(&RouteCounters) -> u64,
 ) {
     let mut family = page.family(name, Kind::Counter, help);
-    for (route, tally, _) in each_route(book, routes) {
-        family.sample(&[("route", route)], count(tally));
+    for (route, counters, _) in each_route(aggregate, routes) {
+        family.sample(&[("route", route)], count(counters));
     }
 }

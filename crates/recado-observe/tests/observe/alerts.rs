@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use recado_core::Class;
 use recado_observe::{
-    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, Fact, Left, RuleChange, Severity,
-    Subject,
+    AlertChange, AlertConfig, Alerts, AlertsState, AttemptEnded, Change, DeadLetterExit, Fact, RuleChange,
+    Severity, Subject,
 };
 
 use crate::rules::{Scene, of};
@@ -13,8 +13,8 @@ use crate::{at, failed, ledger, seconds_of, sent};
 
 fn mix(good: usize, bad: usize) -> impl Fn(&mut Scene) {
     move |scene| {
-        scene.note(good, Fact::AttemptEnded(sent("email")));
-        scene.note(bad, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        scene.record(good, Fact::AttemptEnded(sent("email")));
+        scene.record(bad, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
     }
 }
 
@@ -32,7 +32,7 @@ fn e10_one_failure_at_night_wakes_nobody() {
     let mut scene = Scene::new();
     let night = |scene: &mut Scene| {
         if scene.now == 3_600 {
-            scene.note(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+            scene.record(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
         }
     };
     assert_eq!(scene.run(seconds_of(8 * 3_600), 15, &night), []);
@@ -44,8 +44,8 @@ fn a_peak_that_is_over_before_the_patience_is_does_not_ring() {
     let peak = |scene: &mut Scene| {
         // Of the last ten minutes, the bad ones are gone again after one.
         let bad = if scene.now < 60 { 30 } else { 0 };
-        scene.note(400, Fact::AttemptEnded(sent("email")));
-        scene.note(bad * 2, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        scene.record(400, Fact::AttemptEnded(sent("email")));
+        scene.record(bad * 2, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
     };
     assert_eq!(of("failure_rate", scene.run(seconds_of(1_800), 15, &peak)), []);
 }
@@ -62,7 +62,7 @@ fn just_below_the_threshold_it_rings_on_and_well_below_it_ends() {
 
 #[test]
 fn a_figure_that_swings_around_its_threshold_does_not_flap() {
-    let swing = |scene: &mut Scene| {
+    let flapping = |scene: &mut Scene| {
         let bad = if (scene.now / 120).is_multiple_of(2) { 25 } else { 1 };
         mix(100 - bad, bad)(scene);
     };
@@ -77,7 +77,7 @@ fn a_figure_that_swings_around_its_threshold_does_not_flap() {
         config.change("failure_rate", change).unwrap();
         let mut scene = Scene::new();
         scene.alerts = Alerts::new(config);
-        kinds(&of("failure_rate", scene.run(seconds_of(4 * 3_600), 15, &swing)))
+        kinds(&of("failure_rate", scene.run(seconds_of(4 * 3_600), 15, &flapping)))
     };
     assert!(changes_with(Duration::ZERO).len() > 100, "without patience it would");
     assert_eq!(changes_with(seconds_of(300)), [Change::Fired], "every calm is shorter than it takes to end");
@@ -118,7 +118,7 @@ fn after_a_restart_it_neither_rings_again_nor_forgets_to_end() {
 #[test]
 fn while_it_calms_down_it_says_what_it_rings_for() {
     let mut scene = Scene::new();
-    scene.note(3, Fact::DeadLetterLeft { how: Left::Archived, moved_at: at(0) });
+    scene.record(3, Fact::DeadLetterLeft { how: DeadLetterExit::Archived, moved_at: at(0) });
     assert_eq!(kinds(&of("dlq_overflow", scene.run(seconds_of(15), 15, &|_| ()))), [Change::Fired]);
     scene.alerts = Alerts::restore(AlertConfig::default(), kept(&scene.alerts));
     // A restart forgets what was counted.
@@ -186,7 +186,7 @@ fn a_subject_that_is_excepted_does_not_ring() {
     let both = |scene: &mut Scene| {
         for route in ["email", "whatsapp"] {
             let attempt = AttemptEnded { route, ..failed("email", "421", Class::Transient) };
-            scene.note(5, Fact::AttemptEnded(attempt));
+            scene.record(5, Fact::AttemptEnded(attempt));
         }
     };
     let changes = of("failure_rate", scene.run(seconds_of(900), 15, &both));
@@ -238,7 +238,7 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
     assert_eq!(
         config.faults(),
         [
-            "alert dlq_size: window has no meaning, for it measures what is now; leave it out",
+            "alert dlq_size: window has no meaning for a current value; leave it out",
             "alert dlq_rate: threshold is NaN; write 0 or more",
             "alert dlq_rate: resolve_share is 2; write 0 to 1",
             "alert dlq_rate: window is 1s; write 20s to 7d",

@@ -19,7 +19,7 @@ fn companies_and_codes_are_bounded_and_no_count_is_lost() {
         let (name, code) = (format!("company-{one}"), format!("E{one}"));
         let failure = Some(Judged { code: Some(&code), class: Class::Unknown });
         let attempt = AttemptEnded { company: &name, failure, ..failed("email", "", Class::Unknown) };
-        ledger.note(&Fact::AttemptEnded(attempt), at(one));
+        ledger.record(&Fact::AttemptEnded(attempt), at(one));
         let ending = Ending::Buried { cause: Cause::Permanent, code: Some(&code) };
         let ended = Fact::JobEnded {
             route: "email",
@@ -29,7 +29,7 @@ fn companies_and_codes_are_bounded_and_no_count_is_lost() {
             retried: false,
             since_first_try: None,
         };
-        ledger.note(&ended, at(one));
+        ledger.record(&ended, at(one));
     }
     let page = ledger.metrics(&gauges(), at(5_000));
     let series = series(&page);
@@ -56,7 +56,7 @@ fn g6_gauges_are_bounded_to_the_largest_and_the_rest() {
         })
         .collect();
     let ledger = ledger();
-    ledger.note(&Fact::AttemptEnded(AttemptEnded { company: "c0", ..sent("email") }), at(0));
+    ledger.record(&Fact::AttemptEnded(AttemptEnded { company: "c0", ..sent("email") }), at(0));
     let page = ledger.metrics(&gauges, at(0));
     let series = series(&page);
     for family in
@@ -66,7 +66,7 @@ fn g6_gauges_are_bounded_to_the_largest_and_the_rest() {
     }
     assert_eq!(series[r#"dlq_by_company{company_id="c499"}"#], 499.0);
     assert_eq!(series[r#"dlq_by_company{company_id="other"}"#], 101_025.0);
-    assert!(series.contains_key(r#"tenant_current_priority{company_id="c0"}"#), "it has a seat");
+    assert!(series.contains_key(r#"tenant_current_priority{company_id="c0"}"#), "it has an entry");
     assert!(series.contains_key(r#"tenant_current_priority{company_id="c499"}"#), "it waits longest");
     assert_eq!(series[r#"tenant_current_priority{company_id="other"}"#], 1.0, "the most urgent of the rest");
     assert_eq!(series[r#"tenant_rounds_without_processing{company_id="other"}"#], 450.0);
@@ -77,16 +77,17 @@ fn unknown_routes_methods_and_long_codes_make_no_series_of_their_own() {
     let ledger = ledger();
     for one in 0..1_000 {
         let route = format!("gone-{one}");
-        ledger.note(&Fact::AttemptEnded(AttemptEnded { route: &route, ..sent("email") }), at(0));
+        ledger.record(&Fact::AttemptEnded(AttemptEnded { route: &route, ..sent("email") }), at(0));
         let method = format!("M{one}");
         let path = format!("/p{one}");
         let served =
             Fact::Served { method: &method, path: &path, status: 405, took: Duration::from_millis(1) };
-        ledger.note(&served, at(0));
+        ledger.record(&served, at(0));
     }
     let long = "x".repeat(10_000);
     let failure = Some(Judged { code: Some(&long), class: Class::Unknown });
-    ledger.note(&Fact::AttemptEnded(AttemptEnded { failure, ..failed("email", "", Class::Unknown) }), at(0));
+    ledger
+        .record(&Fact::AttemptEnded(AttemptEnded { failure, ..failed("email", "", Class::Unknown) }), at(0));
     let page = ledger.metrics(&gauges(), at(0));
     let series = series(&page);
     assert_eq!(series[r#"recado_attempts_total{route="other",result="sent"}"#], 1_000.0);
@@ -97,7 +98,7 @@ fn unknown_routes_methods_and_long_codes_make_no_series_of_their_own() {
 #[test]
 fn a_company_called_other_makes_no_second_series() {
     let ledger = ledger();
-    ledger.note(&Fact::AttemptEnded(AttemptEnded { company: "other", ..sent("other") }), at(0));
+    ledger.record(&Fact::AttemptEnded(AttemptEnded { company: "other", ..sent("other") }), at(0));
     let mut gauges = gauges();
     let dead = gauges.dead_letters.as_mut().unwrap();
     dead.by_company = (0..60).map(|one| (company(&format!("c{one}")), 1)).collect();
@@ -128,7 +129,7 @@ fn no_fact_is_lost_between_threads_slots_and_readings() {
             scope.spawn(move || {
                 for fact in 0..FACTS {
                     // Clocks of threads differ, and go on through hundreds of slots.
-                    ledger.note(&Fact::AttemptEnded(sent("email")), at(fact + thread * 7));
+                    ledger.record(&Fact::AttemptEnded(sent("email")), at(fact + thread * 7));
                 }
             });
         }

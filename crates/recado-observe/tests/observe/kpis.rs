@@ -9,7 +9,7 @@ use crate::{at, failed, job_buried, job_sent, ledger, seconds_of, sent, waits};
 #[test]
 fn t15_the_indicators_of_a_route_stand_beside_their_targets() {
     let ledger = ledger();
-    let note = |count, fact: Fact<'static>| (0..count).for_each(|_| ledger.note(&fact, at(0)));
+    let note = |count, fact: Fact<'static>| (0..count).for_each(|_| ledger.record(&fact, at(0)));
     note(800, job_sent("tiss-claims", 1, None));
     note(90, job_sent("tiss-claims", 2, Some(seconds_of(40 * 60))));
     note(10, job_buried("tiss-claims", 6, Cause::Exhausted));
@@ -52,11 +52,11 @@ fn t16_the_technical_figures_stand_beside_their_limits() {
     for one in 0..500 {
         let at_cap = one % 10 == 0;
         let position = Some(f64::from(one % 100) / 200.0); // the lower half only
-        ledger.note(&retry(Backoff { at_cap, position, ..waits(1_200) }), at(0));
+        ledger.record(&retry(Backoff { at_cap, position, ..waits(1_200) }), at(0));
     }
     let decided =
         Fact::Decided { route: "tiss-claims", class: Class::Permanent, decided: Decided::PermanentError };
-    (0..125).for_each(|_| ledger.note(&decided, at(0)));
+    (0..125).for_each(|_| ledger.record(&decided, at(0)));
     let kpis = ledger.kpis(Some("tiss-claims"), HOUR, at(0)).unwrap();
     assert_eq!((kpis.permanent_share.value, kpis.permanent_share.verdict), (Some(0.2), Verdict::Missed));
     assert_eq!((kpis.at_cap_share.value, kpis.at_cap_share.verdict), (Some(0.1), Verdict::Missed));
@@ -72,7 +72,8 @@ fn t16_the_technical_figures_stand_beside_their_limits() {
 #[test]
 fn a_figure_of_too_few_is_told_and_not_judged() {
     let ledger = ledger();
-    let note = |count| (0..count).for_each(|_| ledger.note(&job_buried("email", 5, Cause::Exhausted), at(0)));
+    let note =
+        |count| (0..count).for_each(|_| ledger.record(&job_buried("email", 5, Cause::Exhausted), at(0)));
     let lost = || ledger.kpis(Some("email"), DAY, at(0)).unwrap().lost_share;
     note(19);
     assert_eq!((lost().value, lost().volume, lost().min_volume), (Some(1.0), 19, 20));
@@ -94,7 +95,7 @@ fn e9_success_is_told_by_attempt() {
     for (number, good, bad) in [(1, 8, 2), (2, 1, 1), (40, 0, 1)] {
         let (good, bad) = (vec![sent("email"); good], vec![failed("email", "421", Class::Transient); bad]);
         for attempt in good.into_iter().chain(bad) {
-            ledger.note(&Fact::AttemptEnded(AttemptEnded { number, ..attempt }), at(0));
+            ledger.record(&Fact::AttemptEnded(AttemptEnded { number, ..attempt }), at(0));
         }
     }
     let kpis = ledger.kpis(None, HOUR, at(0)).unwrap();
@@ -105,7 +106,7 @@ fn e9_success_is_told_by_attempt() {
 #[test]
 fn a_window_ends_where_it_says() {
     let ledger = ledger();
-    ledger.note(&job_sent("email", 1, None), at(0));
+    ledger.record(&job_sent("email", 1, None), at(0));
     let volume = |window, now| ledger.kpis(Some("email"), window, now).unwrap().mean_attempts.volume;
     assert_eq!(volume(HOUR, at(3_599)), 1);
     assert_eq!(volume(HOUR, at(3_600)), 0);
@@ -129,10 +130,10 @@ fn g6_the_flow_into_the_queue_is_told_by_hour_company_and_code() {
                 retried: false,
                 since_first_try: None,
             };
-            ledger.note(&ended, at(0));
+            ledger.record(&ended, at(0));
         }
     }
-    (0..90).for_each(|_| ledger.note(&job_sent("email", 1, None), at(0)));
+    (0..90).for_each(|_| ledger.record(&job_sent("email", 1, None), at(0)));
     let flow = ledger.dead_letter_flow(HOUR / 2, at(0), at(0));
     assert_eq!((flow.entries, flow.per_hour, flow.share_of_sends), (10, 20.0, Some(0.1)));
     assert_eq!(flow.by_company, [("acme".into(), 6), ("blue".into(), 4)]);

@@ -1,8 +1,8 @@
 //! Every required metric is on the page, with its type and its labels.
 
-use recado_core::breaker::Swing;
+use recado_core::breaker::BreakerChange;
 use recado_core::{Cause, Class};
-use recado_observe::{Decided, Fact, Hold, Ledger, Left, StoreWork};
+use recado_observe::{DeadLetterExit, Decided, Fact, HoldKind, Ledger, StoreWork};
 
 use crate::{at, failed, gauges, job_buried, job_sent, ledger, seconds_of, sent, series, waits};
 
@@ -20,11 +20,11 @@ pub fn lived() -> Ledger {
         Fact::AttemptEnded(second),
         job_sent("email", 2, Some(seconds_of(600))),
         job_buried("email", 5, Cause::Exhausted),
-        Fact::DeadLetterLeft { how: Left::Discarded, moved_at: at(0) },
+        Fact::DeadLetterLeft { how: DeadLetterExit::Discarded, moved_at: at(0) },
         Fact::Decided { route: "tiss-claims", class: Class::Unknown, decided: Decided::Retry(waits(420)) },
         Fact::Decided { route: "tiss-claims", class: Class::Permanent, decided: Decided::PermanentError },
-        Fact::BreakerSwung { provider: "instagram", swing: Swing::Opened },
-        Fact::HeldBack { route: "email", why: Hold::Rate, lasted: seconds_of(2) },
+        Fact::BreakerChanged { provider: "instagram", change: BreakerChange::Opened },
+        Fact::HeldBack { route: "email", why: HoldKind::Rate, lasted: seconds_of(2) },
         Fact::StoreWorked { work: StoreWork::Fsync, took: std::time::Duration::from_micros(700) },
         Fact::Committed { requests: 40 },
         Fact::WritesRejected { writes: 2 },
@@ -35,7 +35,7 @@ pub fn lived() -> Ledger {
             took: std::time::Duration::from_millis(2),
         },
     ];
-    facts.iter().for_each(|fact| ledger.note(fact, at(30)));
+    facts.iter().for_each(|fact| ledger.record(fact, at(30)));
     ledger
 }
 
@@ -301,7 +301,7 @@ fn a_lost_lease_is_no_failure_of_the_provider() {
         result: recado_core::AttemptResult::Lost,
         ..failed("email", "LEASE_LOST", Class::Unknown)
     };
-    ledger.note(&Fact::AttemptEnded(lost), at(0));
+    ledger.record(&Fact::AttemptEnded(lost), at(0));
     let series = series(&ledger.metrics(&gauges(), at(1)));
     assert_eq!(series[r#"recado_leases_lost_total{route="email"}"#], 1.0);
     assert_eq!(series[r#"recado_attempts_total{route="email",result="failed"}"#], 0.0);
@@ -322,8 +322,8 @@ fn what_could_not_be_found_out_is_not_on_the_page() {
 #[test]
 fn the_rate_of_success_forgets_what_is_over_an_hour_old() {
     let ledger = ledger();
-    ledger.note(&Fact::AttemptEnded(failed("email", "421", Class::Transient)), at(0));
-    ledger.note(&Fact::AttemptEnded(sent("email")), at(1_800));
+    ledger.record(&Fact::AttemptEnded(failed("email", "421", Class::Transient)), at(0));
+    ledger.record(&Fact::AttemptEnded(sent("email")), at(1_800));
     let rate =
         |now| series(&ledger.metrics(&gauges(), now)).get(r#"retry_success_rate{attempt="1"}"#).copied();
     assert_eq!(rate(at(1_800)), Some(0.5));

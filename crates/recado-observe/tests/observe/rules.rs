@@ -5,8 +5,8 @@ use std::time::Duration;
 use recado_core::breaker::BreakerState;
 use recado_core::{AttemptResult, Cause, Class};
 use recado_observe::{
-    AlertChange, AlertConfig, Alerts, AttemptEnded, Backoff, Change, Fact, Gauges, Ledger, Left, RuleChange,
-    Subject,
+    AlertChange, AlertConfig, Alerts, AttemptEnded, Backoff, Change, DeadLetterExit, Fact, Gauges, Ledger,
+    RuleChange, Subject,
 };
 
 use crate::{at, company, failed, gauges, job_buried, job_sent, ledger, seconds_of, sent, waits};
@@ -24,8 +24,8 @@ impl Scene {
         Scene { ledger: ledger(), gauges: gauges(), alerts: Alerts::new(AlertConfig::default()), now: 0 }
     }
 
-    pub fn note(&self, count: usize, fact: Fact<'_>) {
-        (0..count).for_each(|_| self.ledger.note(&fact, at(self.now)));
+    pub fn record(&self, count: usize, fact: Fact<'_>) {
+        (0..count).for_each(|_| self.ledger.record(&fact, at(self.now)));
     }
 
     /// Lets `traffic` happen at every step of so many seconds, for so long.
@@ -35,7 +35,7 @@ impl Scene {
         while self.now < end {
             traffic(self);
             self.now += step;
-            changes.extend(self.alerts.step(&self.ledger, &self.gauges, at(self.now)));
+            changes.extend(self.alerts.evaluate(&self.ledger, &self.gauges, at(self.now)));
         }
         changes
     }
@@ -100,9 +100,9 @@ fn claims() -> Subject {
 fn e10_more_than_a_tenth_of_the_attempts_failing_rings() {
     let mix = |good, bad| {
         move |scene: &mut Scene| {
-            scene.note(good, Fact::AttemptEnded(sent("email")));
-            scene.note(bad, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
-            scene.note(100, Fact::AttemptEnded(sent("whatsapp")));
+            scene.record(good, Fact::AttemptEnded(sent("email")));
+            scene.record(bad, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+            scene.record(100, Fact::AttemptEnded(sent("whatsapp")));
         }
     };
     let fired = story("failure_rate", email(), &mix(17, 3), &mix(19, 1));
@@ -134,8 +134,8 @@ fn e10_g8_w5_more_than_100_dead_letters_ring() {
 fn g8_more_than_two_in_a_hundred_jobs_dying_rings() {
     let mix = |good, bad| {
         move |scene: &mut Scene| {
-            scene.note(good, job_sent("email", 1, None));
-            scene.note(bad, job_buried("email", 1, Cause::Permanent));
+            scene.record(good, job_sent("email", 1, None));
+            scene.record(bad, job_buried("email", 1, Cause::Permanent));
         }
     };
     story("dlq_rate", email(), &mix(97, 3), &mix(99, 1));
@@ -163,14 +163,14 @@ fn g8_more_than_50_dead_letters_of_one_company_ring_for_that_company() {
 fn e10_jobs_that_take_more_than_five_minutes_ring() {
     let lag = |slow: usize| {
         move |scene: &mut Scene| {
-            scene.note(100 - slow, Fact::AttemptEnded(sent("email")));
-            scene.note(slow, Fact::AttemptEnded(AttemptEnded { lag: seconds_of(400), ..sent("email") }));
+            scene.record(100 - slow, Fact::AttemptEnded(sent("email")));
+            scene.record(slow, Fact::AttemptEnded(AttemptEnded { lag: seconds_of(400), ..sent("email") }));
         }
     };
     let fired = story("processing_time", email(), &lag(20), &lag(1));
     assert!(fired.alert.text.en.contains("took") && fired.alert.text.en.ends_with("the limit is 5 min"));
     quiet_on_little("processing_time", &|scene| {
-        scene.note(5, Fact::AttemptEnded(AttemptEnded { lag: seconds_of(900), ..sent("email") }));
+        scene.record(5, Fact::AttemptEnded(AttemptEnded { lag: seconds_of(900), ..sent("email") }));
     });
 }
 
@@ -186,8 +186,8 @@ fn e10_a_queue_that_nobody_takes_from_rings_although_nothing_ends() {
 fn t16_more_than_a_tenth_of_permanent_errors_rings() {
     let mix = |permanent| {
         move |scene: &mut Scene| {
-            scene.note(20 - permanent, Fact::AttemptEnded(sent("tiss-claims")));
-            scene.note(
+            scene.record(20 - permanent, Fact::AttemptEnded(sent("tiss-claims")));
+            scene.record(
                 permanent,
                 Fact::AttemptEnded(failed("tiss-claims", "DUPLICATE_CLAIM", Class::Permanent)),
             );
@@ -195,7 +195,7 @@ fn t16_more_than_a_tenth_of_permanent_errors_rings() {
     };
     story("permanent_rate", claims(), &mix(3), &mix(1));
     quiet_on_little("permanent_rate", &|scene| {
-        scene.note(19, Fact::AttemptEnded(failed("tiss-claims", "DUPLICATE_CLAIM", Class::Permanent)));
+        scene.record(19, Fact::AttemptEnded(failed("tiss-claims", "DUPLICATE_CLAIM", Class::Permanent)));
     });
 }
 
@@ -210,38 +210,38 @@ fn retry(backoff: Backoff) -> Fact<'static> {
 fn t16_more_than_one_in_twenty_at_the_longest_wait_rings() {
     let mix = |capped| {
         move |scene: &mut Scene| {
-            scene.note(50 - capped, retry(waits(300)));
-            scene.note(capped, retry(Backoff { at_cap: true, ..waits(300) }));
+            scene.record(50 - capped, retry(waits(300)));
+            scene.record(capped, retry(Backoff { at_cap: true, ..waits(300) }));
         }
     };
     story("max_backoff_rate", claims(), &mix(4), &mix(1));
     quiet_on_little("max_backoff_rate", &|scene| {
-        scene.note(19, retry(Backoff { at_cap: true, ..waits(300) }))
+        scene.record(19, retry(Backoff { at_cap: true, ..waits(300) }))
     });
 }
 
 #[test]
 fn t16_an_uneven_jitter_rings() {
-    let spread = |tenths: u8| {
+    let histogram = |tenths: u8| {
         move |scene: &mut Scene| {
             for tenth in 0..tenths {
                 let position = Some((f64::from(tenth) + 0.5) / 10.0);
-                scene.note(3, retry(Backoff { position, ..waits(300) }));
+                scene.record(3, retry(Backoff { position, ..waits(300) }));
             }
         }
     };
-    story("jitter_deviation", claims(), &spread(6), &spread(10));
+    story("jitter_deviation", claims(), &histogram(6), &histogram(10));
     quiet_on_little("jitter_deviation", &|scene| {
-        scene.note(499, retry(Backoff { position: Some(0.5), ..waits(300) }));
+        scene.record(499, retry(Backoff { position: Some(0.5), ..waits(300) }));
     });
 }
 
 #[test]
 fn t16_a_mean_wait_of_more_than_half_an_hour_rings() {
-    let wait = |minutes: u64| move |scene: &mut Scene| scene.note(5, retry(waits(minutes * 60)));
+    let wait = |minutes: u64| move |scene: &mut Scene| scene.record(5, retry(waits(minutes * 60)));
     let fired = story("mean_backoff", claims(), &wait(40), &wait(20));
     assert!(fired.alert.text.en.ends_with("on average; the limit is 30 min"), "{}", fired.alert.text.en);
-    quiet_on_little("mean_backoff", &|scene| scene.note(19, retry(waits(4 * 3_600))));
+    quiet_on_little("mean_backoff", &|scene| scene.record(19, retry(waits(4 * 3_600))));
 }
 
 #[test]
@@ -256,14 +256,14 @@ fn g14_a_store_that_fills_up_rings_at_80_and_at_90_percent() {
 
 #[test]
 fn g14_a_single_refused_write_rings() {
-    let refused = |scene: &mut Scene| scene.note(1, Fact::WritesRejected { writes: 1 });
+    let refused = |scene: &mut Scene| scene.record(1, Fact::WritesRejected { writes: 1 });
     story("rejected_writes", Subject::All, &refused, &|_| ());
 }
 
 #[test]
 fn dead_letters_that_are_archived_for_want_of_room_ring() {
-    let left = |how| move |scene: &mut Scene| scene.note(1, Fact::DeadLetterLeft { how, moved_at: at(0) });
-    story("dlq_overflow", Subject::All, &left(Left::Archived), &left(Left::Expired));
+    let left = |how| move |scene: &mut Scene| scene.record(1, Fact::DeadLetterLeft { how, moved_at: at(0) });
+    story("dlq_overflow", Subject::All, &left(DeadLetterExit::Archived), &left(DeadLetterExit::Expired));
 }
 
 #[test]
@@ -296,9 +296,9 @@ fn f5_an_open_breaker_rings_until_it_closes() {
 /// A day in which two in a hundred attempts fail, half of them with 421 and half with 450.
 fn usual_day(scene: &mut Scene) {
     let usual = |scene: &mut Scene| {
-        scene.note(98, Fact::AttemptEnded(sent("email")));
-        scene.note(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
-        scene.note(1, Fact::AttemptEnded(failed("email", "450", Class::Transient)));
+        scene.record(98, Fact::AttemptEnded(sent("email")));
+        scene.record(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        scene.record(1, Fact::AttemptEnded(failed("email", "450", Class::Transient)));
     };
     assert_eq!(scene.run(seconds_of(24 * 3_600), 300, &usual), [], "a usual day is quiet");
 }
@@ -308,9 +308,9 @@ fn e10_a_pattern_unlike_the_last_day_rings_for_its_route_and_its_code() {
     let mut scene = Scene::new();
     usual_day(&mut scene);
     let odd = |scene: &mut Scene| {
-        scene.note(91, Fact::AttemptEnded(sent("email")));
-        scene.note(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
-        scene.note(8, Fact::AttemptEnded(failed("email", "450", Class::Transient)));
+        scene.record(91, Fact::AttemptEnded(sent("email")));
+        scene.record(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        scene.record(8, Fact::AttemptEnded(failed("email", "450", Class::Transient)));
     };
     let changes = scene.run(seconds_of(1_800), 30, &odd);
     let rang: Vec<_> =
@@ -318,8 +318,8 @@ fn e10_a_pattern_unlike_the_last_day_rings_for_its_route_and_its_code() {
     let code = Subject::ErrorCode("450".into());
     assert_eq!(rang, [("failure_jump", email()), ("code_jump", code)], "below a tenth, yet unlike itself");
     let usual = |scene: &mut Scene| {
-        scene.note(99, Fact::AttemptEnded(sent("email")));
-        scene.note(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        scene.record(99, Fact::AttemptEnded(sent("email")));
+        scene.record(1, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
     };
     let ended = scene.run(seconds_of(3_600), 30, &usual);
     assert_eq!(ended.iter().filter(|change| change.change == Change::Resolved).count(), 2);
@@ -329,7 +329,7 @@ fn e10_a_pattern_unlike_the_last_day_rings_for_its_route_and_its_code() {
 fn a_first_day_has_no_pattern_to_be_unlike_and_a_few_failures_are_none() {
     let mut scene = Scene::new();
     let bad =
-        |scene: &mut Scene| scene.note(20, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+        |scene: &mut Scene| scene.record(20, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
     let changes = scene.run(seconds_of(1_800), 30, &bad);
     assert_eq!(of("failure_jump", changes.clone()), []);
     assert_eq!(of("code_jump", changes), []);
@@ -337,7 +337,7 @@ fn a_first_day_has_no_pattern_to_be_unlike_and_a_few_failures_are_none() {
     let mut scene = Scene::new();
     usual_day(&mut scene);
     scene.now += 1_200;
-    scene.note(49, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
+    scene.record(49, Fact::AttemptEnded(failed("email", "421", Class::Transient)));
     let changes = scene.run(seconds_of(900), 30, &|_| ());
     assert_eq!(of("failure_jump", changes), [], "49 attempts are too few");
 }
@@ -347,8 +347,10 @@ fn a_partly_delivered_or_uncertain_attempt_counts_as_failed() {
     for result in [AttemptResult::Partial, AttemptResult::Uncertain] {
         let mut scene = Scene::new();
         let odd = |scene: &mut Scene| {
-            scene
-                .note(5, Fact::AttemptEnded(AttemptEnded { result, ..failed("email", "x", Class::Unknown) }));
+            scene.record(
+                5,
+                Fact::AttemptEnded(AttemptEnded { result, ..failed("email", "x", Class::Unknown) }),
+            );
         };
         assert_eq!(of("failure_rate", scene.run(seconds_of(600), 15, &odd)).len(), 1, "{result:?}");
     }

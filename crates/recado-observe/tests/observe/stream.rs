@@ -123,7 +123,7 @@ impl ByHand {
         self.add("retry_backoff_delay_seconds_bucket{le=\"+Inf\"}".to_owned(), 1.0);
     }
 
-    fn note(&mut self, fact: &Any) {
+    fn record(&mut self, fact: &Any) {
         let label = |route: usize| if ROUTES[route] == "gone" { "other" } else { ROUTES[route] };
         match *fact {
             Any::Accepted { route, jobs } => {
@@ -255,8 +255,8 @@ proptest! {
             if now >= 3_590 {
                 break;
             }
-            ledger.note(&as_fact(fact), at(now));
-            by_hand.note(fact);
+            ledger.record(&as_fact(fact), at(now));
+            by_hand.record(fact);
             if readings > 0 && index % 50 == 0 {
                 ledger.metrics(&gauges(), at(now)); // reading changes nothing
             }

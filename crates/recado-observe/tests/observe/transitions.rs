@@ -8,7 +8,7 @@ use recado_core::{
     AttemptResult, BodyHash, Burial, Cause, Class, CompanyId, Failure, Job, JobId, NewJob, Payload, Priority,
     RouteName, Transition,
 };
-use recado_observe::{Backoff, Ending, Fact, of_transition};
+use recado_observe::{Backoff, DelaySource, Ending, Fact, facts_of_transition};
 use recado_testkit::jobs::permanent_failure;
 
 use crate::{at, ledger, seconds_of};
@@ -67,7 +67,8 @@ fn a_delivery_after_a_retry_is_an_attempt_and_an_end() {
     let job = job(vec![attempt(1, 40, AttemptResult::Failed, Some(seconds_of(57)))]);
     let transition =
         Transition::Deliver { attempt: attempt(2, 110, AttemptResult::Sent, None), answer: None };
-    let facts: Vec<_> = of_transition(&job, &transition, &claims(), false, at(113)).collect();
+    let facts: Vec<_> =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(113)).collect();
     let [
         Fact::AttemptEnded(tried),
         Fact::JobEnded { ending: Ending::Sent, attempts: 2, since_first_try, .. },
@@ -85,12 +86,14 @@ fn a_retry_is_an_attempt_with_its_wait() {
     let job = job(vec![attempt(1, 40, AttemptResult::Failed, Some(6 * MINUTE))]);
     let failed = attempt(2, 110, AttemptResult::Uncertain, Some(11 * MINUTE));
     let transition = Transition::RetryAt { at: at(1_000), attempt: failed };
-    let facts: Vec<_> = of_transition(&job, &transition, &claims(), false, at(113)).collect();
+    let facts: Vec<_> =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(113)).collect();
     let [Fact::AttemptEnded(tried)] = facts[..] else { panic!("{facts:?}") };
     let judged = tried.failure.unwrap();
     assert_eq!((judged.code, judged.class), (Some("503"), Class::Transient));
     assert_eq!(tried.retry, Some(Backoff { delay: 11 * MINUTE, at_cap: false, position: Some(0.75) }));
-    let asked: Vec<_> = of_transition(&job, &transition, &claims(), true, at(113)).collect();
+    let asked: Vec<_> =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Imposed, at(113)).collect();
     let [Fact::AttemptEnded(tried)] = asked[..] else { panic!("{asked:?}") };
     assert_eq!(tried.retry.unwrap().position, None, "the provider said how long");
 }
@@ -101,7 +104,8 @@ fn a_job_that_expired_in_the_queue_ends_without_an_attempt() {
     let burial =
         Burial { cause: Cause::Expired, failure, attempt: None, held_up: false, at: at(9), ttl: MINUTE };
     let (job, transition) = (job(Vec::new()), Transition::Bury(burial));
-    let facts: Vec<_> = of_transition(&job, &transition, &claims(), false, at(9)).collect();
+    let facts: Vec<_> =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(9)).collect();
     let [
         Fact::JobEnded {
             ending: Ending::Buried { cause: Cause::Expired, code: Some("EXPIRED") },
@@ -120,7 +124,8 @@ fn a_replayed_job_does_not_count_the_days_it_lay_there() {
     job.progress.replays = 1;
     let transition =
         Transition::Deliver { attempt: attempt(2, 110, AttemptResult::Sent, None), answer: None };
-    let ended = of_transition(&job, &transition, &claims(), false, at(9_999_999)).last().unwrap();
+    let ended =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(9_999_999)).last().unwrap();
     assert!(matches!(ended, Fact::JobEnded { since_first_try: None, .. }), "{ended:?}");
 }
 
@@ -131,7 +136,8 @@ fn t15_a_replayed_jobs_attempts_are_those_of_its_whole_life_and_it_is_retried_on
     (job.progress.replays, job.progress.attempts_spent) = (1, 0);
     let transition =
         Transition::Deliver { attempt: attempt(4, 110, AttemptResult::Sent, None), answer: None };
-    let ended = of_transition(&job, &transition, &claims(), false, at(113)).last().unwrap();
+    let ended =
+        facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(113)).last().unwrap();
     assert!(matches!(ended, Fact::JobEnded { attempts: 4, retried: false, .. }), "{ended:?}");
 }
 
@@ -139,13 +145,13 @@ fn t15_a_replayed_jobs_attempts_are_those_of_its_whole_life_and_it_is_retried_on
 fn what_is_put_off_or_given_back_is_no_fact() {
     let job = job(Vec::new());
     for transition in [Transition::Postpone { until: at(1) }, Transition::Release { at: at(1), lost: None }] {
-        assert_eq!(of_transition(&job, &transition, &claims(), false, at(0)).count(), 0);
+        assert_eq!(facts_of_transition(&job, &transition, &claims(), DelaySource::Policy, at(0)).count(), 0);
     }
 }
 
 #[test]
 fn t16_a_wait_is_at_the_cap_when_the_curve_is() {
-    let at_cap = |policy: &Policy, retry| Backoff::of(policy, retry, policy.nominal(retry), false).at_cap;
+    let at_cap = |policy: &Policy, retry| Backoff::by_policy(policy, retry, policy.nominal(retry)).at_cap;
     let gateway = gateway();
     assert!(!at_cap(&gateway, 5), "32 s");
     assert!(at_cap(&gateway, 6), "60 s");
@@ -161,9 +167,9 @@ fn t16_an_even_jitter_deviates_little_and_a_broken_one_a_lot() {
         let ledger = ledger();
         for one in 0..1_000 {
             let delay = policy.delay(retry, None, Draw::new(draw(one)));
-            let backoff = Backoff::of(policy, retry, delay, false);
+            let backoff = Backoff::by_policy(policy, retry, delay);
             let decided = recado_observe::Decided::Retry(backoff);
-            ledger.note(&Fact::Decided { route: "tiss-claims", class: Class::Transient, decided }, at(0));
+            ledger.record(&Fact::Decided { route: "tiss-claims", class: Class::Transient, decided }, at(0));
         }
         let kpis = ledger.kpis(Some("tiss-claims"), MINUTE, at(0)).unwrap();
         kpis.jitter_deviation.value

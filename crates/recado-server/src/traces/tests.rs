@@ -15,7 +15,7 @@ fn span() -> Span {
     Span {
         name: "attempt",
         kind: SpanKind::Client,
-        context: TraceParent::new(0xabc, 0xdef, true).unwrap(),
+        context: TraceParent::new(0xabc, 0xdef).unwrap().sampled(),
         parent: Some(7),
         started_at: Timestamp::from_millis(1_700_000_000_123),
         took: Duration::from_micros(1_500),

@@ -43,7 +43,7 @@ fn in_words(outcome: &Outcome) -> String {
         Outcome::Failed(fault) => {
             format!("{}|{}", fault.code.as_deref().unwrap_or_default(), fault.text.escape_debug())
         }
-        Outcome::Partly(_) => "partly".into(),
+        Outcome::Partial(_) => "partly".into(),
     }
 }
 

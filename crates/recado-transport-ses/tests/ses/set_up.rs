@@ -32,8 +32,8 @@ fn faults(content: Content, data: &Value) -> Vec<String> {
 #[test]
 fn construction_reaches_out_to_nobody() {
     // Without a runtime, a connection attempt would panic.
-    assert_eq!(Ses::new(SesConfig::default()).unwrap().name(), "ses");
-    assert_eq!(Ses::new(account()).unwrap().name(), "ses");
+    assert_eq!(Ses::new(SesConfig::default()).unwrap().kind().as_str(), "ses");
+    assert_eq!(Ses::new(account()).unwrap().kind().as_str(), "ses");
 }
 
 #[test]

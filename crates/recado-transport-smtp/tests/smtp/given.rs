@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use recado_core::{
-    Class, Failure, Fault, FaultKind, Job, NetworkKind, NewJob, Outcome, Partly, Timestamp, Verdict, rules,
+    Class, Failure, Fault, FaultKind, Job, NetworkKind, NewJob, Outcome, PartialDelivery, Timestamp, Verdict,
+    rules,
 };
 pub use recado_testkit::jobs::NOW;
 use recado_testkit::jobs::new_job;
@@ -86,15 +87,15 @@ pub fn failed(outcome: Outcome) -> Fault {
     }
 }
 
-pub fn partly(outcome: Outcome) -> Partly {
+pub fn partly(outcome: Outcome) -> PartialDelivery {
     match outcome {
-        Outcome::Partly(partly) => partly,
+        Outcome::Partial(partly) => partly,
         other => panic!("{other:?}, where recipients were to differ"),
     }
 }
 
 /// The refused recipients, each with its code.
-pub fn refusals(partly: &Partly) -> Vec<(&str, &str)> {
+pub fn refusals(partly: &PartialDelivery) -> Vec<(&str, &str)> {
     partly.refused.iter().map(|one| (&*one.recipient, one.fault.code.as_deref().unwrap_or("none"))).collect()
 }
 

@@ -47,7 +47,7 @@ async fn a_refused_recipient_neither_fails_nor_repeats_the_others() {
     assert_eq!(partly.refused[0].fault.enhanced.as_deref(), Some("5.1.1"));
     assert_eq!(server.taken()[0].recipients, [ANA, EVA]);
 
-    settle(&mut job, Outcome::Partly(partly));
+    settle(&mut job, Outcome::Partial(partly));
     let again = super::given::partly(send_job(&smtp, &job).await);
     assert_eq!((again.accepted.len(), refusals(&again)), (0, vec![(BOB, "550")]));
     assert_eq!(again.refused[0].fault.enhanced.as_deref(), Some("5.1.1"));
@@ -76,7 +76,7 @@ async fn only_who_may_take_it_later_is_asked_again_and_the_final_no_is_not_forgo
 async fn a_job_that_reached_everybody_is_done_without_a_connection() {
     let server = Server::start();
     let mut job = job(&mail(&[ANA]));
-    let reached = recado_core::Partly { accepted: vec![ANA.into()], refused: Vec::new() };
+    let reached = recado_core::PartialDelivery { accepted: vec![ANA.into()], refused: Vec::new() };
     remember_all(&mut job, &reached, &[]);
     let outcome = send_job(&plain(&server), &job).await;
     assert!(matches!(outcome, Outcome::Accepted { .. }), "{outcome:?}");
@@ -154,15 +154,19 @@ async fn hundreds_of_recipients_take_a_few_round_trips() {
 /// Notes an attempt on the job as the engine would.
 fn settle(job: &mut Job, outcome: Outcome) {
     match rules::named("smtp").expect("a rule set").verdict(outcome) {
-        Verdict::Partly { accepted, refused } => {
-            let partly = recado_core::Partly { accepted, refused: Vec::new() };
+        Verdict::Partial { accepted, refused } => {
+            let partly = recado_core::PartialDelivery { accepted, refused: Vec::new() };
             remember_all(job, &partly, &refused);
         }
         other => panic!("{other:?}, where recipients were to differ"),
     }
 }
 
-fn remember_all(job: &mut Job, partly: &recado_core::Partly, refused: &[(Box<str>, recado_core::Failure)]) {
+fn remember_all(
+    job: &mut Job,
+    partly: &recado_core::PartialDelivery,
+    refused: &[(Box<str>, recado_core::Failure)],
+) {
     job.progress.attempts_spent += 1;
     let mut attempt = Attempt::ended(job.progress.attempts_spent, NOW, NOW, AttemptResult::Partial);
     let sent = |recipient: &str| RecipientResult {

@@ -13,7 +13,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response, StatusCode};
 use rustls::ClientConfig;
 
-use super::{ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, Raised, Request, failure};
+use super::{
+    ANSWER_KEPT_MAX_BYTES, ANSWER_WANTED_MAX_BYTES, FAULT_TEXT_MAX_BYTES, FaultError, Request, failure,
+};
 use crate::tls;
 use crate::{Delivery, Wanted, shortage};
 
@@ -47,7 +49,7 @@ impl Resolve for SystemResolver {
             let lookup = tokio::net::lookup_host((name.as_str(), 0));
             match tokio::time::timeout(timeout, lookup).await {
                 Ok(found) => Ok(Box::new(found?.collect::<Vec<_>>().into_iter()) as Addrs),
-                Err(_) => Err(Raised(shortage::no_answer_to_lookup()).into()),
+                Err(_) => Err(FaultError(shortage::no_answer_to_lookup()).into()),
             }
         })
     }
@@ -69,7 +71,7 @@ impl From<Delivery<'_>> for Bounds {
     }
 }
 
-/// A yes, and what came with it.
+/// A 2xx answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -160,14 +162,14 @@ impl HttpClient {
     }
 }
 
-/// A yes whose body, which the caller waits for or which alone says whether it is a yes, broke off.
+/// Describes a 2xx answer whose body broke off, where the body was needed.
 pub(crate) fn answer_lost(status: StatusCode) -> Fault {
     let text =
         format!("the provider answered {status}, and the body of its answer broke off; it may have taken it");
     Fault { uncertain: true, ..Fault::network(NetworkKind::Protocol, &text) }
 }
 
-/// A no with this status. A redirect often comes without a word, so it gets one.
+/// Describes a refusal with this status. A redirect often has no text, so it gets one.
 pub(crate) fn refusal(status: StatusCode, text: &str) -> Fault {
     let text = if text.trim().is_empty() && status.is_redirection() {
         "redirects are not followed; configure the address that it leads to"

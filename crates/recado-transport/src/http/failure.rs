@@ -3,23 +3,19 @@
 //! Absent on purpose: the request's URL, headers and body. The text is ours plus the innermost cause, which
 //! speaks of sockets, names and certificates only.
 
-use std::error::Error;
-use std::io;
-use std::io::ErrorKind::{self, BrokenPipe, ConnectionReset, InvalidData, UnexpectedEof};
-use std::iter::successors;
-
-use recado_core::words::plain_tls;
+use recado_core::words::describe_tls_error;
 use recado_core::{Fault, NetworkKind};
 
+use crate::causes::{causes, failed_in_handshake, find_cause, kind_after_hand_over, was_never_sent};
 use crate::shortage;
 
 /// A fault raised by Recado's own resolver or connector: it passes through the HTTP client unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.text)]
-pub struct Raised(pub Fault);
+pub struct FaultError(pub Fault);
 
 pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
-    if let Some(Raised(fault)) = find(error) {
+    if let Some(FaultError(fault)) = find_cause(error) {
         return fault.clone();
     }
     if let Some(shortage) = shortage::of_causes(error).filter(|_| error.is_connect()) {
@@ -31,13 +27,8 @@ pub(super) fn fault_of(error: &reqwest::Error) -> Fault {
     let handed_over = !error.is_connect() && !was_never_sent(error);
     let kind = if handed_over { after_hand_over(error) } else { before_hand_over(error) };
     let cause = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    let words = format!("{}: {}", in_words(kind), plain_tls(&cause));
+    let words = format!("{}: {}", describe_kind(kind), describe_tls_error(&cause));
     Fault { uncertain: handed_over, ..Fault::network(kind, &words) }
-}
-
-/// hyper gives a request back untouched when the connection went away before the first byte of it.
-fn was_never_sent(error: &reqwest::Error) -> bool {
-    find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
 }
 
 fn before_hand_over(error: &reqwest::Error) -> NetworkKind {
@@ -47,25 +38,18 @@ fn before_hand_over(error: &reqwest::Error) -> NetworkKind {
     if error.is_timeout() {
         return NetworkKind::Timeout;
     }
-    let secured = error.url().is_some_and(|url| url.scheme() == "https");
-    match find::<io::Error>(error).map(innermost_kind) {
-        // The connection stood, and the handshake on it failed.
-        Some(InvalidData | UnexpectedEof | ConnectionReset | BrokenPipe) if secured => NetworkKind::Tls,
-        _ => NetworkKind::Connect,
-    }
+    let is_secured = error.url().is_some_and(|url| url.scheme() == "https");
+    if is_secured && failed_in_handshake(error) { NetworkKind::Tls } else { NetworkKind::Connect }
 }
 
 fn after_hand_over(error: &reqwest::Error) -> NetworkKind {
     if error.is_timeout() {
         return NetworkKind::Timeout;
     }
-    match find::<hyper::Error>(error) {
-        Some(error) if error.is_parse() => NetworkKind::Protocol,
-        _ => NetworkKind::Dropped,
-    }
+    kind_after_hand_over(error)
 }
 
-fn in_words(kind: NetworkKind) -> &'static str {
+fn describe_kind(kind: NetworkKind) -> &'static str {
     match kind {
         NetworkKind::Dns => "the provider's name cannot be resolved",
         NetworkKind::Connect => "no connection to the provider",
@@ -73,21 +57,5 @@ fn in_words(kind: NetworkKind) -> &'static str {
         NetworkKind::Timeout => "the provider took too long",
         NetworkKind::Dropped => "the connection was lost after the request was sent",
         NetworkKind::Protocol => "the provider's answer is not HTTP",
-    }
-}
-
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    successors(error.source(), |&cause| cause.source())
-}
-
-fn find<E: Error + 'static>(error: &reqwest::Error) -> Option<&E> {
-    causes(error).find_map(|cause| cause.downcast_ref())
-}
-
-/// The TLS layer wraps one I/O error in another of no particular kind, out of reach of `source`.
-fn innermost_kind(error: &io::Error) -> ErrorKind {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<io::Error>()) {
-        Some(inner) => innermost_kind(inner),
-        None => error.kind(),
     }
 }

@@ -167,7 +167,7 @@ fn query<'a>(data: &Object<'a, '_>) -> Vec<(String, Cow<'a, str>)> {
         let value = match raw.get().as_bytes().first() {
             Some(b'"') => query.text(name)?,
             Some(b'[' | b'{') => {
-                query.fault(name, data::instead(raw.get(), "a string, a number, true or false"));
+                query.fault(name, data::describe_instead(raw.get(), "a string, a number, true or false"));
                 return None;
             }
             _ => Cow::Borrowed(raw.get()),

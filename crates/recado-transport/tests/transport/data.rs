@@ -15,8 +15,8 @@ fn data_that_is_not_an_object_is_a_fault_at_the_root() {
     for transport in transports() {
         for json in ["[]", "null", "1", "\"x\"", "true", r#"[["ok"], 5]"#] {
             let faults = transport.check(&Payload::new(json).unwrap()).unwrap_err();
-            assert_eq!(faults.len(), 1, "{}: {json}", transport.name());
-            assert_eq!(faults[0].pointer, "", "{}: {json}", transport.name());
+            assert_eq!(faults.len(), 1, "{}: {json}", transport.kind().as_str());
+            assert_eq!(faults[0].pointer, "", "{}: {json}", transport.kind().as_str());
         }
     }
 }
@@ -29,7 +29,7 @@ fn a_field_given_twice_is_a_fault_because_nobody_knows_which_one_counts() {
         let faults = transport.check(&Payload::new(given).unwrap()).unwrap_err();
         let repeated: Vec<_> =
             faults.iter().filter(|fault| fault.message.contains("more than once")).collect();
-        assert_eq!(repeated.len(), 3, "{}: {faults:?}", transport.name());
+        assert_eq!(repeated.len(), 3, "{}: {faults:?}", transport.kind().as_str());
     }
 }
 
@@ -38,7 +38,7 @@ fn nesting_without_end_is_judged_without_overflowing() {
     let deep = format!(r#"{{"body": {}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
     let judged = |transport: &dyn Transport| transport.check(&Payload::trusted(deep.as_str())).is_ok();
     let verdicts: Vec<_> =
-        transports().iter().map(|transport| (transport.name(), judged(&**transport))).collect();
+        transports().iter().map(|transport| (transport.kind().as_str(), judged(&**transport))).collect();
     assert_eq!(verdicts, [("sandbox", true), ("http", true), ("whatsapp", false)]);
 }
 
@@ -48,7 +48,7 @@ fn half_a_surrogate_pair_is_named_as_what_it_is() {
         for transport in transports() {
             let faults = transport.check(&Payload::new(json).unwrap()).unwrap_err();
             let named = faults.iter().filter(|fault| fault.message.contains("broken \\u escape")).count();
-            assert_eq!(named, 1, "{}: {faults:?}", transport.name());
+            assert_eq!(named, 1, "{}: {faults:?}", transport.kind().as_str());
         }
     }
 }

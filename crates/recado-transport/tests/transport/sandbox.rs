@@ -69,7 +69,7 @@ async fn each_attempt_plays_its_own_entry_and_the_last_one_repeats() {
     let codes = async |number| match attempt(&Sandbox, &data, number).await {
         Outcome::Failed(fault) => fault.code.map(String::from),
         Outcome::Accepted { answer } => answer.map(|_| "an answer".to_owned()),
-        Outcome::Partly(_) => None,
+        Outcome::Partial(_) => None,
     };
     assert_eq!(codes(1).await.as_deref(), Some("503"));
     assert_eq!(codes(2).await.as_deref(), Some("esc\u{e9}\"aped"));

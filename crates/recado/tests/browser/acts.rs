@@ -57,7 +57,7 @@ fn an_endpoint_is_added_its_secret_shown_once_and_it_is_switched_off_and_removed
     browser.no_longer_sees("whsec_");
     browser.sees("https://crm.example.com/hook");
     browser.click("Switch off");
-    browser.sees("It touches 1 endpoint: it hears of nothing until");
+    browser.sees("It touches 1 endpoint: it receives nothing until");
     browser.click("Switch off");
     browser.sees("Switch on");
     assert_eq!(scene.get("/v1/endpoints")["items"][0]["enabled"], false);

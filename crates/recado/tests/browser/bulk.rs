@@ -35,7 +35,7 @@ fn w3_g7_all_that_fit_are_counted_first_and_then_replayed_with_a_canary_and_prog
 
     // It meets the same answer as before, so the rest is spared.
     scene.post("/v1/providers/sandbox/resume", &json!(null));
-    browser.sees("The canary died again, so the rest stays where it is.");
+    browser.sees("A canary failed for good again, so the rest stays where it is.");
     browser.sees("stopped");
     assert_eq!(scene.get("/v1/dlq/stats")["total"], 6);
     browser.is_clean();

@@ -22,7 +22,7 @@ fn w3_g20_why_a_companys_messages_fail_is_found_from_the_front_page() {
     browser.no_longer_sees("upstream is down");
     browser.click("invoice-1042");
     for words in
-        ["5.1.1 mailbox not found", "No retry can mend this error.", "smtp/550", "the message is to blame"]
+        ["5.1.1 mailbox not found", "A retry cannot fix this error.", "smtp/550", "the message is to blame"]
     {
         browser.sees(words);
     }
@@ -75,7 +75,7 @@ fn w3_g7_a_dead_letter_is_corrected_replayed_and_leaves_once_it_is_delivered() {
     assert_eq!(scene.get("/v1/dlq/order-1")["state"], "replaying");
 
     scene.post("/v1/providers/sandbox/resume", &json!(null));
-    browser.sees("It was delivered, and so it is no longer a dead letter.");
+    browser.sees("It was delivered, so it is no longer a dead letter.");
     scene.job_once("order-1", "sent");
     let trail = scene.get("/v1/jobs/order-1/audit").to_string();
     assert!(trail.contains("João") && trail.contains("the address was wrong"), "{trail}");

@@ -27,7 +27,7 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     browser.sees("18 rules watch.");
     three(&scene);
     browser.sees("Company acme: 3 of its jobs are in the dead letter queue; the limit is 2");
-    browser.sees("3, rings above 2");
+    browser.sees("3, fires above 2");
     browser.picture("alerts");
     browser.go("#/overview");
     browser.sees("Company acme: 3 of its jobs are in the dead letter queue; the limit is 2");
@@ -39,7 +39,7 @@ fn w3_g19_an_alert_appears_says_what_to_do_leads_there_and_goes_without_a_reload
     browser.sees("order-2");
 
     browser.click("Alerts");
-    browser.sees("3, rings above 2");
+    browser.sees("3, fires above 2");
     post(&scene, "/v1/dlq/discard", &json!({ "filter": { "companyId": "acme" }, "reason": "tests" }));
     browser.sees("Back under the limit since");
     browser.sees("Nothing is firing");
@@ -158,7 +158,7 @@ fn w3_the_overview_is_drawn_from_what_the_server_counts_and_survives_a_reload() 
         browser.until("the throughput", || drawn()[0] == "sent: 1, failed, retry planned: 1, dead letter: 0");
         browser.sees("100% · 1 of 1");
         // The sandbox's policy, and the one wait there was.
-        browser.sees("Small rings: 1 wait of the newest jobs.");
+        browser.sees("Circles: 1 wait of the newest jobs.");
         browser.reload();
     }
     browser.is_clean();

@@ -68,7 +68,7 @@ fn a_hold_is_seen_with_its_end_and_lifted_with_a_reason() {
     let browser = &scene.browser;
     scene.as_operator("Ana");
     browser.go("#/providers?name=instagram");
-    browser.sees("When a provider or a webhook’s receiver asks for quiet");
+    browser.sees("When a provider or a webhook’s receiver asks to wait");
     let job = |id: &str, script: &str| json!({ "jobId": id, "route": "instagram", "companyId": "acme", "data": { "script": [script] } });
     scene.enqueue(job("loud", "429 retry-after=3000000000"));
     scene.job_when("loud", |job| job["attempts"][0]["errorCode"] == "429");
@@ -79,7 +79,7 @@ fn a_hold_is_seen_with_its_end_and_lifted_with_a_reason() {
     browser.write("Reason", "their mistake");
     browser.click("Lift");
     browser.sees("The hold on instagram is lifted.");
-    browser.sees("When a provider or a webhook’s receiver asks for quiet");
+    browser.sees("When a provider or a webhook’s receiver asks to wait");
     scene.job_once("kept", "sent");
     browser.is_clean();
 }
@@ -210,7 +210,7 @@ fn why_a_job_waits_is_always_answered() {
     let words = if reason == "retry" {
         "Waits for its next attempt."
     } else {
-        "Parked: the provider, or the webhook’s receiver, asked for quiet."
+        "Parked: the provider, or the webhook’s receiver, asked to wait."
     };
     browser.sees(words);
     browser.is_clean();

@@ -8,7 +8,7 @@ use super::scene::{Scene, a_bit_of_everything, bury, refused_with};
 
 /// A page, and words that only its own content has.
 const PAGES: [(&str, &[&str]); 11] = [
-    ("overview", &["Throughput", "Attempt 2", "The alert rings above 100.", "instagram", "now-7"]),
+    ("overview", &["Throughput", "Attempt 2", "The alert fires above 100.", "instagram", "now-7"]),
     ("jobs", &["reminder-1", "not before its time", "instagram"]),
     ("dlq", &["5.1.1 mailbox not found", "15 dead letters", "invoice-1042"]),
     ("providers", &["HALF OPEN", "overloaded", "Failures in the window"]),

@@ -13,13 +13,13 @@ fn w3_the_language_is_the_browsers_and_can_be_switched() {
     browser.sees("Visão geral");
     assert_eq!(browser.run("return document.documentElement.lang", json!([])), "pt-BR");
     browser.go("#/dlq/invoice-1042");
-    browser.sees("Nenhuma nova tentativa resolve este erro.");
+    browser.sees("Tentar de novo não resolve este erro.");
     browser.picture("dead-letter-pt");
     browser.click("English");
-    browser.sees("No retry can mend this error.");
+    browser.sees("A retry cannot fix this error.");
     assert_eq!(browser.run("return document.documentElement.lang", json!([])), "en");
     browser.reload();
-    browser.sees("No retry can mend this error.");
+    browser.sees("A retry cannot fix this error.");
     browser.click("Português");
     for (page, words) in [("jobs", "E agora"), ("providers", "MEIO ABERTO"), ("tenants", "rodada de espera")]
     {

@@ -25,7 +25,7 @@ fn w3_t14_a_jobs_trail_is_read_newest_first_with_its_nine_fields() {
     );
     browser.click_part("//tbody/tr[contains(., 'retry scheduled')]//summary");
     let fields =
-        ["claimId", "errorMessage", "retryCount", "errorClassification", "backoffMinutes", "nextRetryTime"];
+        ["jobId", "errorMessage", "retryCount", "errorClassification", "backoffMinutes", "nextRetryTime"];
     for words in fields.into_iter().chain(["shouldRetry", "retryReason", "Retry 1 of 4"]) {
         browser.sees(words);
     }

@@ -44,7 +44,7 @@ fn w3_g7_g20_a_newcomer_finds_why_corrects_one_and_replays_the_rest_with_a_canar
     browser.sees("6 dead letters · groups: 1");
     browser.sees("patient is not on file");
     browser.click("claim-3");
-    browser.sees("No retry can mend this error. Correct what is wrong, then replay.");
+    browser.sees("A retry cannot fix this error. Correct what is wrong, then replay.");
     browser.sees("tiss/INVALID_PATIENT_DATA");
 
     // One is corrected; its page says where the others are, before and after.
@@ -55,7 +55,7 @@ fn w3_g7_g20_a_newcomer_finds_why_corrects_one_and_replays_the_rest_with_a_canar
     browser.write("Note", "typing error");
     browser.click("Replay");
     work(&scene, false, || scene.get("/v1/jobs/claim-3")["status"] == "sent");
-    browser.sees("It was delivered, and so it is no longer a dead letter.");
+    browser.sees("It was delivered, so it is no longer a dead letter.");
     browser.click("5 others");
     browser.sees("Only one kind of failure is listed:");
 

@@ -43,9 +43,12 @@ fn g19_e12_the_line_of_a_retry_has_every_required_field() {
 
 #[test]
 fn t22_the_line_of_a_scheduled_retry_has_every_required_field() {
-    let place = Place::with(FAST);
+    let place = Place::with(&format!("{FAST}[routes.tiss-claims]\ntransport = \"sandbox\"\n"));
     let server = place.serve();
-    let id = one_retry(&server);
+    let id = server.enqueue(
+        json!({"route": "tiss-claims", "companyId": "acme", "data": {"script": ["SERVICE_UNAVAILABLE"]}}),
+    );
+    server.logged("Retry scheduled", 1);
     server
         .run(&place, &["decide", "--claim-id", "CLM-ENC-001-1234567890", "--error", "SERVICE_UNAVAILABLE"])
         .done();
@@ -75,6 +78,19 @@ fn t22_the_line_of_a_scheduled_retry_has_every_required_field() {
         (claim["retryCount"].as_i64(), claim["errorClassification"].as_str()),
         (Some(1), Some("TRANSIENT"))
     );
+}
+
+#[test]
+fn only_claims_have_the_terms_of_claims_in_the_line_of_a_scheduled_retry() {
+    let server = Place::with(FAST).serve();
+    let id = one_retry(&server);
+    let lines = server.logged("Retry scheduled", 1);
+    let line = &lines[0];
+    assert_eq!(
+        (&line["event"], &line["jobId"], &line["errorReason"]),
+        (&json!("delivery_retry_scheduled"), &json!(id), &json!("Service temporarily unavailable"))
+    );
+    assert!(!fields(line).iter().any(|field| ["claimId", "submissionError"].contains(field)), "{line}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use recado_audit::{Content, Order, Query, Record, search};
-use recado_wire::audit::{Archived, AuditItem, AuditList, AuditOrder, AuditQuery};
+use recado_wire::audit::{ArchivedRecord, AuditItem, AuditList, AuditOrder, AuditQuery};
 
 use crate::Stop;
 
@@ -37,12 +37,12 @@ pub fn page(dir: &Path, asked: &AuditQuery) -> Result<AuditList, Stop> {
     Ok(AuditList { items, next_cursor: page.next.map(|next| next.to_string()) })
 }
 
-fn archived(record: &Record) -> Archived {
+fn archived(record: &Record) -> ArchivedRecord {
     let erased_by = match &record.content {
         Content::Event { erased_by, .. } => *erased_by,
         Content::Erasure { .. } => None,
     };
-    Archived {
+    ArchivedRecord {
         sequence: record.sequence,
         recorded_at: record.archived_at,
         hash: record.hash.to_string(),
