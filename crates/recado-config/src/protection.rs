@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use recado_core::breaker::BreakerTerms;
+use recado_core::limit::Rate;
 use recado_engine::providers::{CompanySlots, ProviderTerms};
 
-use super::RouteConfig;
-use super::fault::At;
-use super::raw::{RawBreaker, RawProvider};
+use crate::RouteConfig;
 use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind};
+use crate::checker::Checker;
+use crate::format::{Named, Switchable};
+use crate::provider_keys::{BreakerKeys, ProtectionKeys, ProviderKeys, RateKeys};
+use crate::table::defaults;
 
 /// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);
@@ -23,23 +26,24 @@ const PERMIT_MAX: Duration = Duration::from_secs(30);
 
 /// The terms of every provider that is written or that a route uses.
 pub fn resolve(
-    written: &[(String, RawProvider)],
+    written: &Named<ProviderKeys>,
     routes: &[RouteConfig],
+    checker: &Checker,
 ) -> BTreeMap<Box<str>, ProviderTerms> {
     let mut names: BTreeSet<_> = routes.iter().flat_map(RouteConfig::provider_names).collect();
     names.extend(written.iter().map(|(name, _)| name.as_str()));
     let resolved = names.into_iter().map(|name| {
-        let users = || routes.iter().filter(|config| config.provider_names().any(|used| used == name));
+        let users = || routes.iter().filter(|route| route.provider_names().any(|used| used == name));
         let own_row = catalogue::ROUTES.iter().find(|row| row.provider == name);
-        let row = own_row.or_else(|| users().find_map(|config| config.built_in));
-        let raw = written.iter().find(|(written, _)| written == name).map(|(_, raw)| raw);
-        let mut terms = terms(raw, row);
-        let users_choose_receivers = users().any(|config| config.kind == Kind::Webhook);
+        let row = own_row.or_else(|| users().find_map(|route| route.built_in));
+        let keys = written.iter().find(|(written, _)| written == name).map(|(_, keys)| &keys.protection);
+        let mut terms = terms(keys.unwrap_or(&defaults()), row, &format!("providers.{name}"), checker);
+        let users_choose_receivers = users().any(|route| route.kind == Kind::Webhook);
         if users_choose_receivers && terms.company_slots == CompanySlots::All {
             terms.company_slots = CompanySlots::AsManyAsFree;
         }
         if let Some(breaker) = &mut terms.breaker {
-            let timeout = users().map(|config| config.route.timeout).max();
+            let timeout = users().map(|route| route.timeout).max();
             breaker.probe = timeout.or(breaker.slow).unwrap_or(PERMIT_MAX) + PROBE_MARGIN;
         }
         (name.into(), terms)
@@ -47,41 +51,65 @@ pub fn resolve(
     resolved.collect()
 }
 
-fn terms(raw: Option<&RawProvider>, row: Option<&BuiltIn>) -> ProviderTerms {
-    let usual = ProviderTerms {
-        breaker: row.and_then(|row| row.breaker),
-        rate: row.and_then(|row| row.rate),
-        ..ProviderTerms::plain(row.map_or(CONCURRENCY_DEFAULT, |row| row.concurrency))
-    };
-    let Some(raw) = raw else { return usual };
-    let count = |said: u64| usize::try_from(said).unwrap_or(usize::MAX);
+fn terms(keys: &ProtectionKeys, row: Option<&BuiltIn>, path: &str, checker: &Checker) -> ProviderTerms {
+    let usual = row.and_then(|row| row.breaker);
+    let rate = |key: &str, keys: Option<&RateKeys>| rate(keys?, &format!("{path}.{key}"), checker);
     ProviderTerms {
-        breaker: match &raw.breaker {
-            Some(said) => breaker(said, usual.breaker.unwrap_or(BREAKER_DEFAULT)),
-            None => usual.breaker,
+        breaker: match &keys.breaker {
+            None => usual,
+            Some(Switchable::Off) => None,
+            Some(Switchable::On(keys)) => Some(breaker(keys.as_ref(), usual.unwrap_or(BREAKER_DEFAULT))),
         },
-        rate: raw.rate.or(usual.rate),
-        company_rate: raw.tenant_rate,
-        concurrency: raw.concurrency.as_ref().map_or(usual.concurrency, |said| count(said.value)),
-        company_slots: raw
-            .tenant_concurrency
-            .as_ref()
-            .map_or(CompanySlots::All, |said| CompanySlots::AtMost(count(said.value))),
-        receiver_concurrency: raw.endpoint_concurrency.as_ref().map(|said| count(said.value)),
-        adaptive: raw.adaptive.as_ref().is_some_and(|said| said.value),
+        rate: rate("rate", keys.rate.as_ref()).or(row.and_then(|row| row.rate)),
+        company_rate: rate("tenant_rate", keys.tenant_rate.as_ref()),
+        concurrency: keys.concurrency.or(row.map(|row| row.concurrency)).unwrap_or(CONCURRENCY_DEFAULT),
+        company_slots: keys.tenant_concurrency.map_or(CompanySlots::All, CompanySlots::AtMost),
+        receiver_concurrency: keys.endpoint_concurrency,
+        adaptive: keys.adaptive.unwrap_or(false),
     }
 }
 
+fn rate(keys: &RateKeys, path: &str, checker: &Checker) -> Option<Rate> {
+    if ["max", "per"].iter().any(|key| !checker.has(&format!("{path}.{key}"))) {
+        checker.fault(path, "does not say how many in what time; write { max = 100, per = \"60s\" }");
+    }
+    Some(Rate { max: keys.max?, per: keys.per? })
+}
+
 /// The breaker's settings, with defaults for those that are absent.
-fn breaker(said: &RawBreaker, usual: BreakerTerms) -> Option<BreakerTerms> {
-    let time = |said: &Option<At<Duration>>, usual| said.as_ref().map_or(usual, |said| said.value);
-    let failures = said.failures.as_ref().and_then(|said| u32::try_from(said.value).ok());
-    (!said.off).then(|| BreakerTerms {
-        failures: failures.unwrap_or(usual.failures),
-        within: time(&said.within, usual.within),
-        reset: time(&said.reset, usual.reset),
-        slow: said.slow.as_ref().map(|said| said.value).or(usual.slow),
-        ramp: time(&said.ramp, usual.ramp),
+fn breaker(keys: Option<&BreakerKeys>, usual: BreakerTerms) -> BreakerTerms {
+    let Some(keys) = keys else { return usual };
+    BreakerTerms {
+        failures: keys.failures.unwrap_or(usual.failures),
+        within: keys.within.unwrap_or(usual.within),
+        reset: keys.reset.unwrap_or(usual.reset),
+        slow: keys.slow.or(usual.slow),
+        ramp: keys.ramp.unwrap_or(usual.ramp),
         ..usual
-    })
+    }
+}
+
+/// The keys that make these terms.
+pub fn keys(terms: &ProviderTerms, allow: Option<Named<String>>) -> ProtectionKeys {
+    let rate = |rate: Rate| RateKeys { max: Some(rate.max), per: Some(rate.per) };
+    let breaker = terms.breaker.map(|breaker| BreakerKeys {
+        failures: Some(breaker.failures),
+        within: Some(breaker.within),
+        reset: Some(breaker.reset),
+        slow: breaker.slow,
+        ramp: Some(breaker.ramp),
+    });
+    ProtectionKeys {
+        concurrency: Some(terms.concurrency),
+        breaker: Some(breaker.map_or(Switchable::Off, |breaker| Switchable::On(Some(breaker)))),
+        rate: terms.rate.map(rate),
+        tenant_rate: terms.company_rate.map(rate),
+        tenant_concurrency: match terms.company_slots {
+            CompanySlots::AtMost(bound) => Some(bound),
+            CompanySlots::All | CompanySlots::AsManyAsFree => None,
+        },
+        endpoint_concurrency: terms.receiver_concurrency,
+        adaptive: terms.adaptive.then_some(true),
+        allow,
+    }
 }

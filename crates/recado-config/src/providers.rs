@@ -1,100 +1,88 @@
-//! Providers: where they are and who goes there.
+//! Providers: the transport that reaches each, as data.
 
-use std::fmt::Display;
-use std::sync::Arc;
+use recado_transport::{ConfigError, EvolutionConfig, HttpConfig, Url};
+use recado_transport_smtp::SmtpConfig;
+use recado_transport_webhook::{Guard, WebhookConfig};
 
-use recado_engine::endpoints::Book;
-use recado_transport::{ConfigError, Evolution, EvolutionConfig, Http, HttpConfig, Transport, Url};
-use recado_transport_smtp::{Smtp, SmtpConfig};
-use recado_transport_webhook::{Guard, Webhook, WebhookConfig};
-
-use super::fault::At;
-use super::raw::{OWN_KEYS, RawProvider};
-use super::reader::FaultList;
-use super::show::{duration, key, text};
-use super::{Provider, routes};
 use crate::catalogue::{self, CONCURRENCY_DEFAULT, Kind};
+use crate::checker::Checker;
+use crate::provider_keys::{Address, ProviderKeys};
+use crate::table::Section;
+use crate::{Provider, ReadFile, TransportConfig, routes};
 
-/// Parts that transports share with the rest of the process.
-pub struct Given {
-    pub guard: Guard,
-    pub endpoints: Arc<Book>,
-}
-
-/// One provider as it was written, while its transport is built.
+/// One provider as it is written, while its transport's configuration is made.
 struct Builder<'a> {
-    raw: &'a RawProvider,
-    faults: &'a FaultList,
+    /// `providers.<name>`.
+    path: String,
+    keys: &'a ProviderKeys,
     concurrency: usize,
+    guard: &'a Guard,
+    read_file: ReadFile,
+    checker: &'a Checker,
 }
 
-pub fn resolve(name: &str, raw: &RawProvider, given: &Given, faults: &FaultList) -> Provider {
+pub fn resolve(
+    name: &str,
+    keys: &ProviderKeys,
+    guard: &Guard,
+    read_file: ReadFile,
+    checker: &Checker,
+) -> Provider {
     let row = catalogue::ROUTES.iter().find(|row| row.provider == name);
-    let concurrency = raw.concurrency.as_ref().and_then(|said| usize::try_from(said.value).ok());
+    let concurrency = keys.protection.concurrency.or(row.map(|row| row.concurrency));
     let builder = Builder {
-        raw,
-        faults,
-        concurrency: concurrency.or(row.map(|row| row.concurrency)).unwrap_or(CONCURRENCY_DEFAULT),
+        path: format!("providers.{name}"),
+        keys,
+        concurrency: concurrency.unwrap_or(CONCURRENCY_DEFAULT),
+        guard,
+        read_file,
+        checker,
     };
     let kind = builder.kind(row.map(|row| row.kind));
     builder.refuse_keys_of_others(kind);
-    let mut webhook = None;
     let transport = match kind {
         Kind::Smtp => builder.smtp(),
         Kind::Ses => builder.ses(),
         Kind::Http => builder.http(),
         Kind::Whatsapp => builder.evolution(),
-        Kind::Webhook => {
-            webhook = builder.webhook(given);
-            webhook.clone().map(|webhook| webhook as Arc<dyn Transport>)
-        }
+        Kind::Webhook => builder.webhook(),
         Kind::Worker | Kind::Sandbox => None,
     };
-    Provider { kind, shown: builder.shown(kind), transport, webhook }
+    Provider { kind, transport, is_addressed: keys.url.is_some() || keys.ses.region.is_some() }
 }
 
 /// Webhooks need nothing but endpoints, which are no matter of configuration.
-pub fn webhook_by_default(given: &Given) -> Provider {
-    let config = WebhookConfig { guard: given.guard.clone(), ..WebhookConfig::default() };
-    let webhook = Webhook::new(config, given.endpoints.clone()).ok().map(Arc::new);
-    Provider {
-        kind: Kind::Webhook,
-        shown: vec![("transport", text(Kind::Webhook.as_str()))],
-        transport: webhook.clone().map(|webhook| webhook as Arc<dyn Transport>),
-        webhook,
-    }
+pub fn webhook_by_default(guard: &Guard) -> Provider {
+    let config = WebhookConfig { guard: guard.clone(), ..WebhookConfig::default() };
+    Provider { kind: Kind::Webhook, transport: Some(TransportConfig::Webhook(config)), is_addressed: false }
 }
 
 impl Builder<'_> {
-    fn fault(&self, at: &At<impl Clone>, message: impl Display) {
-        self.faults.borrow_mut().push(at.clone().map(drop).fault(message.to_string()));
+    fn fault(&self, key: &str, message: impl ToString) {
+        self.checker.fault(&format!("{}.{key}", self.path), message);
     }
 
-    fn own(&self, key: &str) -> Option<&At<String>> {
-        self.raw.own.get(key)
-    }
-
-    fn own_text(&self, key: &str) -> Option<String> {
-        self.own(key).map(|said| said.value.clone())
+    fn has(&self, key: &str) -> bool {
+        self.checker.has(&format!("{}.{key}", self.path))
     }
 
     /// Its own kind, else the one of its address, else the one of the built-in route of that name.
     fn kind(&self, built_in: Option<Kind>) -> Kind {
-        if let Some(said) = &self.raw.transport {
-            let word = said.value.as_str();
-            match said.value {
+        if let Some(kind) = self.keys.transport {
+            let word = kind.as_str();
+            match kind {
                 Kind::Worker | Kind::Sandbox => self.fault(
-                    said,
+                    "transport",
                     format!(
                         "transport \"{word}\" needs no provider; write transport = \"{word}\" in the route"
                     ),
                 ),
-                unbuilt if !unbuilt.is_built() => self.fault(said, routes::not_in_this_build(unbuilt)),
+                unbuilt if !unbuilt.is_built() => self.fault("transport", routes::not_in_this_build(unbuilt)),
                 _ => {}
             }
-            return said.value;
+            return kind;
         }
-        let scheme = self.raw.url.as_ref().and_then(|said| said.value.0.split_once("://"));
+        let scheme = self.keys.url.as_ref().and_then(|address| address.url.split_once("://"));
         match (scheme, built_in) {
             (Some(("smtp" | "smtps", _)), _) => Kind::Smtp,
             (_, Some(kind)) if kind.needs_provider() || kind == Kind::Webhook => kind,
@@ -102,250 +90,183 @@ impl Builder<'_> {
         }
     }
 
-    fn refuse_keys_of_others(&self, kind: Kind) {
-        for (key, owner, _) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != kind) {
-            let Some(said) = self.own(key) else { continue };
-            let advice = match kind {
-                Kind::Http => {
-                    "write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }"
-                }
-                _ => "take it out",
-            };
-            self.fault(said, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
-        }
-        let others = [
-            (self.raw.headers.first(), matches!(kind, Kind::Http | Kind::Whatsapp), "http"),
-            (self.raw.tags.first(), kind == Kind::Ses, "ses"),
-            (self.raw.configuration_sets.first(), kind == Kind::Ses, "ses"),
+    /// Every key that only one transport has, with that transport.
+    fn keys_of_transports(&self) -> Vec<(&'static str, Kind)> {
+        let ProviderKeys { whatsapp, smtp, webhook, ses, .. } = self.keys;
+        let groups = [
+            (whatsapp.rows(), Kind::Whatsapp),
+            (smtp.rows(), Kind::Smtp),
+            (webhook.rows(), Kind::Webhook),
+            (ses.rows(), Kind::Ses),
         ];
-        for (said, fits, owner) in others {
-            if let (Some((_, said)), false) = (said, fits) {
-                self.fault(said, format!("only transport \"{owner}\" has this; take it out"));
+        groups.into_iter().flat_map(|(rows, kind)| rows.into_iter().map(move |row| (row.key, kind))).collect()
+    }
+
+    fn refuse_keys_of_others(&self, kind: Kind) {
+        let advice = match kind {
+            Kind::Http => {
+                "write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }"
+            }
+            _ => "take it out",
+        };
+        for (key, owner) in self.keys_of_transports() {
+            if owner != kind && self.has(key) {
+                self.fault(key, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
             }
         }
-        if let (Some(said), true) = (&self.raw.url, kind == Kind::Webhook) {
-            self.fault(said, "webhooks go to their endpoints, not to one address; take it out");
+        if self.has("headers") && !matches!(kind, Kind::Http | Kind::Whatsapp) {
+            self.fault("headers", "only transport \"http\" has this; take it out");
+        }
+        if self.has("url") && kind == Kind::Webhook {
+            self.fault("url", "webhooks go to their endpoints, not to one address; take it out");
         }
     }
 
-    /// A provider without an address is allowed: it may carry a worker's routes.
-    fn address(&self, example: &str) -> Option<&At<(String, Option<String>)>> {
-        let raw = self.raw;
-        let reaching = !raw.headers.is_empty() || !raw.own.is_empty() || raw.transport.is_some();
-        if raw.url.is_none() && reaching {
-            self.fault(&raw.here, format!("the provider has no address; write url = \"{example}\""));
+    /// Its URL. A provider without one is allowed: it may carry a worker's routes.
+    fn address(&self, example: &str) -> Option<&Address> {
+        let own = self.keys_of_transports().into_iter().map(|(key, _)| key);
+        if !self.has("url") && own.chain(["headers", "transport"]).any(|key| self.has(key)) {
+            self.checker.fault(&self.path, format!("the provider has no address; write url = \"{example}\""));
         }
-        raw.url.as_ref()
+        self.keys.url.as_ref()
     }
 
     fn web_address(&self) -> Option<Url> {
-        let said = self.address("https://…")?;
-        let url = said.value.0.parse();
-        url.map_err(|_| {
-            self.fault(said, "this is not a web address; write one that begins with https:// or http://");
-        })
-        .ok()
+        let url = self.address("https://…")?.url.parse();
+        if url.is_err() {
+            self.fault("url", "this is not a web address; write one that begins with https:// or http://");
+        }
+        url.ok()
     }
 
     fn http_config(&self, config: HttpConfig) -> HttpConfig {
-        let headers = self.raw.headers.iter();
-        let config = headers.fold(config, |config, (name, value)| config.with_header(name, &value.value));
-        let said = self.raw.connect_timeout.as_ref();
-        HttpConfig { connect_timeout: said.map_or(config.connect_timeout, |said| said.value), ..config }
+        let headers = self.keys.headers.iter().flatten();
+        let config = headers.fold(config, |config, (name, value)| config.with_header(name, value.reveal()));
+        HttpConfig { connect_timeout: self.keys.connect_timeout.unwrap_or(config.connect_timeout), ..config }
     }
 
-    fn http(&self) -> Option<Arc<dyn Transport>> {
+    fn http(&self) -> Option<TransportConfig> {
         let config = self.http_config(HttpConfig::new(self.web_address()?));
-        self.built(Http::new(config))
+        self.report(config.check())?;
+        Some(TransportConfig::Http(config))
     }
 
-    fn evolution(&self) -> Option<Arc<dyn Transport>> {
+    fn evolution(&self) -> Option<TransportConfig> {
         let url = self.web_address()?;
-        let Some(api_key) = self.own("api_key") else {
-            self.fault(
-                &self.raw.here,
-                "the Evolution API wants a key; write api_key = \"${EVOLUTION_API_KEY}\"",
-            );
+        let Some(api_key) = &self.keys.whatsapp.api_key else {
+            self.checker
+                .fault(&self.path, "the Evolution API wants a key; write api_key = \"${EVOLUTION_API_KEY}\"");
             return None;
         };
-        let EvolutionConfig { http, .. } = EvolutionConfig::new(url, &api_key.value);
-        self.built(Evolution::new(EvolutionConfig {
-            http: self.http_config(http),
-            instance: self.own_text("instance"),
-        }))
+        let EvolutionConfig { http, .. } = EvolutionConfig::new(url, api_key.reveal());
+        let config =
+            EvolutionConfig { http: self.http_config(http), instance: self.keys.whatsapp.instance.clone() };
+        self.report(config.check())?;
+        Some(TransportConfig::Whatsapp(config))
     }
 
-    fn built<T: Transport + 'static>(&self, built: Result<T, ConfigError>) -> Option<Arc<dyn Transport>> {
-        match built {
-            Ok(transport) => Some(Arc::new(transport)),
-            Err(error) => {
-                self.fault(&self.place_of(&error), error);
-                None
-            }
-        }
-    }
-
-    fn place_of(&self, error: &ConfigError) -> At<()> {
-        let raw = self.raw;
-        let place = match error {
-            ConfigError::Header { name, .. } => {
-                let header = raw.headers.iter().find(|(header, _)| header == name);
-                header.map(|(_, value)| value).or(self.own("api_key")).cloned().map(|said| said.map(drop))
-            }
-            ConfigError::Instance(_) => self.own("instance").cloned().map(|said| said.map(drop)),
-            _ => raw.url.clone().map(|said| said.map(drop)),
+    /// Reports what is wrong at the key that it is about.
+    fn report(&self, checked: Result<(), ConfigError>) -> Option<()> {
+        let Err(error) = checked else { return Some(()) };
+        let key = match &error {
+            ConfigError::Header { name, .. } => match format!("headers.{name}") {
+                header if self.has(&header) => header,
+                _ => "api_key".to_owned(),
+            },
+            ConfigError::Instance(_) => "instance".to_owned(),
+            _ => "url".to_owned(),
         };
-        place.unwrap_or_else(|| raw.here.clone())
+        self.fault(&key, error);
+        None
     }
 
-    fn smtp(&self) -> Option<Arc<dyn Transport>> {
-        let said = self.address("smtp://user:${SMTP_PASSWORD}@mail.example.com:587")?;
-        let mut config = SmtpConfig::from_url(&said.value.0).map_err(|error| self.fault(said, error)).ok()?;
-        config.connections_max = match self.own("connections") {
-            None => self.concurrency,
-            Some(said) => {
-                said.value.parse().ok().filter(|count| (1..=1_000).contains(count)).or_else(|| {
-                    self.fault(said, "write a whole number from 1 to 1000");
-                    None
-                })?
-            }
-        };
-        if let Some(timeout) = &self.raw.connect_timeout {
-            config.timeouts.connect = timeout.value;
+    fn smtp(&self) -> Option<TransportConfig> {
+        let address = self.address("smtp://user:${SMTP_PASSWORD}@mail.example.com:587")?;
+        let mut config = SmtpConfig::from_url(&address.url).map_err(|error| self.fault("url", error)).ok()?;
+        if self.has("connections") && self.keys.smtp.connections.is_none() {
+            return None;
         }
-        if let Some(said) = self.own("hello") {
-            config.hello_name = Some(said.value.clone());
-        }
-        if let Some(said) = self.own("ca_file") {
-            let pem = std::fs::read_to_string(&said.value);
-            let pem = pem.map_err(|error| self.fault(said, format!("cannot read the file: {error}")));
+        config.connections_max = self.keys.smtp.connections.unwrap_or(self.concurrency);
+        config.timeouts.connect = self.keys.connect_timeout.unwrap_or(config.timeouts.connect);
+        config.hello_name.clone_from(&self.keys.smtp.hello);
+        if let Some(path) = &self.keys.smtp.ca_file {
+            let pem = (self.read_file)(path);
+            let pem = pem.map_err(|error| self.fault("ca_file", format!("cannot read the file: {error}")));
             config.trusted_roots_pem = Some(pem.ok()?);
         }
-        match Smtp::new(config) {
-            Ok(transport) => Some(Arc::new(transport)),
-            Err(error) => {
-                self.fault(said, error);
-                None
-            }
-        }
+        config.check().map_err(|error| self.fault("url", error)).ok()?;
+        Some(TransportConfig::Smtp(config))
     }
 
     #[cfg(feature = "ses")]
-    fn ses(&self) -> Option<Arc<dyn Transport>> {
+    fn ses(&self) -> Option<TransportConfig> {
         use recado_core::CompanyId;
-        use recado_transport_ses::{Content, Ses, SesConfig, SesCredentials};
+        use recado_transport_ses::{Content, SesConfig, SesCredentials};
 
+        use crate::Secret;
+
+        let keys = &self.keys.ses;
         // AWS's own chain may know all the rest, but not that it is to be used.
-        if self.raw.own.is_empty() && self.raw.url.is_none() && self.raw.transport.is_none() {
+        let is_used = self.keys_of_transports().iter().any(|(key, _)| self.has(key));
+        if !is_used && self.keys.url.is_none() && self.keys.transport.is_none() {
             return None;
         }
-        let endpoint_url = match &self.raw.url {
+        let endpoint_url = match &self.keys.url {
             Some(_) => Some(self.web_address()?),
             None => None,
         };
-        let credentials = match (self.own("access_key_id"), self.own("secret_access_key")) {
+        let reveal = |secret: &Secret| secret.reveal().to_owned();
+        let credentials = match (&keys.access_key_id, &keys.secret_access_key) {
             (None, None) => None,
             (Some(id), Some(secret)) => Some(SesCredentials {
-                access_key_id: id.value.clone(),
-                secret_access_key: secret.value.clone(),
-                session_token: self.own_text("session_token"),
+                access_key_id: reveal(id),
+                secret_access_key: reveal(secret),
+                session_token: keys.session_token.as_ref().map(reveal),
             }),
-            (one, other) => {
-                let said = one.or(other)?;
-                self.fault(said, "access_key_id and secret_access_key go together; write both, or neither and AWS's own chain finds them");
-                return None;
-            }
-        };
-        let content = match self.own("content").map(|said| (said, said.value.as_str())) {
-            None | Some((_, "auto")) => Content::Auto,
-            Some((_, "raw")) => Content::Raw,
-            Some((_, "simple")) => Content::Simple,
-            Some((said, _)) => {
-                self.fault(said, "write \"auto\", \"raw\" or \"simple\"");
+            (id, _) => {
+                let key = if id.is_some() { "access_key_id" } else { "secret_access_key" };
+                self.fault(key, "access_key_id and secret_access_key go together; write both, or neither and AWS's own chain finds them");
                 return None;
             }
         };
         let mut config = SesConfig {
-            region: self.own_text("region"),
+            region: keys.region.clone(),
             endpoint_url,
-            profile: self.own_text("profile"),
+            profile: keys.profile.clone(),
             credentials,
-            configuration_set: self.own_text("configuration_set"),
-            tags: self.raw.tags.iter().map(|(name, said)| (name.clone(), said.value.clone())).collect(),
-            content,
+            configuration_set: keys.configuration_set.clone(),
+            tags: keys.tags.clone().unwrap_or_default().into_iter().collect(),
+            content: match keys.content {
+                Some("raw") => Content::Raw,
+                Some("simple") => Content::Simple,
+                _ => Content::Auto,
+            },
             ..SesConfig::default()
         };
-        for (company, set) in &self.raw.configuration_sets {
-            let company = CompanyId::new(company.as_str())
-                .map_err(|error| self.fault(set, format!("the company's name {error}")))
-                .ok()?;
-            config.configuration_sets.insert(company, set.value.clone());
+        for (company, set) in keys.configuration_sets.iter().flatten() {
+            let known = CompanyId::new(company.as_str());
+            let known = known.map_err(|error| {
+                self.fault(&format!("configuration_sets.{company}"), format!("the company's name {error}"));
+            });
+            config.configuration_sets.insert(known.ok()?, set.clone());
         }
-        if let Some(said) = &self.raw.connect_timeout {
-            config.connect_timeout = said.value;
-        }
-        match Ses::new(config) {
-            Ok(transport) => Some(Arc::new(transport)),
-            Err(error) => {
-                self.fault(&self.raw.here, error);
-                None
-            }
-        }
+        config.connect_timeout = self.keys.connect_timeout.unwrap_or(config.connect_timeout);
+        config.check().map_err(|error| self.checker.fault(&self.path, error)).ok()?;
+        Some(TransportConfig::Ses(config))
     }
 
     #[cfg(not(feature = "ses"))]
-    fn ses(&self) -> Option<Arc<dyn Transport>> {
+    fn ses(&self) -> Option<TransportConfig> {
         None
     }
 
-    fn webhook(&self, given: &Given) -> Option<Arc<Webhook>> {
-        let secret = match self.own("secret") {
+    fn webhook(&self) -> Option<TransportConfig> {
+        let secret = match &self.keys.webhook.secret {
             None => None,
-            Some(said) => Some(said.value.parse().map_err(|error| self.fault(said, error)).ok()?),
+            Some(secret) => Some(secret.reveal().parse().map_err(|error| self.fault("secret", error)).ok()?),
         };
-        let mut config = WebhookConfig { guard: given.guard.clone(), secret, ..WebhookConfig::default() };
-        if let Some(said) = &self.raw.connect_timeout {
-            config.connect_timeout = said.value;
-        }
-        let webhook = Webhook::new(config, given.endpoints.clone());
-        webhook.map(Arc::new).map_err(|error| self.fault(&self.raw.here, error)).ok()
-    }
-
-    /// Its keys as a page shows them: secrets are not.
-    fn shown(&self, kind: Kind) -> Vec<(&'static str, String)> {
-        let raw = self.raw;
-        let mut shown = vec![("transport", text(kind.as_str()))];
-        let written = raw.url.as_ref().map(|said| match &said.value {
-            (_, Some(written)) => written.clone(),
-            (url, None) => without_password(url),
-        });
-        shown.extend(written.map(|url| ("url", text(&url))));
-        let table = |values: &[(String, At<String>)], hidden: bool| {
-            let line = |(name, said): &(String, At<String>)| {
-                format!("{} = {}", key(name), if hidden { text("***") } else { text(&said.value) })
-            };
-            (!values.is_empty())
-                .then(|| format!("{{ {} }}", values.iter().map(line).collect::<Vec<_>>().join(", ")))
-        };
-        shown.extend(table(&raw.headers, true).map(|line| ("headers", line)));
-        for (key, _, _) in OWN_KEYS {
-            let hidden =
-                ["api_key", "secret", "access_key_id", "secret_access_key", "session_token"].contains(&key);
-            shown.extend(self.own(key).map(|said| (key, text(if hidden { "***" } else { &said.value }))));
-        }
-        shown.extend(table(&raw.tags, false).map(|line| ("tags", line)));
-        shown.extend(table(&raw.configuration_sets, false).map(|line| ("configuration_sets", line)));
-        shown.extend(raw.connect_timeout.as_ref().map(|said| ("connect_timeout", duration(said.value))));
-        shown
-    }
-}
-
-fn without_password(url: &str) -> String {
-    match url.parse::<Url>() {
-        Ok(mut parsed) if parsed.password().is_some() => {
-            let _ = parsed.set_password(Some("***"));
-            parsed.to_string()
-        }
-        _ => url.to_owned(),
+        let mut config = WebhookConfig { guard: self.guard.clone(), secret, ..WebhookConfig::default() };
+        config.connect_timeout = self.keys.connect_timeout.unwrap_or(config.connect_timeout);
+        Some(TransportConfig::Webhook(config))
     }
 }

@@ -1,108 +1,87 @@
-//! Routes: the built-in ones, what is said about them, and the operator's own.
+//! Routes: the built-in ones, the settings laid over them, and the operator's own.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use recado_core::classify::HOLD_MAX_DEFAULT;
 use recado_core::decide::Terms;
-use recado_core::{Backoff, Classifier, Policy, RouteName, rules};
+use recado_core::{Backoff, CapApplies, Classifier, Policy, RouteName, rules};
 use recado_engine::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::providers::ProviderTerms;
-use recado_engine::{Act, Carrier, Fallback, Route};
-use recado_transport::Sandbox;
+use recado_engine::{Act, Fallback};
 
-use super::fault::{At, closest, suggestion};
-use super::raw::{RawAutoReplay, RawFallback, RawPolicy, RawProvider, RawRoute};
-use super::reader::FaultList;
-use super::{Provider, RouteConfig, anti_patterns, legs, protection, providers};
+use crate::anti_patterns::Review;
+use crate::carriers;
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
+use crate::checker::Checker;
+use crate::fault::{closest, suggestion};
+use crate::route_keys::{AutoReplayKeys, FallbackKeys, Occasion, PolicyKeys, RouteKeys};
+use crate::sections::Settings;
+use crate::table::defaults;
+use crate::{Provider, RouteConfig, protection};
 
-/// Parts that routes share with the rest of the configuration.
-pub struct Given {
+/// The configuration that routes are resolved in.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
     pub environment: Environment,
-    pub sandbox_enabled: bool,
-    pub dead_letter_ttl: Duration,
-    pub crashes_max: u32,
-    pub transports: providers::Given,
-    /// The names of channels that a fallback may notify.
-    pub channels: Vec<String>,
-    pub job_ttl: Duration,
-    pub review: anti_patterns::Review,
+    pub settings: &'a Settings,
+    pub providers: &'a BTreeMap<String, Provider>,
+    pub checker: &'a Checker,
 }
 
-/// Providers and routes, checked against each other.
-pub struct Resolved {
-    pub providers: BTreeMap<String, Provider>,
-    pub protection: BTreeMap<Box<str>, ProviderTerms>,
-    pub routes: Vec<RouteConfig>,
-}
-
+/// Resolves every route and the protection of every provider.
 pub fn resolve(
-    raw_providers: Vec<(String, RawProvider)>,
-    raw_routes: Vec<(String, RawRoute)>,
-    given: &Given,
-    faults: &FaultList,
-) -> Resolved {
-    let mut providers = BTreeMap::new();
-    for (name, raw) in &raw_providers {
-        check_name(name, &raw.here, faults);
-        providers.insert(name.clone(), providers::resolve(name, raw, &given.transports, faults));
-    }
-    for row in catalogue::ROUTES.iter().filter(|row| row.kind == Kind::Webhook) {
-        providers
-            .entry(row.provider.to_owned())
-            .or_insert_with(|| providers::webhook_by_default(&given.transports));
-    }
-    let mut written: BTreeMap<String, RawRoute> = raw_routes.into_iter().collect();
+    around: &Surroundings<'_>,
+    review: &mut Review<'_>,
+) -> (Vec<RouteConfig>, BTreeMap<Box<str>, ProviderTerms>) {
+    let Settings { routes: written_routes, providers: written_providers, .. } = around.settings;
+    let written = |name: &str| written_routes.iter().find(|(written, _)| written == name);
     let mut routes = Vec::new();
     for row in &catalogue::ROUTES {
-        let raw = written.remove(row.name).unwrap_or_default();
-        routes.extend(route(row.name, Some(row), &raw, &providers, given, faults));
+        let unwritten = defaults();
+        let keys = written(row.name).map_or(&unwritten, |(_, keys)| keys);
+        routes.extend(Resolver { around, name: row.name, built_in: Some(row), keys }.resolve(review));
     }
-    for (name, raw) in written {
-        if check_name(&name, &raw.here, faults) {
-            routes.extend(route(&name, None, &raw, &providers, given, faults));
+    for (name, keys) in written_routes.iter().filter(|(name, _)| BuiltIn::named(name).is_none()) {
+        if check_name(name, &format!("routes.{name}"), around.checker) {
+            routes.extend(Resolver { around, name, built_in: None, keys }.resolve(review));
         }
     }
-    for (name, raw) in &raw_providers {
-        check_use(name, &raw.here, &providers, &routes, faults);
+    for (name, _) in written_providers {
+        check_use(name, &routes, around);
     }
-    let protection = protection::resolve(&raw_providers, &routes);
-    for config in &mut routes {
-        let terms = protection.get(&config.route.provider);
-        config.route.concurrency = terms.map_or(CONCURRENCY_DEFAULT, |terms| terms.concurrency);
+    let protection = protection::resolve(written_providers, &routes, around.checker);
+    for route in &mut routes {
+        let terms = protection.get(&route.provider);
+        route.concurrency = terms.map_or(CONCURRENCY_DEFAULT, |terms| terms.concurrency);
     }
-    for (name, raw) in &raw_providers {
-        let has_breaker = protection.get(name.as_str()).is_some_and(|terms| terms.breaker.is_some());
-        let found = anti_patterns::of_provider(name, raw, has_breaker, &routes);
-        given.review.add(&format!("providers.{name}"), &raw.allow, found, faults);
+    for (name, keys) in written_providers {
+        if protection.get(name.as_str()).is_some_and(|terms| terms.breaker.is_some()) {
+            review.provider_with_breaker(name, &routes);
+        }
+        review.close(&format!("providers.{name}"), keys.protection.allow.as_ref());
     }
-    Resolved { providers, protection, routes }
+    (routes, protection)
 }
 
 /// An unused provider is allowed; one with nearly the name of another is a slip.
-fn check_use(
-    name: &str,
-    here: &At<()>,
-    providers: &BTreeMap<String, Provider>,
-    routes: &[RouteConfig],
-    faults: &FaultList,
-) {
+fn check_use(name: &str, routes: &[RouteConfig], around: &Surroundings<'_>) {
     let rows = catalogue::ROUTES.iter().map(|row| row.provider);
-    let used = routes.iter().any(|config| config.provider_names().any(|used| used == name))
+    let used = routes.iter().any(|route| route.provider_names().any(|used| used == name))
         || rows.clone().any(|known| known == name);
-    let meant = closest(name, rows).filter(|meant| !used && !providers.contains_key(*meant));
+    let meant = closest(name, rows).filter(|meant| !used && !around.providers.contains_key(*meant));
     if let Some(meant) = meant {
         let message = format!("no route uses provider `{name}`; did you mean [providers.{meant}]?");
-        faults.borrow_mut().push(here.fault(message));
+        around.checker.fault(&format!("providers.{name}"), message);
     }
 }
 
-fn check_name(name: &str, here: &At<()>, faults: &FaultList) -> bool {
-    let checked = RouteName::new(name).map_err(|error| {
-        faults.borrow_mut().push(here.fault(format!("the name {error}")));
-    });
+/// Returns true if the name of a route or a provider can be one.
+pub fn check_name(name: &str, path: &str, checker: &Checker) -> bool {
+    let checked = RouteName::new(name);
+    if let Err(error) = &checked {
+        checker.fault(path, format!("the name {error}"));
+    }
     checked.is_ok()
 }
 
@@ -114,294 +93,250 @@ pub fn not_in_this_build(kind: Kind) -> String {
     )
 }
 
-fn route(
-    name: &str,
-    built_in: Option<&'static BuiltIn>,
-    raw: &RawRoute,
-    providers: &BTreeMap<String, Provider>,
-    given: &Given,
-    faults: &FaultList,
-) -> Option<RouteConfig> {
-    let said_providers = legs::said(raw, faults)?;
-    // All are looked at, so that every fault is told.
-    let known = said_providers.iter().filter(|said| is_known(said, providers, faults)).count();
-    if known < said_providers.len() {
-        return None;
-    }
-    let first = said_providers.first();
-    let provider_name =
-        first.map(|said| said.value.as_str()).or(built_in.map(|row| row.provider)).unwrap_or(name);
-    let chosen = Chosen { said: first, name: provider_name, provider: providers.get(provider_name) };
-    let (kind, carrier) = carrier(name, built_in, raw, &chosen, given, faults)?;
-    let legs = legs::resolve(&said_providers, raw, &carrier, kind, providers, faults)?;
-
-    let default_policy = built_in.map_or_else(catalogue::default_policy, |row| row.policy(given.environment));
-    let policy = match &raw.policy {
-        Some(said) => policy(default_policy, said, faults),
-        None => default_policy,
-    };
-    let said_classifier = raw.classifier.as_ref().map(|said| said.value);
-    let usual = built_in.map_or(kind.classifier(), |row| row.classifier);
-    let classifier = said_classifier.or(legs.classifier).unwrap_or(usual);
-    let timeout = raw.timeout.as_ref().map(|said| said.value);
-
-    let fallback = fallback(raw.fallback.as_ref(), built_in, given, faults);
-    let name = RouteName::trusted(name);
-    let raw_rules = raw.classify.iter().flat_map(|rules| &rules.value);
-    let own_rules: Vec<_> = raw_rules.filter_map(|raw| super::rules::resolve(raw, faults)).collect();
-    let own = own_rules.iter().enumerate().flat_map(|(at, rule)| rule.rules(&name, at)).collect();
-    let route = Route {
-        carrier,
-        provider: provider_name.into(),
-        others: legs.others,
-        classifier: Classifier {
-            hold_max: raw.hold_max.as_ref().map_or(HOLD_MAX_DEFAULT, |said| said.value),
-            ..rules::named(classifier).unwrap_or_default().preceded_by(own)
-        },
-        terms: Terms {
-            policy,
-            dead_letter_ttl: given.dead_letter_ttl,
-            crashes_max: given.crashes_max,
-            start_over_after: match (fallback.act, fallback.on_dead) {
-                (Act::Reschedule(after), true) => Some(after),
-                _ => None,
-            },
-        },
-        timeout: timeout.or(built_in.map(|row| row.timeout)).unwrap_or(TIMEOUT_DEFAULT),
-        concurrency: CONCURRENCY_DEFAULT,
-        fallback,
-        name,
-    };
-    let auto_replay = raw.auto_replay.as_ref().and_then(|said| auto_replay(said, faults));
-    let config = RouteConfig { route, kind, classifier, own_rules, built_in, auto_replay };
-    let found = anti_patterns::of_route(&config, raw, given.job_ttl);
-    given.review.add(&format!("routes.{}", config.route.name), &raw.allow, found, faults);
-    Some(config)
-}
-
-fn is_known(said: &At<String>, providers: &BTreeMap<String, Provider>, faults: &FaultList) -> bool {
-    let rows = catalogue::ROUTES.iter().map(|row| row.provider);
-    let known: Vec<_> = providers.keys().map(String::as_str).chain(rows).collect();
-    let is_known = known.contains(&said.value.as_str());
-    if !is_known {
-        let advice = suggestion(&said.value, known, "ones");
-        let message = format!("there is no provider `{0}`; write [providers.{0}], or {advice}", said.value);
-        faults.borrow_mut().push(said.fault(message));
-    }
-    is_known
-}
-
-/// The provider that a route goes out by first.
-struct Chosen<'a> {
-    /// The place where the route names it, if it does.
-    said: Option<&'a At<String>>,
-    name: &'a str,
-    /// Absent when it was not written.
-    provider: Option<&'a Provider>,
-}
-
-/// The carrier of a route: its own setting, else its provider if that has an address, else the row.
-fn carrier(
-    name: &str,
-    built_in: Option<&'static BuiltIn>,
-    raw: &RawRoute,
-    chosen: &Chosen<'_>,
-    given: &Given,
-    faults: &FaultList,
-) -> Option<(Kind, Carrier)> {
-    let Chosen { said: said_provider, name: provider_name, provider } = *chosen;
-    let fault = |fault| faults.borrow_mut().push(fault);
-    let reachable = provider.and_then(|provider| Some((provider.kind, provider.transport.clone()?)));
-    if let Some(said) = &raw.transport {
-        let carrier = match said.value {
-            Kind::Worker => Carrier::Workers,
-            Kind::Sandbox if given.sandbox_enabled => Carrier::Transport(Arc::new(Sandbox)),
-            Kind::Sandbox => {
-                let message = format!(
-                    "the sandbox is off in {}, and this route would send nothing; take the line out, or write \
-                     [sandbox] enabled = true",
-                    given.environment
-                );
-                fault(said.fault(message));
-                return None;
-            }
-            kind if !kind.is_built() => {
-                fault(said.fault(not_in_this_build(kind)));
-                return None;
-            }
-            kind => match reachable {
-                Some((reached_by, transport)) if reached_by == kind => Carrier::Transport(transport),
-                Some((reached_by, _)) => {
-                    let (kind, by) = (kind.as_str(), reached_by.as_str());
-                    fault(said.fault(format!(
-                        "provider `{provider_name}` is reached by \"{by}\", not by \"{kind}\"; take this line out, or \
-                         write transport = \"{kind}\" in [providers.{provider_name}]"
-                    )));
-                    return None;
-                }
-                None => {
-                    // When the provider is there and faulty, its own fault says enough.
-                    if provider.is_none_or(|provider| provider.says_nothing()) {
-                        let line =
-                            if kind == Kind::Ses { "region = \"…\"" } else { "url = \"https://…\"" };
-                        fault(said.fault(format!(
-                            "the route has no address to send to; write [providers.{provider_name}] with {line}"
-                        )));
-                    }
-                    return None;
-                }
-            },
-        };
-        return Some((said.value, carrier));
-    }
-    if let Some((kind, transport)) = reachable {
-        return Some((kind, Carrier::Transport(transport)));
-    }
-    if let Some(said) = said_provider
-        && said.value == Kind::Sandbox.as_str()
-        && built_in.is_none_or(|row| row.kind != Kind::Sandbox)
-    {
-        let message = "the sandbox is a transport and no provider; write transport = \"sandbox\" (nothing is sent), or \
-                       give [providers.sandbox] an address";
-        fault(said.fault(message));
-        return None;
-    }
-    match built_in {
-        Some(BuiltIn { kind: Kind::Worker, .. }) => Some((Kind::Worker, Carrier::Workers)),
-        Some(BuiltIn { kind: Kind::Sandbox, .. }) if given.sandbox_enabled => {
-            Some((Kind::Sandbox, Carrier::Transport(Arc::new(Sandbox))))
-        }
-        Some(row) => Some((row.kind, Carrier::Missing(catalogue::missing(row, name, given.environment)))),
-        None => {
-            match (said_provider, provider.is_some_and(|provider| !provider.says_nothing())) {
-                (_, true) => {}
-                (Some(said), false) => fault(said.fault(format!(
-                    "provider `{0}` has no address; write url = \"https://…\" in [providers.{0}]",
-                    said.value
-                ))),
-                (None, false) => {
-                    let meant = closest(name, catalogue::ROUTES.iter().map(|row| row.name));
-                    let meant =
-                        meant.map(|meant| format!("; or did you mean [routes.{meant}]?")).unwrap_or_default();
-                    fault(raw.here.fault(format!(
-                        "the route does not say how it delivers; write provider = \"…\", transport = \"worker\" (your \
-                         own code delivers) or transport = \"sandbox\" (nothing is sent){meant}"
-                    )));
-                }
-            }
-            None
-        }
-    }
-}
-
-/// The settings of fallbacks, laid over those of the row.
-fn fallback(
-    said: Option<&RawFallback>,
-    built_in: Option<&'static BuiltIn>,
-    given: &Given,
-    faults: &FaultList,
-) -> Fallback {
-    let mut fallback =
-        Fallback { act: built_in.map_or(Act::MarkFailed, |row| row.fallback), ..Fallback::default() };
-    let Some(said) = said else { return fallback };
-    let fault = |fault| faults.borrow_mut().push(fault);
-    if let Some(act) = &said.act {
-        fallback.act = match (act.value, &said.after) {
-            ("reschedule", Some(after)) => Act::Reschedule(after.value),
-            ("reschedule", None) => {
-                fault(act.fault("does not say when; write after = \"15m\" beside it"));
-                Act::MarkFailed
-            }
-            ("cached", _) => Act::Cached,
-            ("mark_account", _) => Act::MarkAccount,
-            ("disable_endpoint", _) => Act::DisableEndpoint,
-            ("unavailable", _) => Act::Unavailable,
-            _ => Act::MarkFailed,
-        };
-    }
-    if let Some(after) = said.after.as_ref().filter(|_| !matches!(fallback.act, Act::Reschedule(_))) {
-        fault(after.fault("only do = \"reschedule\" waits; take it out, or write do = \"reschedule\""));
-    }
-    if let Some(on) = &said.on {
-        fallback.on_open = on.value.iter().any(|dead| !dead.value);
-        fallback.on_dead = on.value.iter().any(|dead| dead.value);
-        if on.value.is_empty() {
-            fault(on.fault("names no occasion; write [\"open\", \"dead\"], or take it out"));
-        }
-    }
-    if let Some(channel) = &said.notify {
-        check_channel(channel, &given.channels, faults);
-        fallback.notify = Some(channel.value.as_str().into());
-    }
-    fallback
-}
-
-/// The settings of replays without a person.
-fn auto_replay(said: &RawAutoReplay, faults: &FaultList) -> Option<AutoReplay> {
-    let only = match &said.only {
-        Some(only) if only.value.is_empty() => {
-            let message = "names no cause; write [\"EXHAUSTED\"], or take auto_replay out";
-            faults.borrow_mut().push(only.fault(message));
-            return None;
-        }
-        Some(only) => only.value.iter().flatten().map(|cause| cause.value).collect(),
-        None => CAUSES_DEFAULT.to_vec(),
-    };
-    let max = said.max.as_ref().and_then(|said| u32::try_from(said.value).ok()).unwrap_or(REPLAYS_DEFAULT);
-    Some(AutoReplay { after: said.after.as_ref()?.value, max, only })
-}
-
-pub fn check_channel(said: &At<String>, known: &[String], faults: &FaultList) {
-    if !known.contains(&said.value) {
+pub fn check_channel(path: &str, channel: &str, known: &[&str], checker: &Checker) {
+    if !known.contains(&channel) {
         let advice = match known.is_empty() {
             true => String::new(),
-            false => format!("; {}", suggestion(&said.value, known.iter().map(String::as_str), "ones")),
+            false => format!("; {}", suggestion(channel, known.iter().copied(), "ones")),
         };
-        let message = format!("there is no channel `{0}`; write [notify.{0}]{advice}", said.value);
-        faults.borrow_mut().push(said.fault(message));
+        checker.fault(path, format!("there is no channel `{channel}`; write [notify.{channel}]{advice}"));
     }
 }
 
-/// The route's own policy with what is said laid over it. Naming a part of a curve turns a schedule into
-/// a curve, and the other way round; everything else stays.
-fn policy(mut policy: Policy, said: &RawPolicy, faults: &FaultList) -> Policy {
-    let curve_said =
-        [said.base.as_ref().map(|_| ()), said.factor.as_ref().map(|_| ()), said.cap.as_ref().map(|_| ())];
-    let curve_said = curve_said.iter().any(Option::is_some);
-    if let (Some(schedule), true) = (&said.schedule, curve_said) {
-        let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
-        faults.borrow_mut().push(schedule.fault(message));
-        return policy;
+/// One route, while it is resolved.
+pub struct Resolver<'a> {
+    pub around: &'a Surroundings<'a>,
+    pub name: &'a str,
+    pub built_in: Option<&'static BuiltIn>,
+    pub keys: &'a RouteKeys,
+}
+
+impl Resolver<'_> {
+    pub fn path(&self, key: &str) -> String {
+        format!("routes.{}.{key}", self.name)
     }
-    if let Some(schedule) = &said.schedule {
-        policy.max_attempts = u32::try_from(schedule.value.len()).unwrap_or(u32::MAX);
-        policy.backoff = Backoff::Schedule(schedule.value.clone());
+
+    pub fn fault(&self, key: &str, message: impl ToString) {
+        self.around.checker.fault(&self.path(key), message);
     }
-    if curve_said {
-        let (base, factor, cap) = match (&policy.backoff, catalogue::default_policy().backoff) {
-            (Backoff::Exponential { base, factor, cap }, _) => (*base, *factor, *cap),
-            (_, Backoff::Exponential { base, factor, cap }) => (base, factor, cap),
-            (_, Backoff::Schedule(_)) => (Duration::from_secs(1), 2.0, Duration::from_secs(60)),
+
+    pub fn has(&self, key: &str) -> bool {
+        self.around.checker.has(&self.path(key))
+    }
+
+    fn resolve(&self, review: &mut Review<'_>) -> Option<RouteConfig> {
+        let Resolver { built_in, keys, around, .. } = *self;
+        let chosen = carriers::named_providers(self)?;
+        let provider = chosen.first().map(|choice| choice.name.as_str());
+        let provider = provider.or(built_in.map(|row| row.provider)).unwrap_or(self.name);
+        let (kind, delivery) = carriers::delivery(self, chosen.first(), provider)?;
+        let mixed = carriers::check_others(self, &chosen, kind, &delivery)?;
+
+        let default_policy =
+            built_in.map_or_else(catalogue::default_policy, |row| row.policy(around.environment));
+        let policy =
+            keys.policy.as_ref().map_or(default_policy.clone(), |keys| self.policy(default_policy, keys));
+        let usual = built_in.map_or(kind.classifier(), |row| row.classifier);
+        let classifier_name = keys.classifier.or(mixed).unwrap_or(usual);
+        let fallback = self.fallback(keys.fallback.as_ref());
+        let name = RouteName::trusted(self.name);
+        let own_rules: Vec<_> = keys
+            .classify
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter_map(|(at, keys)| {
+                crate::rules::resolve(keys, &self.path(&format!("classify[{at}]")), around.checker)
+            })
+            .collect();
+        let own = own_rules.iter().enumerate().flat_map(|(at, rule)| rule.rules(&name, at)).collect();
+        let route = RouteConfig {
+            kind,
+            delivery,
+            provider: provider.into(),
+            others: chosen.iter().skip(1).map(|choice| choice.name.as_str().into()).collect(),
+            classifier_name,
+            classifier: Classifier {
+                hold_max: keys.hold_max.unwrap_or(HOLD_MAX_DEFAULT),
+                ..rules::named(classifier_name).unwrap_or_default().preceded_by(own)
+            },
+            own_rules,
+            terms: Terms {
+                policy,
+                dead_letter_ttl: around.settings.dlq.ttl,
+                crashes_max: around.settings.engine.poison_after,
+                start_over_after: match (fallback.act, fallback.on_dead) {
+                    (Act::Reschedule(after), true) => Some(after),
+                    _ => None,
+                },
+            },
+            timeout: keys.timeout.or(built_in.map(|row| row.timeout)).unwrap_or(TIMEOUT_DEFAULT),
+            concurrency: CONCURRENCY_DEFAULT,
+            fallback,
+            auto_replay: keys.auto_replay.as_ref().and_then(|keys| self.auto_replay(keys)),
+            built_in,
+            name,
         };
-        policy.backoff = Backoff::Exponential {
-            base: said.base.as_ref().map_or(base, |said| said.value),
-            factor: said.factor.as_ref().map_or(factor, |said| said.value),
-            cap: said.cap.as_ref().map_or(cap, |said| said.value),
+        review.route(&route, keys, around.settings.engine.job_ttl);
+        review.close(&format!("routes.{}", self.name), keys.allow.as_ref());
+        Some(route)
+    }
+
+    /// The settings of fallbacks, laid over those of the row.
+    fn fallback(&self, keys: Option<&FallbackKeys>) -> Fallback {
+        let usual = self.built_in.map_or(Act::MarkFailed, |row| row.fallback);
+        let mut fallback = Fallback { act: usual, ..Fallback::default() };
+        let Some(keys) = keys else { return fallback };
+        fallback.act = match (keys.act, keys.after) {
+            (None, _) => usual,
+            (Some("reschedule"), Some(after)) => Act::Reschedule(after),
+            (Some("reschedule"), None) => {
+                self.fault("fallback.do", "does not say when; write after = \"15m\" beside it");
+                Act::MarkFailed
+            }
+            (Some("cached"), _) => Act::Cached,
+            (Some("mark_account"), _) => Act::MarkAccount,
+            (Some("disable_endpoint"), _) => Act::DisableEndpoint,
+            (Some("unavailable"), _) => Act::Unavailable,
+            (Some(_), _) => Act::MarkFailed,
         };
+        if keys.after.is_some() && !matches!(fallback.act, Act::Reschedule(_)) {
+            self.fault(
+                "fallback.after",
+                "only do = \"reschedule\" waits; take it out, or write do = \"reschedule\"",
+            );
+        }
+        if let Some(on) = &keys.on {
+            fallback.on_open = on.contains(&Occasion::Open);
+            fallback.on_dead = on.contains(&Occasion::Dead);
+            if !self.has("fallback.on[0]") {
+                self.fault("fallback.on", "names no occasion; write [\"open\", \"dead\"], or take it out");
+            }
+        }
+        if let Some(channel) = &keys.notify {
+            let known = self.around.settings.channel_names();
+            check_channel(&self.path("fallback.notify"), channel, &known, self.around.checker);
+            fallback.notify = Some(channel.as_str().into());
+        }
+        fallback
     }
-    if let Some(said) = &said.max_attempts {
-        policy.max_attempts = u32::try_from(said.value).unwrap_or(u32::MAX);
+
+    /// The settings of replays without a person.
+    fn auto_replay(&self, keys: &AutoReplayKeys) -> Option<AutoReplay> {
+        if !self.has("auto_replay.after") {
+            self.around.checker.fault(
+                &self.path("auto_replay"),
+                "does not say how long an entry rests first; write { after = \"1h\" }",
+            );
+        }
+        if keys.only.is_some() && !self.has("auto_replay.only[0]") {
+            self.fault("auto_replay.only", "names no cause; write [\"EXHAUSTED\"], or take auto_replay out");
+        }
+        Some(AutoReplay {
+            after: keys.after?,
+            max: keys.max.unwrap_or(REPLAYS_DEFAULT),
+            only: keys.only.clone().unwrap_or_else(|| CAUSES_DEFAULT.to_vec()),
+        })
     }
-    if let (Backoff::Schedule(_), Some(said)) = (&policy.backoff, &said.cap_applies) {
-        let message = "a schedule has no cap; take this out, or write the curve with base, factor and cap";
-        faults.borrow_mut().push(said.fault(message));
+
+    /// The route's own policy with the keys laid over it. Naming a part of a curve turns a schedule into a curve, and
+    /// the other way round; everything else stays.
+    fn policy(&self, mut policy: Policy, keys: &PolicyKeys) -> Policy {
+        let names_curve = keys.base.is_some() || keys.factor.is_some() || keys.cap.is_some();
+        if let Some(schedule) = &keys.schedule {
+            if names_curve {
+                let message = "a schedule stands beside base, factor or cap; write the waits one by one, or the curve, not both";
+                self.fault("policy.schedule", message);
+                return policy;
+            }
+            policy.max_attempts = u32::try_from(schedule.len()).unwrap_or(u32::MAX);
+            policy.backoff = Backoff::Schedule(schedule.clone());
+        }
+        if names_curve {
+            let (base, factor, cap) = match (&policy.backoff, catalogue::default_policy().backoff) {
+                (Backoff::Exponential { base, factor, cap }, _) => (*base, *factor, *cap),
+                (_, Backoff::Exponential { base, factor, cap }) => (base, factor, cap),
+                (_, Backoff::Schedule(_)) => (Duration::from_secs(1), 2.0, Duration::from_secs(60)),
+            };
+            policy.backoff = Backoff::Exponential {
+                base: keys.base.unwrap_or(base),
+                factor: keys.factor.unwrap_or(factor),
+                cap: keys.cap.unwrap_or(cap),
+            };
+        }
+        if matches!(policy.backoff, Backoff::Schedule(_)) && keys.cap_applies.is_some() {
+            let message =
+                "a schedule has no cap; take this out, or write the curve with base, factor and cap";
+            self.fault("policy.cap_applies", message);
+        }
+        policy.max_attempts = keys.max_attempts.unwrap_or(policy.max_attempts);
+        policy.jitter = keys.jitter.unwrap_or(policy.jitter);
+        policy.cap_applies = keys.cap_applies.unwrap_or(policy.cap_applies);
+        policy.floor = keys.floor.or(policy.floor);
+        policy.ceiling = keys.ceiling.or(policy.ceiling);
+        for words in policy.faults() {
+            self.fault("policy", words);
+        }
+        policy
     }
-    policy.jitter = said.jitter.as_ref().map_or(policy.jitter, |said| said.value);
-    policy.cap_applies = said.cap_applies.as_ref().map_or(policy.cap_applies, |said| said.value);
-    policy.floor = said.floor.as_ref().map(|said| said.value).or(policy.floor);
-    policy.ceiling = said.ceiling.as_ref().map(|said| said.value).or(policy.ceiling);
-    for words in policy.faults() {
-        faults.borrow_mut().push(said.here.fault(words));
+}
+
+impl RouteConfig {
+    /// The keys that make this route.
+    pub fn keys(&self) -> RouteKeys {
+        let several = !self.others.is_empty();
+        let is_implied = self.built_in.is_none() && *self.provider == *self.name.as_str();
+        // A row's own transport is not written: it goes without saying, and not every one is in this build.
+        let names_transport =
+            self.built_in.is_none_or(|row| row.kind != self.kind) && !self.kind.needs_provider();
+        RouteKeys {
+            transport: names_transport.then_some(self.kind),
+            provider: (!several && !is_implied).then(|| self.provider.to_string()),
+            providers: several.then(|| self.provider_names().map(str::to_owned).collect()),
+            classifier: Some(self.classifier_name),
+            timeout: Some(self.timeout),
+            hold_max: Some(self.classifier.hold_max),
+            policy: Some(policy_keys(&self.terms.policy)),
+            fallback: (self.fallback != Fallback::default()).then(|| fallback_keys(&self.fallback)),
+            auto_replay: self.auto_replay.as_ref().map(|terms| AutoReplayKeys {
+                after: Some(terms.after),
+                max: Some(terms.max),
+                only: Some(terms.only.clone()),
+            }),
+            classify: (!self.own_rules.is_empty()).then(|| self.own_rules.clone()),
+            allow: None,
+        }
     }
-    policy
+}
+
+/// The keys that make a policy.
+pub fn policy_keys(policy: &Policy) -> PolicyKeys {
+    let (base, factor, cap, schedule) = match &policy.backoff {
+        Backoff::Exponential { base, factor, cap } => (Some(*base), Some(*factor), Some(*cap), None),
+        Backoff::Schedule(waits) => (None, None, None, Some(waits.clone())),
+    };
+    PolicyKeys {
+        base,
+        factor,
+        cap,
+        schedule,
+        jitter: Some(policy.jitter),
+        cap_applies: Some(policy.cap_applies).filter(|applies| *applies == CapApplies::AfterJitter),
+        floor: policy.floor,
+        ceiling: policy.ceiling,
+        max_attempts: Some(policy.max_attempts),
+    }
+}
+
+fn fallback_keys(fallback: &Fallback) -> FallbackKeys {
+    let occasions = [(Occasion::Open, fallback.on_open), (Occasion::Dead, fallback.on_dead)];
+    FallbackKeys {
+        on: Some(occasions.into_iter().filter(|(_, acts)| *acts).map(|(occasion, _)| occasion).collect()),
+        act: Some(fallback.act.as_str()),
+        after: match fallback.act {
+            Act::Reschedule(after) => Some(after),
+            _ => None,
+        },
+        notify: fallback.notify.as_deref().map(str::to_owned),
+    }
 }

@@ -61,6 +61,20 @@ impl Value {
     }
 }
 
+impl Node {
+    fn place_below(&self, rest: &str) -> Option<&Place> {
+        match &self.value {
+            _ if rest.is_empty() => Some(&self.place),
+            Value::Table(table) => table.place(rest.strip_prefix('.')?),
+            Value::List(items) => {
+                let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
+                items.get(index.parse::<usize>().ok()?)?.place_below(rest)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Reads a file. Every fault of its syntax is told.
 pub fn parse(source: &Source) -> Result<Table, Vec<Fault>> {
     let (document, errors) = DeTable::parse_recoverable(&source.text);
@@ -144,6 +158,17 @@ impl Table {
             Value::Table(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// The place of the value at a path such as `routes.email.classify[0].as`; of a table, the place of its name.
+    /// Names may hold dots, so every name that the path begins with is followed.
+    pub fn place(&self, path: &str) -> Option<&Place> {
+        self.0.iter().find_map(|(name, Entry { key, node })| {
+            match (path.strip_prefix(name.as_str())?, &node.value) {
+                ("", Value::Table(_)) => Some(key),
+                (rest, _) => node.place_below(rest),
+            }
+        })
     }
 
     /// Puts a value at a path, making the tables on the way.

@@ -205,6 +205,6 @@ fn the_page_on_anti_patterns_has_a_row_for_each() {
 #[test]
 fn routes_share_their_built_in_rules() {
     let config = load("[routes.a]\ntransport = \"worker\"\nclassifier = \"smtp\"\n");
-    let rules = |route: &str| config.route(route).unwrap().route.classifier.rules.clone();
-    assert!(Arc::ptr_eq(&rules("a"), &rules("email")));
+    let rules = |route: &str| config.route(route).unwrap().classifier.rules.clone();
+    assert!(std::sync::Arc::ptr_eq(&rules("a"), &rules("email")));
 }

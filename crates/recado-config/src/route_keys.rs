@@ -1,0 +1,123 @@
+//! The keys of `[routes.<name>]`, as tables. They overlay the built-in route of that name, so none has a default.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use recado_core::classify::{Blame, Class};
+use recado_core::policy::{ATTEMPTS_MAX, DELAY_MAX};
+use recado_core::{CapApplies, Cause, Jitter, NetworkKind};
+use recado_engine::Act;
+use regex::Regex;
+
+use crate::catalogue::Kind;
+use crate::format::{Format, Named, count, custom, duration, list, named, number, parsed, table, text, word};
+use crate::rules::{
+    StatusRange, enhanced_code, non_empty, regular_expression, show_status_range, status_range,
+};
+use crate::sections::{DAY, HOUR, SECOND, YEAR};
+use crate::table::section;
+
+/// Any delay that a policy may name.
+const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=DELAY_MAX;
+
+section! {
+    RouteKeys {
+        transport: Kind, word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)));
+        provider: String, text("my-provider").unlisted();
+        providers: Vec<String>, list(text("my-provider"), "[\"first\", \"second\"]");
+        /// The built-in rules that judge a failure; `classify` puts rules of your own before them.
+        classifier: &'static str, word("classifier", recado_core::rules::NAMES.map(|name| (name, name)));
+        /// How long one attempt may take.
+        timeout: Duration, duration(Duration::from_millis(1)..=HOUR);
+        /// The longest wait that an answer from outside (a Retry-After, a limit that is reached) can impose.
+        hold_max: Duration, duration(SECOND..=YEAR).such_as("\"1h\"");
+        /// When to try again. Keys that are not named stay as they are. A curve: base, factor, cap, jitter ("±25%",
+        /// "+20%", "full", "equal", "decorrelated", "none"), cap_applies ("before_jitter" or "after_jitter"), floor,
+        /// ceiling, max_attempts (it counts the first try). Or a schedule: the wait before each attempt.
+        policy: PolicyKeys, table();
+        /// What happens when a job fails for good ("dead") and, where that stands here too, to jobs that are due while every
+        /// provider is closed off ("open"; otherwise they wait): do = "mark_failed", "reschedule" (with after),
+        /// "mark_account", "disable_endpoint"; for calls "cached" or "unavailable". notify names a channel.
+        fallback: FallbackKeys, table();
+        /// Dead letters of these causes are replayed without a person after they rested for so long, at most so often, and not
+        /// while the provider is closed off. Without it a replay is a person's act.
+        auto_replay: AutoReplayKeys, table().such_as("{ after = \"1h\", max = 3, only = [\"EXHAUSTED\"] }");
+        classify: Vec<RuleKeys>, list(table(), "[{ code = \"550\", as = \"transient\" }]");
+        /// Silences the warning of an anti-pattern, with the reason: endless_retry, no_backoff, permanent_retried,
+        /// hiding_fallback, unattended_dlq or retry_after_ignored.
+        allow: Named<String>, named(text("the reason")).such_as("{ no_backoff = \"why it is meant\" }");
+    }
+}
+
+section! {
+    PolicyKeys {
+        base: Duration, duration(DELAYS);
+        factor: f64, number("2");
+        cap: Duration, duration(DELAYS);
+        schedule: Vec<Duration>, list(duration(DELAYS), "[\"0s\", \"5s\", \"30s\"]");
+        jitter: Jitter, parsed("±25%").unlisted();
+        cap_applies: CapApplies, word("cap_applies", [
+            ("before_jitter", CapApplies::BeforeJitter),
+            ("after_jitter", CapApplies::AfterJitter),
+        ]);
+        floor: Duration, duration(DELAYS);
+        ceiling: Duration, duration(DELAYS);
+        max_attempts: u32, count(1..=ATTEMPTS_MAX.into());
+    }
+}
+
+section! {
+    FallbackKeys {
+        on: Vec<Occasion>,
+            list(word("occasion", [("open", Occasion::Open), ("dead", Occasion::Dead)]), "[\"open\", \"dead\"]");
+        act as "do": &'static str, word("fallback", Act::NAMES.map(|name| (name, name)));
+        after: Duration, duration(SECOND..=YEAR);
+        notify: String, text("ops").unlisted();
+    }
+}
+
+/// The occasion of a fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// Every provider of the route is closed off.
+    Open,
+    /// A job failed for good.
+    Dead,
+}
+
+section! {
+    AutoReplayKeys {
+        after: Duration, duration(SECOND..=YEAR);
+        max: u32, count(1..=100);
+        only: Vec<Cause>,
+            list(word("cause", Cause::ALL.map(|cause| (cause.as_str(), cause))), "[\"EXHAUSTED\"]");
+    }
+}
+
+section! {
+    RuleKeys {
+        code: String, custom("550", non_empty, Clone::clone).or_number().unlisted();
+        name: String, custom("Throttling", non_empty, Clone::clone).unlisted();
+        enhanced: String, custom("4.x.x", enhanced_code, Clone::clone).unlisted();
+        text: String, custom("try again later", non_empty, Clone::clone).unlisted();
+        regex: Regex, custom("(?i)try again", regular_expression, Regex::to_string).unlisted();
+        status: Vec<StatusRange>,
+            list(custom("5xx", status_range, show_status_range).or_bare_number(), "[500, 504]").or_single();
+        network: NetworkFailure, word("network failure", network_failures());
+        class as "as": Class, word("class", [
+            ("transient", Class::Transient),
+            ("permanent", Class::Permanent),
+            ("rate_limit", Class::RateLimit),
+            ("unknown", Class::Unknown),
+        ]);
+        blame: Blame, word("blame", [Blame::Message, Blame::Credential, Blame::Provider].map(|blame| (blame.as_str(), blame)));
+        wait: Duration, duration(SECOND..=7 * DAY);
+    }
+}
+
+/// The kind of network failure that a rule is for; `None` is any.
+pub type NetworkFailure = Option<NetworkKind>;
+
+fn network_failures() -> impl Iterator<Item = (&'static str, NetworkFailure)> {
+    [("any", None)].into_iter().chain(NetworkKind::ALL.map(|kind| (kind.as_str(), Some(kind))))
+}

@@ -1,0 +1,127 @@
+//! A section of the configuration as a table, one row a key.
+//!
+//! ```text
+//! section! {
+//!     /// The HTTP API.
+//!     Server {
+//!         /// Larger requests are refused.
+//!         max_body: u64 = MIB, size(KIB..=GIB);
+//!         /// Clients send it as `Authorization: Bearer …`.
+//!         token: Secret, secret("${RECADO_TOKEN}");
+//!     }
+//! }
+//! ```
+//!
+//! A row is the key with its documentation, its type, its default and its [format](crate::format). A key without a
+//! default is an `Option`. `field as "key": …` gives the field another name than the key. A row without a format is a
+//! section whose keys stand in the same table: it keeps large structs apart.
+//!
+//! From the rows follow the struct, its reading with all checks ([`Section::read`]), and what [`show`](crate::show),
+//! the commented default file and the [reference page](crate::reference) print ([`Section::rows`]).
+//!
+//! # To add a key
+//!
+//! 1. Write its row in the section's table (`sections.rs`, `route_keys.rs`, `provider_keys.rs` or `alerts.rs`).
+//! 2. Use it: `config.settings.<section>.<key>`.
+//! 3. Write the generated files again: `cargo xtask tidy` prints the commands.
+//!
+//! A check that concerns one value alone belongs to its format; one that compares keys goes to `resolve.rs` and reports
+//! with `checker.fault("section.key", "…")`.
+
+use crate::checker::Checker;
+use crate::reader::Reader;
+
+/// A table of keys.
+pub trait Section: Sized {
+    /// Documentation of the whole section.
+    const ABOUT: &'static [&'static str];
+
+    /// Reads every key; faulty ones are reported and count as absent.
+    fn read(reader: &Reader<'_>) -> Self;
+
+    /// Every key with its documentation and its value.
+    fn rows(&self) -> Vec<Row>;
+}
+
+/// The section as it is when nothing is written.
+pub fn defaults<S: Section>() -> S {
+    S::read(&Reader::root(&Checker::default()))
+}
+
+/// One key of a section.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub key: &'static str,
+    pub doc: &'static [&'static str],
+    /// The values that it takes, in words.
+    pub allowed: String,
+    /// A value as TOML, for the default file of a key without a default.
+    pub example: Option<String>,
+    /// The value as TOML, secrets hidden.
+    pub value: Option<String>,
+    /// The keys below it, when it is a table.
+    pub rows: Vec<Row>,
+}
+
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $field:ident $(as $key:literal)? : $type:ty $(= $default:expr)? $(, $format:expr)?;
+            )*
+        }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            $(pub $field: $crate::table::section!(@type $type, [$($default)?] [$($format)?]),)*
+        }
+
+        impl $crate::table::Section for $name {
+            const ABOUT: &'static [&'static str] = &[$($about),*];
+
+            fn read(reader: &$crate::reader::Reader<'_>) -> Self {
+                $name {
+                    $($field: $crate::table::section!(
+                        @read reader, $crate::table::section!(@key $field $($key)?), $type, [$($default)?] [$($format)?]
+                    ),)*
+                }
+            }
+
+            fn rows(&self) -> Vec<$crate::table::Row> {
+                let mut rows = Vec::new();
+                $($crate::table::section!(
+                    @rows rows, $crate::table::section!(@key $field $($key)?), &[$($doc),*], self.$field,
+                    [$($default)?] [$($format)?]
+                );)*
+                rows
+            }
+        }
+    };
+
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+
+    (@type $type:ty, [$default:expr] [$format:expr]) => { $type };
+    (@type $type:ty, [] [$format:expr]) => { Option<$type> };
+    (@type $type:ty, [] []) => { $type };
+
+    (@read $reader:ident, $key:expr, $type:ty, [$default:expr] [$format:expr]) => {
+        $reader.get($key, &$format).unwrap_or_else(|| $default)
+    };
+    (@read $reader:ident, $key:expr, $type:ty, [] [$format:expr]) => { $reader.get($key, &$format) };
+    (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::table::Section>::read($reader) };
+
+    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {
+        $rows.push($crate::format::row($key, $doc, &$format, Some(&$value)))
+    };
+    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] [$format:expr]) => {
+        $rows.push($crate::format::row($key, $doc, &$format, $value.as_ref()))
+    };
+    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] []) => {
+        $rows.extend($crate::table::Section::rows(&$value))
+    };
+}
+pub(crate) use section;
