@@ -9,7 +9,8 @@ use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
 use crate::Secret;
 use crate::format::{
-    Format, Named, Switchable, count, duration, list, named, number, row, secret, switchable, text, word,
+    Format, Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text,
+    word,
 };
 use crate::reader::{Reader, Setting};
 use crate::sections::{CHANNEL_FORMATS, ChannelKeys, MINUTE, SECOND};
@@ -27,7 +28,7 @@ section! {
         /// Between two measurements.
         every: Duration = EVERY_DEFAULT, duration(SECOND..=10 * MINUTE);
         /// The channels that get alerts instead of the one in [dlq]; one may stand without the brackets.
-        notify: Vec<String>, list(text("ops"), "[\"ops\", \"oncall\"]").or_single().such_as("[\"ops\"]");
+        notify: Vec<String>, one_or_list(|| text("ops"), "[\"ops\", \"oncall\"]").such_as("[\"ops\"]");
         /// Or, and also, an address of its own: the event is posted, or with format = "slack" a text as Slack takes it; secret signs.
         webhook: Secret, secret("https://example.com/hooks/ops");
         secret: Secret, secret("${OPS_WEBHOOK_SECRET}").unlisted();
@@ -75,7 +76,7 @@ impl Section for AlertConfig {
     fn read(reader: &Reader<'_>) -> Self {
         let mut config = AlertConfig::default();
         for rule in &mut config.rules {
-            if let Some(changed) = reader.get(rule.name, &RuleFormat(rule.clone())) {
+            if let Some(changed) = reader.get(rule.name, &rule_format(rule)) {
                 *rule = changed;
             }
         }
@@ -85,65 +86,55 @@ impl Section for AlertConfig {
     fn rows(&self) -> Vec<Row> {
         let doc = |at| if at == 0 { RULE_DOC } else { &[] };
         let rules = self.rules.iter().enumerate();
-        rules.map(|(at, rule)| row(rule.name, doc(at), &RuleFormat(rule.clone()), Some(rule))).collect()
+        rules.map(|(at, rule)| rule_format(rule).row(rule.name, doc(at), Some(rule))).collect()
     }
 }
 
 /// Changes of one built-in rule, or `false`.
-struct RuleFormat(Rule);
+fn rule_format(rule: &Rule) -> Format<Rule> {
+    let rule = rule.clone();
+    let rows = |_: Option<&Rule>| defaults::<AlertRuleKeys>().rows();
+    Format::new("table, `true` or `false`", move |setting| change(&rule, setting), write_rule).with_rows(rows)
+}
 
-impl Format for RuleFormat {
-    type Value = Rule;
-
-    fn read(&self, setting: &Setting<'_>) -> Option<Rule> {
-        let name = self.0.name;
-        let change = match switchable::<AlertRuleKeys>().read(setting)? {
-            Switchable::Off => RuleChange { enabled: Some(false), ..RuleChange::default() },
-            Switchable::On(None) => RuleChange { enabled: Some(true), ..RuleChange::default() },
-            Switchable::On(Some(keys)) => RuleChange {
-                enabled: Some(true),
-                threshold: keys.threshold,
-                window: keys.window,
-                min_volume: keys.min_volume,
-                pending: keys.pending,
-                resolve_share: keys.resolve_share,
-                clear: keys.clear,
-                severity: keys.severity,
-                except: keys.except.map(|names| names.into_iter().map(Into::into).collect()),
-            },
-        };
-        let mut changed = AlertConfig { rules: vec![self.0.clone()], ..AlertConfig::default() };
-        changed.change(name, change).or_else(|error| setting.refuse(error).ok_or(())).ok()?;
-        let faults = changed.faults();
-        for words in &faults {
-            let words = words.strip_prefix(&format!("alert {name}: ")).unwrap_or(words);
-            setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
-        }
-        if faults.is_empty() { changed.rules.pop() } else { None }
+fn change(rule: &Rule, setting: &Setting<'_>) -> Option<Rule> {
+    let change = match switchable::<AlertRuleKeys>().read(setting)? {
+        Switchable::Off => RuleChange { enabled: Some(false), ..RuleChange::default() },
+        Switchable::On(None) => RuleChange { enabled: Some(true), ..RuleChange::default() },
+        Switchable::On(Some(keys)) => RuleChange {
+            enabled: Some(true),
+            threshold: keys.threshold,
+            window: keys.window,
+            min_volume: keys.min_volume,
+            pending: keys.pending,
+            resolve_share: keys.resolve_share,
+            clear: keys.clear,
+            severity: keys.severity,
+            except: keys.except.map(|names| names.into_iter().map(Into::into).collect()),
+        },
+    };
+    let mut changed = AlertConfig { rules: vec![rule.clone()], ..AlertConfig::default() };
+    setting.accept(changed.change(rule.name, change))?;
+    let faults = changed.faults();
+    for words in &faults {
+        let words = words.strip_prefix(&format!("alert {}: ", rule.name)).unwrap_or(words);
+        setting.refuse_below(words.split(' ').next().unwrap_or_default(), words);
     }
+    if faults.is_empty() { changed.rules.pop() } else { None }
+}
 
-    fn write(&self, rule: &Rule) -> String {
-        let written = |time: Duration| (!time.is_zero()).then_some(time);
-        let keys = AlertRuleKeys {
-            threshold: Some(rule.threshold),
-            window: written(rule.window),
-            min_volume: (rule.min_volume > 0).then_some(rule.min_volume),
-            pending: written(rule.pending),
-            resolve_share: Some(rule.resolve_share),
-            clear: Some(rule.clear),
-            severity: Some(rule.severity),
-            except: (!rule.except.is_empty())
-                .then(|| rule.except.iter().map(|name| name.to_string()).collect()),
-        };
-        let value = if rule.enabled { Switchable::On(Some(keys)) } else { Switchable::Off };
-        switchable().write(&value)
-    }
-
-    fn allowed(&self) -> String {
-        switchable::<AlertRuleKeys>().allowed()
-    }
-
-    fn rows(&self, _rule: Option<&Rule>) -> Vec<Row> {
-        switchable::<AlertRuleKeys>().rows(None)
-    }
+fn write_rule(rule: &Rule) -> String {
+    let written = |time: Duration| (!time.is_zero()).then_some(time);
+    let except = rule.except.iter().map(|name| name.to_string());
+    let keys = AlertRuleKeys {
+        threshold: Some(rule.threshold),
+        window: written(rule.window),
+        min_volume: Some(rule.min_volume).filter(|volume| *volume > 0),
+        pending: written(rule.pending),
+        resolve_share: Some(rule.resolve_share),
+        clear: Some(rule.clear),
+        severity: Some(rule.severity),
+        except: (!rule.except.is_empty()).then(|| except.collect()),
+    };
+    switchable().write(&if rule.enabled { Switchable::On(Some(keys)) } else { Switchable::Off })
 }

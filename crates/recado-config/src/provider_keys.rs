@@ -8,7 +8,8 @@ use recado_transport::Url;
 use crate::Secret;
 use crate::catalogue::Kind;
 use crate::format::{
-    Format, Named, Switchable, count, custom, duration, named, secret, switch, switchable, table, text, word,
+    Named, Switchable, count, custom, custom_or_number, duration, named, secret, secret_or_number, switch,
+    switchable, table, text, text_or_number, word,
 };
 use crate::sections::{DAY, MINUTE};
 use crate::table::section;
@@ -33,33 +34,33 @@ section! {
 
 section! {
     WhatsappKeys {
-        instance: String, text("main").or_number().unlisted();
-        api_key: Secret, secret("${EVOLUTION_API_KEY}").or_number().unlisted();
+        instance: String, text_or_number("main");
+        api_key: Secret, secret_or_number("${EVOLUTION_API_KEY}");
     }
 }
 
 section! {
     SmtpKeys {
-        hello: String, text("mail.example.com").or_number().unlisted();
-        ca_file: String, text("/etc/ssl/private-ca.pem").or_number().unlisted();
-        connections: usize, count(1..=1_000).or_quoted();
+        hello: String, text_or_number("mail.example.com");
+        ca_file: String, text_or_number("/etc/ssl/private-ca.pem");
+        connections: usize, custom_or_number("5", connections, usize::to_string);
     }
 }
 
 section! {
     WebhookKeys {
-        secret: Secret, secret("${WEBHOOK_SECRET}").or_number().unlisted();
+        secret: Secret, secret_or_number("${WEBHOOK_SECRET}");
     }
 }
 
 section! {
     SesKeys {
-        region: String, text("sa-east-1").or_number().unlisted();
-        profile: String, text("mail").or_number().unlisted();
-        access_key_id: Secret, secret("${AWS_ACCESS_KEY_ID}").or_number().unlisted();
-        secret_access_key: Secret, secret("${AWS_SECRET_ACCESS_KEY}").or_number().unlisted();
-        session_token: Secret, secret("${AWS_SESSION_TOKEN}").or_number().unlisted();
-        configuration_set: String, text("transactional").or_number().unlisted();
+        region: String, text_or_number("sa-east-1");
+        profile: String, text_or_number("mail");
+        access_key_id: Secret, secret_or_number("${AWS_ACCESS_KEY_ID}");
+        secret_access_key: Secret, secret_or_number("${AWS_SECRET_ACCESS_KEY}");
+        session_token: Secret, secret_or_number("${AWS_SESSION_TOKEN}");
+        configuration_set: String, text_or_number("transactional");
         content: &'static str, word("content", ["auto", "raw", "simple"].map(|word| (word, word)));
         tags: Named<String>, named(text("campaign"));
         configuration_sets: Named<String>, named(text("acme-mail"));
@@ -104,6 +105,11 @@ section! {
         max: u32, count(1..=10_000_000);
         per: Duration, duration(TIMES);
     }
+}
+
+fn connections(written: &Text) -> Result<usize, String> {
+    let count = written.text.trim().parse().ok().filter(|count| (1..=1_000).contains(count));
+    count.ok_or_else(|| "write a whole number from 1 to 1000".to_owned())
 }
 
 /// A provider's URL. It may hold a password.

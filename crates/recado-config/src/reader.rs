@@ -30,7 +30,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads one key, if it is written.
-    pub fn get<F: Format>(&self, key: &'static str, format: &F) -> Option<F::Value> {
+    pub fn get<T: 'static>(&self, key: &'static str, format: &Format<T>) -> Option<T> {
         self.asked.borrow_mut().push(key);
         format.read(&self.setting(key, self.table.0.get(key)?))
     }
@@ -72,6 +72,11 @@ impl<'t> Setting<'t> {
         None
     }
 
+    /// Reports the fault of a value that could not be read.
+    pub fn accept<T, E: ToString>(&self, read: Result<T, E>) -> Option<T> {
+        read.or_else(|error| self.refuse(error.to_string()).ok_or(())).ok()
+    }
+
     /// Reports a fault of a key below, or of this value where that key is not written.
     pub fn refuse_below(&self, key: &str, message: impl ToString) {
         let path = format!("{}.{key}", self.path);
@@ -84,13 +89,11 @@ impl<'t> Setting<'t> {
         self.refuse(format_args!("{} stands here; write {wanted}", self.value().kind()))
     }
 
-    /// The items of a list.
-    pub fn items(&self, items: &'t [Node]) -> impl Iterator<Item = Setting<'t>> {
-        items.iter().enumerate().map(|(at, node)| Setting {
-            path: format!("{}[{at}]", self.path),
-            node,
-            checker: self.checker,
-        })
+    /// The items, if it is a list.
+    pub fn items(&self) -> Option<impl Iterator<Item = Setting<'t>>> {
+        let Value::List(items) = self.value() else { return None };
+        let item = |(at, node)| Setting { path: format!("{}[{at}]", self.path), node, checker: self.checker };
+        Some(items.iter().enumerate().map(item))
     }
 
     pub fn table(&self) -> Option<Reader<'t>> {

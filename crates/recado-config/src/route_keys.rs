@@ -10,9 +10,13 @@ use recado_engine::Act;
 use regex::Regex;
 
 use crate::catalogue::Kind;
-use crate::format::{Format, Named, count, custom, duration, list, named, number, parsed, table, text, word};
+use crate::format::{
+    Format, Named, count, custom, custom_or_number, duration, list, named, number, one_or_list, parsed,
+    table, tables, text, word,
+};
 use crate::rules::{
     StatusRange, enhanced_code, non_empty, regular_expression, show_status_range, status_range,
+    write_status_range,
 };
 use crate::sections::{DAY, HOUR, SECOND, YEAR};
 use crate::table::section;
@@ -42,7 +46,7 @@ section! {
         /// Dead letters of these causes are replayed without a person after they rested for so long, at most so often, and not
         /// while the provider is closed off. Without it a replay is a person's act.
         auto_replay: AutoReplayKeys, table().such_as("{ after = \"1h\", max = 3, only = [\"EXHAUSTED\"] }");
-        classify: Vec<RuleKeys>, list(table(), "[{ code = \"550\", as = \"transient\" }]");
+        classify: Vec<RuleKeys>, tables("[{ code = \"550\", as = \"transient\" }]");
         /// Silences the warning of an anti-pattern, with the reason: endless_retry, no_backoff, permanent_retried,
         /// hiding_fallback, unattended_dlq or retry_after_ignored.
         allow: Named<String>, named(text("the reason")).such_as("{ no_backoff = \"why it is meant\" }");
@@ -96,13 +100,13 @@ section! {
 
 section! {
     RuleKeys {
-        code: String, custom("550", non_empty, Clone::clone).or_number().unlisted();
+        code: String, custom_or_number("550", non_empty, Clone::clone);
         name: String, custom("Throttling", non_empty, Clone::clone).unlisted();
         enhanced: String, custom("4.x.x", enhanced_code, Clone::clone).unlisted();
         text: String, custom("try again later", non_empty, Clone::clone).unlisted();
         regex: Regex, custom("(?i)try again", regular_expression, Regex::to_string).unlisted();
         status: Vec<StatusRange>,
-            list(custom("5xx", status_range, show_status_range).or_bare_number(), "[500, 504]").or_single();
+            one_or_list(status, "[500, 504]");
         network: NetworkFailure, word("network failure", network_failures());
         class as "as": Class, word("class", [
             ("transient", Class::Transient),
@@ -113,6 +117,10 @@ section! {
         blame: Blame, word("blame", [Blame::Message, Blame::Credential, Blame::Provider].map(|blame| (blame.as_str(), blame)));
         wait: Duration, duration(SECOND..=7 * DAY);
     }
+}
+
+fn status() -> Format<StatusRange> {
+    custom_or_number("5xx", status_range, show_status_range).written_as(write_status_range)
 }
 
 /// The kind of network failure that a rule is for; `None` is any.

@@ -5,6 +5,7 @@ use recado_core::classify::{Blame, Class, Condition, Rule};
 use regex::Regex;
 
 use crate::checker::Checker;
+use crate::format::quote;
 use crate::route_keys::RuleKeys;
 use crate::tree::Text;
 
@@ -104,6 +105,11 @@ pub fn status_range(written: &Text) -> Result<StatusRange, String> {
     let shaped = text.len() == 3 && text.trim_end_matches('x').bytes().all(|b| b.is_ascii_digit());
     let range = end("0").zip(end("9")).filter(|(low, high)| shaped && *low >= 100 && *high <= 599);
     range.ok_or_else(|| "this is not an HTTP status; write 100 to 599, \"50x\" or \"5xx\"".to_owned())
+}
+
+/// A single status is written as a number.
+pub fn write_status_range(range: &StatusRange) -> String {
+    if range.0 == range.1 { range.0.to_string() } else { quote(&show_status_range(range)) }
 }
 
 pub fn show_status_range((low, high): &StatusRange) -> String {

@@ -16,8 +16,8 @@ use recado_transport_webhook::IpNet;
 use crate::Secret;
 use crate::alerts::Alerts;
 use crate::format::{
-    AnyTable, Format, Named, count, custom, duration, list, named, number, path, secret, size, switch, table,
-    text, word,
+    Named, any_table, count, custom, duration, list, named, named_tables, number, path, secret, size, switch,
+    table, text, word,
 };
 use crate::provider_keys::ProviderKeys;
 use crate::route_keys::RouteKeys;
@@ -59,13 +59,13 @@ section! {
         alerts: Alerts = defaults(), table();
         fairness: Fairness = defaults(), table();
         webhooks: Webhooks = defaults(), table();
-        notify: Named<ChannelKeys> = Vec::new(), named(table());
+        notify: Named<ChannelKeys> = Vec::new(), named_tables();
         log: Log = defaults(), table();
         traces: Traces = defaults(), table();
         sandbox: Sandbox = defaults(), table();
-        providers: Named<ProviderKeys> = Vec::new(), named(table());
-        routes: Named<RouteKeys> = Vec::new(), named(table());
-        environments: Named<()> = Vec::new(), named(AnyTable);
+        providers: Named<ProviderKeys> = Vec::new(), named_tables();
+        routes: Named<RouteKeys> = Vec::new(), named_tables();
+        environments: Named<()> = Vec::new(), named(any_table());
     }
 }
 

@@ -12,7 +12,7 @@ use recado_engine::notices::Channel;
 use recado_engine::providers::ProviderTerms;
 
 use crate::catalogue::{Environment, ROUTES};
-use crate::format::{Format, quote_key, table};
+use crate::format::{quote_key, table};
 use crate::provider_keys::ProviderKeys;
 use crate::routes::policy_keys;
 use crate::sections::ChannelKeys;

@@ -115,10 +115,10 @@ macro_rules! section {
     (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::table::Section>::read($reader) };
 
     (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {
-        $rows.push($crate::format::row($key, $doc, &$format, Some(&$value)))
+        $rows.push($format.row($key, $doc, Some(&$value)))
     };
     (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] [$format:expr]) => {
-        $rows.push($crate::format::row($key, $doc, &$format, $value.as_ref()))
+        $rows.push($format.row($key, $doc, $value.as_ref()))
     };
     (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] []) => {
         $rows.extend($crate::table::Section::rows(&$value))
