@@ -10,7 +10,7 @@ use recado_config::catalogue::Environment;
 use recado_config::fault::Warnings;
 use recado_config::show::{Style, page};
 use recado_config::variables::misspelled;
-use recado_config::{Config, Delivery, FILE_NAME, Flags, template};
+use recado_config::{Config, Delivery, FILE_NAME, Flags, reference, template};
 use recado_terminal::{Field, Paint, Screen};
 
 use super::{ConfigArgs, Done, Stop, variables};
@@ -32,6 +32,9 @@ pub enum ConfigCommand {
         after_help = "EXAMPLES:\n  recado config show --env production\n  recado config show --default > config.default.toml"
     )]
     Show(ShowArgs),
+    /// Print every key with its values, its default and its meaning, as Markdown.
+    #[command(after_help = "EXAMPLES:\n  recado config reference > docs/configuration.md")]
+    Reference,
 }
 
 #[derive(Debug, Args)]
@@ -58,6 +61,7 @@ pub fn run(command: ConfigCommand, screen: &mut Screen) -> Done {
         ConfigCommand::Init(args) => init(&args, screen),
         ConfigCommand::Check(args) => check(&args, screen),
         ConfigCommand::Show(args) if args.default => Ok(screen.text(&template::default_file())?),
+        ConfigCommand::Reference => Ok(screen.text(&reference::page())?),
         ConfigCommand::Show(args) => {
             let config = args.config.load_as_written()?;
             Ok(screen.text(&page(&config, Style::Effective))?)

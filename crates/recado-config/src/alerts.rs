@@ -31,7 +31,9 @@ section! {
         notify: Vec<String>, one_or_list(|| text("ops"), "[\"ops\", \"oncall\"]").such_as("[\"ops\"]");
         /// Or, and also, an address of its own: the event is posted, or with format = "slack" a text as Slack takes it; secret signs.
         webhook: Secret, secret("https://example.com/hooks/ops");
+        /// It signs the webhook; a random key does by default.
         secret: Secret, secret("${OPS_WEBHOOK_SECRET}").unlisted();
+        /// The event itself, or one text as Slack takes it.
         format: Shape, word("format", CHANNEL_FORMATS);
         rules: AlertConfig;
         /// Silences the warning of an anti-pattern, with the reason.
@@ -53,13 +55,21 @@ impl Alerts {
 
 section! {
     AlertRuleKeys {
+        /// The alert fires above this: a share, a count, seconds or a multiple.
         threshold: f64, number("0.1");
+        /// It measures over this time; rules of current values have none.
         window: Duration, duration(TIMES);
+        /// It does not fire on less than this in the window.
         min_volume: u64, count(0..=1_000_000_000);
+        /// It fires after so long above the threshold.
         pending: Duration, duration(TIMES);
+        /// It is calm at or below this share of the threshold.
         resolve_share: f64, number("0.9");
+        /// It is over after so long of calm.
         clear: Duration, duration(TIMES);
+        /// The severity that it is reported with.
         severity: Severity, word("severity", [("warning", Severity::Warning), ("critical", Severity::Critical)]);
+        /// Routes, companies, codes or providers that it leaves out.
         except: Vec<String>, list(text("sandbox"), "[\"sandbox\"]");
     }
 }

@@ -57,29 +57,20 @@ pub enum AntiPattern {
 }
 
 impl AntiPattern {
-    pub const ALL: [AntiPattern; 8] = [
-        AntiPattern::EndlessRetry,
-        AntiPattern::NoBackoff,
-        AntiPattern::PermanentRetried,
-        AntiPattern::SharedBreaker,
-        AntiPattern::SilentFailure,
-        AntiPattern::HidingFallback,
-        AntiPattern::UnattendedDlq,
-        AntiPattern::RetryAfterIgnored,
+    /// Each with its key in `allow`.
+    pub const WORDS: [(&'static str, AntiPattern); 8] = [
+        ("endless_retry", AntiPattern::EndlessRetry),
+        ("no_backoff", AntiPattern::NoBackoff),
+        ("permanent_retried", AntiPattern::PermanentRetried),
+        ("shared_breaker", AntiPattern::SharedBreaker),
+        ("silent_failure", AntiPattern::SilentFailure),
+        ("hiding_fallback", AntiPattern::HidingFallback),
+        ("unattended_dlq", AntiPattern::UnattendedDlq),
+        ("retry_after_ignored", AntiPattern::RetryAfterIgnored),
     ];
 
-    /// Its key in `allow`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            AntiPattern::EndlessRetry => "endless_retry",
-            AntiPattern::NoBackoff => "no_backoff",
-            AntiPattern::PermanentRetried => "permanent_retried",
-            AntiPattern::SharedBreaker => "shared_breaker",
-            AntiPattern::SilentFailure => "silent_failure",
-            AntiPattern::HidingFallback => "hiding_fallback",
-            AntiPattern::UnattendedDlq => "unattended_dlq",
-            AntiPattern::RetryAfterIgnored => "retry_after_ignored",
-        }
+        AntiPattern::WORDS.iter().find(|(_, pattern)| *pattern == self).map_or("", |(word, _)| word)
     }
 }
 
@@ -112,7 +103,7 @@ impl<'a> Review<'a> {
         let allow = allow.map(Vec::as_slice).unwrap_or_default();
         for (name, reason) in allow {
             let path = format!("{section}.allow.{name}");
-            let known = AntiPattern::ALL.map(AntiPattern::as_str);
+            let known = AntiPattern::WORDS.map(|(word, _)| word);
             if !known.contains(&name.as_str()) {
                 let advice = suggestion(name, known, "ones");
                 self.checker.fault(&path, format!("there is no anti-pattern `{name}`; {advice}"));

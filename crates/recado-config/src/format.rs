@@ -15,9 +15,12 @@ use crate::table::{Row, Section, defaults};
 use crate::tree::{Text, Value};
 use crate::units::{parse_size, show_size};
 
+/// Reads a value and reports its fault.
+type ReadValue<T> = Box<dyn Fn(&Setting<'_>) -> Option<T>>;
+
 /// The format of a value of type `T`.
 pub struct Format<T> {
-    read: Box<dyn Fn(&Setting<'_>) -> Option<T>>,
+    read: ReadValue<T>,
     write: Box<dyn Fn(&T) -> String>,
     /// The values that it takes, in words.
     allowed: String,

@@ -2,12 +2,24 @@
 //!
 //! ```text
 //! built-in ◀ recado.toml ◀ [environments.<name>] ◀ RECADO_… variables ◀ flags
-//!    tree (every value knows where it stands) ─▶ Raw (what it says) ─▶ Config (what it means)
+//!    tree (every value knows its line) ─▶ Settings (one table a section) ─▶ Config (checked, routes resolved)
 //! ```
 //!
-//! Reading order: [`tree`], [`reader`], [`raw`], [`resolve`], [`routes`]. [`show`] writes a configuration
-//! out again, [`template`] the commented default. Every fault is told at once, each at its line, with what
-//! to write instead; [`fault`] draws them. An unknown key is a fault.
+//! | module | purpose |
+//! |---|---|
+//! | [`table`] | a section as a table of keys; says how to add a key |
+//! | [`format`] | the formats of values: durations, sizes, words, lists, tables |
+//! | [`sections`], [`alerts`], [`route_keys`], [`provider_keys`] | the tables |
+//! | [`tree`], [`reader`], [`checker`] | values with their lines, read; faults found by the path of a key |
+//! | [`resolve`], [`providers`], [`routes`], [`carriers`], [`protection`], [`rules`], [`notices`] | keys checked against each other |
+//! | [`anti_patterns`] | warnings of settings that are seldom meant |
+//! | [`show`], [`template`], [`reference`] | settings in effect, the default file, the reference page |
+//! | [`fault`], [`hidden`] | faults drawn at their line, without secrets |
+//! | [`variables`] | settings from the environment |
+//! | [`catalogue`] | the routes that exist without configuration |
+//!
+//! Every fault is reported at once, each at its line, with what to write instead. An unknown key is a fault. A [`Config`]
+//! is plain data; `recado_server::wiring` opens what it describes.
 
 mod alerts;
 mod anti_patterns;

@@ -19,14 +19,19 @@ use crate::tree::Text;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=DAY;
 
 section! {
+    /// A provider, by name: its address and the keys of its transport, and how it is protected.
     ProviderKeys {
+        /// The transport that reaches it; its URL and its name say so by default.
         transport: Kind, word("transport", Kind::ALL.map(|kind| (kind.as_str(), kind)));
+        /// Its address: https:// or http://, and for e-mail smtp:// or smtps://.
         url: Address, custom("https://api.example.com", Address::read, Address::show).unlisted();
+        /// Sent with every request. Transports http and whatsapp.
         headers: Named<Secret>, named(secret("Bearer ${API_TOKEN}"));
         whatsapp: WhatsappKeys;
         smtp: SmtpKeys;
         webhook: WebhookKeys;
         ses: SesKeys;
+        /// Name lookup, connecting and TLS may take this long together.
         connect_timeout: Duration, duration(Duration::from_millis(1)..=10 * MINUTE);
         protection: ProtectionKeys;
     }
@@ -34,35 +39,50 @@ section! {
 
 section! {
     WhatsappKeys {
+        /// Transport whatsapp: the instance of jobs that name none.
         instance: String, text_or_number("main");
+        /// Transport whatsapp: the key of the Evolution API.
         api_key: Secret, secret_or_number("${EVOLUTION_API_KEY}");
     }
 }
 
 section! {
     SmtpKeys {
+        /// Transport smtp: our name at EHLO.
         hello: String, text_or_number("mail.example.com");
+        /// Transport smtp: PEM certificates to trust besides the system's.
         ca_file: String, text_or_number("/etc/ssl/private-ca.pem");
+        /// Transport smtp: connections at most, 1 to 1000; as many as `concurrency` by default.
         connections: usize, custom_or_number("5", connections, usize::to_string);
     }
 }
 
 section! {
     WebhookKeys {
+        /// Transport webhook: it signs for jobs that name a URL themselves.
         secret: Secret, secret_or_number("${WEBHOOK_SECRET}");
     }
 }
 
 section! {
     SesKeys {
+        /// Transport ses: the region of AWS.
         region: String, text_or_number("sa-east-1");
+        /// Transport ses: a profile of the AWS configuration files.
         profile: String, text_or_number("mail");
+        /// Transport ses: fixed credentials; AWS's own chain finds them by default.
         access_key_id: Secret, secret_or_number("${AWS_ACCESS_KEY_ID}");
+        /// Transport ses: the other half of the credentials.
         secret_access_key: Secret, secret_or_number("${AWS_SECRET_ACCESS_KEY}");
+        /// Transport ses: for temporary credentials.
         session_token: Secret, secret_or_number("${AWS_SESSION_TOKEN}");
+        /// Transport ses: the configuration set of companies without one of their own.
         configuration_set: String, text_or_number("transactional");
+        /// Transport ses: the composer of the message: SES where it can (auto, the default), Recado (raw) or SES (simple).
         content: &'static str, word("content", ["auto", "raw", "simple"].map(|word| (word, word)));
+        /// Transport ses: message tags of every e-mail.
         tags: Named<String>, named(text("campaign"));
+        /// Transport ses: configuration sets by company.
         configuration_sets: Named<String>, named(text("acme-mail"));
     }
 }
@@ -92,17 +112,24 @@ section! {
 
 section! {
     BreakerKeys {
+        /// So many failures close the provider off.
         failures: u32, count(1..=10_000);
+        /// Failures count for this long.
         within: Duration, duration(TIMES);
+        /// A probe goes out after this.
         reset: Duration, duration(TIMES);
+        /// A success that took this long counts as a failure.
         slow: Duration, duration(TIMES);
+        /// Work is let back in over this time.
         ramp: Duration, duration(Duration::ZERO..=DAY);
     }
 }
 
 section! {
     RateKeys {
+        /// Deliveries at most.
         max: u32, count(1..=10_000_000);
+        /// In this time.
         per: Duration, duration(TIMES);
     }
 }

@@ -103,13 +103,14 @@ impl Builder<'_> {
     }
 
     fn refuse_keys_of_others(&self, kind: Kind) {
-        let advice = match kind {
-            Kind::Http => {
-                "write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }"
-            }
-            _ => "take it out",
-        };
         for (key, owner) in self.keys_of_transports() {
+            let advice = match (kind, key) {
+                (_, "tags" | "configuration_sets") => "take it out",
+                (Kind::Http, _) => {
+                    "write credentials as headers, such as headers = { Authorization = \"Bearer ${API_TOKEN}\" }"
+                }
+                _ => "take it out",
+            };
             if owner != kind && self.has(key) {
                 self.fault(key, format!("only transport \"{}\" has this; {advice}", owner.as_str()));
             }

@@ -12,6 +12,8 @@ Every key of `recado.toml`, with the values that it takes and its default. `reca
 
 Later layers win: built-in defaults, the file, `[environments.<name>]`, variables (`RECADO_` and the key's path with two underscores between its parts, such as `RECADO_SERVER__LISTEN`), flags. `${NAME}` in a string is replaced by the environment variable `NAME`.
 
+A key without a default is off or follows from the others, as its text says. Built-in routes and their providers have values of their own: `recado config show --default` lists them.
+
 This page is written by `recado config reference`.
 ";
 

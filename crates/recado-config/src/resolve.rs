@@ -14,10 +14,12 @@ use crate::fault::{Faults, suggestion};
 use crate::routes::Surroundings;
 use crate::sections::{AUDIT_KEEP_DEFAULT, Settings, Store};
 use crate::units::show_size;
-use crate::{Config, ReadFile, notices, providers, routes};
+use crate::{Config, ReadFile, Secret, notices, providers, routes};
 
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: u64 = 32 << 20;
+
+const TOKEN_LEN_MIN: usize = 16;
 
 /// The audit trail's directory, inside the data directory.
 const AUDIT_DIRECTORY: &str = "audit";
@@ -83,6 +85,16 @@ fn check_environments(checker: &Checker, settings: &Settings) {
 }
 
 fn check_server(checker: &Checker, settings: &Settings) {
+    let is_weak = |token: &Secret| {
+        token.reveal().len() < TOKEN_LEN_MIN || !token.reveal().bytes().all(|b| b.is_ascii_graphic())
+    };
+    if settings.server.token.as_ref().is_some_and(is_weak) {
+        checker.fault(
+            "server.token",
+            "the token is too short or has odd characters; write at least 16 letters, digits or signs without spaces; \
+             `openssl rand -hex 24` makes a good one",
+        );
+    }
     let is_loopback = match settings.server.listen.ip() {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
@@ -145,7 +157,8 @@ fn fill_audit(checker: &Checker, settings: &mut Settings, environment: Environme
 fn redis(checker: &Checker, store: &Store, read_file: ReadFile) -> Option<RedisOptions> {
     let url = &store.url.as_ref()?.0;
     let mut options = RedisOptions::new(url.as_str());
-    if let (Some(path), true) = (&store.ca_file, Target::read(url).is_ok_and(|target| target.tls)) {
+    let target = Target::read(url).map_err(|error| checker.fault("store.url", error));
+    if let (Some(path), true) = (&store.ca_file, target.is_ok_and(|target| target.tls)) {
         let pem = read_file(path).map_err(|error| {
             let message = format!("cannot be read ({error}); give a file with PEM certificates");
             checker.fault("store.ca_file", message);

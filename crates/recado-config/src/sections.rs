@@ -40,8 +40,6 @@ pub const DATA_DIR_DEFAULT: &str = "./recado-data";
 /// Five years, with as many leap days as they can have: the required retention.
 pub const AUDIT_KEEP_DEFAULT: Duration = Duration::from_secs(1_827 * 24 * 60 * 60);
 
-const TOKEN_LEN_MIN: usize = 16;
-
 /// Bytes at most in a prefix: every key in Redis begins with it.
 const PREFIX_LEN_MAX: usize = 64;
 
@@ -65,6 +63,7 @@ section! {
         sandbox: Sandbox = defaults(), table();
         providers: Named<ProviderKeys> = Vec::new(), named_tables();
         routes: Named<RouteKeys> = Vec::new(), named_tables();
+        /// The same sections for one environment alone, `development` or `production`.
         environments: Named<()> = Vec::new(), named(any_table());
     }
 }
@@ -76,7 +75,7 @@ section! {
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7400)),
             custom("127.0.0.1:7400", listen_address, SocketAddr::to_string);
         /// Clients send it as `Authorization: Bearer …`.
-        token: Secret, custom("${RECADO_TOKEN}", token, |_| "***".to_owned());
+        token: Secret, secret("${RECADO_TOKEN}");
         /// Larger requests are refused.
         max_body_bytes as "max_body": u64 = MIB, size(KIB..=GIB);
         /// Names that requests may use for this server besides its own address.
@@ -86,14 +85,14 @@ section! {
 }
 
 section! {
-    /// Where jobs are kept: in a directory of this machine, or in Redis or Valkey, which several nodes may share.
+    /// The place of the jobs: a directory of this machine, or Redis or Valkey, which several nodes may share.
     Store {
         /// redis://host:6379/0, redis+sentinel://host:26379,host:26379/service or redis+cluster://host:6379,host:6379;
         /// rediss:// speaks TLS, and a login goes before the host: redis://user:${REDIS_PASSWORD}@host.
-        url: StoreUrl, custom("redis://127.0.0.1:6379", store_url, StoreUrl::without_password);
+        url: StoreUrl, custom("redis://127.0.0.1:6379", |written| Ok(StoreUrl(written.text.clone())), StoreUrl::without_password);
         /// Parts that the jobs are divided into by company, for a Cluster with several shards. Chosen once.
         partitions: u16, count(1..=PARTITIONS_MAX).such_as("1");
-        /// What every key begins with. Stores with different prefixes know nothing of each other.
+        /// Every key begins with this. Stores with different prefixes share nothing.
         prefix: String, custom("recado", prefix, Clone::clone);
         /// A request to Redis ends within this, well or not.
         timeout: Duration, duration(Duration::from_millis(100)..=MINUTE).such_as("\"2s\"");
@@ -109,7 +108,7 @@ section! {
 }
 
 section! {
-    /// How jobs are looked after.
+    /// Times and limits of deliveries.
     Engine {
         /// A delivery whose process is silent for this long is taken over.
         lease: Duration = Duration::from_secs(15), duration(SECOND..=HOUR);
@@ -123,9 +122,11 @@ section! {
 }
 
 section! {
-    /// How long ended jobs are remembered; until then the same jobId is a duplicate.
+    /// Ended jobs are remembered for a while; until they are forgotten the same jobId is a duplicate.
     Retention {
+        /// An ended job is forgotten after this.
         ended_max_age: Duration = 7 * DAY, duration(Duration::ZERO..=3650 * DAY);
+        /// Past this many the oldest are forgotten.
         ended_max_count: u64 = 1_000_000, count(0..=1_000_000_000);
     }
 }
@@ -133,12 +134,12 @@ section! {
 section! {
     /// Dead letters.
     DeadLetters {
-        /// How long an entry waits for a person.
+        /// An entry waits this long for a person.
         ttl: Duration = DEAD_LETTER_TTL_DEFAULT, duration(MINUTE..=10 * YEAR);
         /// Past this many entries the oldest are moved to dlq-archive/ in the data directory, with an alert; `recado dlq import`
         /// brings them back.
         max_size: u64 = SIZE_MAX_DEFAULT, count(1..=100_000_000);
-        /// Who hears of dead letters and of endpoints that were switched off: a channel, such as
+        /// The channel that hears of dead letters and of endpoints that were switched off, such as
         /// [notify.ops] webhook = "https://…", or [notify.ops] from = "…" and to = ["…"] for e-mail.
         notify: String, text("ops");
         /// Silences the warning of an anti-pattern, with the reason.
@@ -149,7 +150,7 @@ section! {
 section! {
     /// The audit trail: chained and signed files, a month each.
     Audit {
-        /// Where they are. Nodes that share a store should share this directory, too.
+        /// Their directory. Nodes that share a store should share it, too.
         dir: PathBuf, path("./recado-data/audit");
         /// Months that are older go, and a signed summary of each stays. Less than five years is for development alone.
         keep: Duration = AUDIT_KEEP_DEFAULT, duration(DAY..=36_525 * DAY);
@@ -160,7 +161,7 @@ section! {
 }
 
 section! {
-    /// How companies take turns.
+    /// Turns of companies.
     Fairness {
         /// Consecutive jobs of one company, times its weight, before the next one's turn.
         batch: u32 = TURN_JOBS, count(1..=1_000);
@@ -178,12 +179,19 @@ section! {
 }
 
 section! {
+    /// A channel for notices to people, by name: a webhook, or from and to for e-mail.
     ChannelKeys {
+        /// The event is posted to this address.
         webhook: Secret, secret("https://example.com/hooks/ops");
+        /// It signs webhooks: `whsec_` and then 24 to 64 bytes in base64.
         secret: Secret, secret("${OPS_WEBHOOK_SECRET}");
+        /// The event itself, or one text as Slack takes it.
         format: Shape, word("format", CHANNEL_FORMATS);
+        /// The route that delivers; the first of its kind by default.
         route: String, text("email").unlisted();
+        /// The sender of e-mails.
         from: String, text("recado@example.com").unlisted();
+        /// The recipients of e-mails.
         to: Vec<String>, list(text("ops@example.com"), "[\"ops@example.com\"]");
     }
 }
@@ -229,7 +237,7 @@ pub struct StoreUrl(pub String);
 
 impl StoreUrl {
     fn without_password(&self) -> String {
-        Target::read(&self.0).map(|target| target.to_string()).unwrap_or_default()
+        Target::read(&self.0).map_or_else(|_| "***".to_owned(), |target| target.to_string())
     }
 }
 
@@ -237,11 +245,6 @@ impl std::fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.without_password())
     }
-}
-
-fn store_url(written: &Text) -> Result<StoreUrl, String> {
-    Target::read(&written.text).map_err(|error| error.to_string())?;
-    Ok(StoreUrl(written.text.clone()))
 }
 
 fn listen_address(written: &Text) -> Result<SocketAddr, String> {
@@ -252,16 +255,6 @@ fn listen_address(written: &Text) -> Result<SocketAddr, String> {
             written.text
         )
     })
-}
-
-fn token(written: &Text) -> Result<Secret, String> {
-    let plain = written.text.bytes().all(|b| b.is_ascii_graphic());
-    if written.text.len() < TOKEN_LEN_MIN || !plain {
-        return Err("the token is too short or has odd characters; write at least 16 letters, digits or signs without \
-                    spaces; `openssl rand -hex 24` makes a good one"
-            .to_owned());
-    }
-    Ok(Secret::new(&written.text))
 }
 
 fn host_name(written: &Text) -> Result<String, String> {

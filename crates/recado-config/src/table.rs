@@ -91,12 +91,10 @@ macro_rules! section {
             }
 
             fn rows(&self) -> Vec<$crate::table::Row> {
-                let mut rows = Vec::new();
-                $($crate::table::section!(
-                    @rows rows, $crate::table::section!(@key $field $($key)?), &[$($doc),*], self.$field,
+                [$($crate::table::section!(
+                    @rows $crate::table::section!(@key $field $($key)?), &[$($doc),*], self.$field,
                     [$($default)?] [$($format)?]
-                );)*
-                rows
+                )),*].concat()
             }
         }
     };
@@ -114,14 +112,12 @@ macro_rules! section {
     (@read $reader:ident, $key:expr, $type:ty, [] [$format:expr]) => { $reader.get($key, &$format) };
     (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::table::Section>::read($reader) };
 
-    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {
-        $rows.push($format.row($key, $doc, Some(&$value)))
+    (@rows $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {
+        vec![$format.row($key, $doc, Some(&$value))]
     };
-    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] [$format:expr]) => {
-        $rows.push($format.row($key, $doc, $value.as_ref()))
+    (@rows $key:expr, $doc:expr, $value:expr, [] [$format:expr]) => {
+        vec![$format.row($key, $doc, $value.as_ref())]
     };
-    (@rows $rows:ident, $key:expr, $doc:expr, $value:expr, [] []) => {
-        $rows.extend($crate::table::Section::rows(&$value))
-    };
+    (@rows $key:expr, $doc:expr, $value:expr, [] []) => { $crate::table::Section::rows(&$value) };
 }
 pub(crate) use section;

@@ -139,8 +139,8 @@ fn f14_each_anti_pattern_that_may_be_meant_is_warned_of_at_its_line() {
         );
         assert!(said.contains(&format!("write allow = {{ {name} = \"why\" }} in [")), "{name}: {said}");
     }
-    for pattern in AntiPattern::ALL {
-        assert!(EACH.iter().any(|(name, ..)| *name == pattern.as_str()), "{pattern:?} has no file");
+    for (word, _) in AntiPattern::WORDS {
+        assert!(EACH.iter().any(|(name, ..)| *name == word), "{word} has no file");
     }
 }
 
@@ -196,8 +196,8 @@ fn the_page_on_anti_patterns_has_a_row_for_each() {
         include_str!("../../../../docs/operating/anti-patterns.md"),
         include_str!("../../../../docs/operating/anti-patterns.pt-BR.md"),
     ] {
-        for pattern in AntiPattern::ALL {
-            assert!(page.contains(&format!("`{}`", pattern.as_str())), "{pattern:?}");
+        for (word, _) in AntiPattern::WORDS {
+            assert!(page.contains(&format!("`{word}`")), "{word}");
         }
     }
 }

@@ -274,6 +274,27 @@ fn the_committed_default_file_is_up_to_date() {
     assert!(committed == template::default_file(), "crates/recado-config/config.default.toml is stale");
 }
 
+/// Run `cargo run -- config reference > docs/configuration.md` when this fails.
+#[test]
+fn the_committed_reference_page_is_up_to_date() {
+    let committed = include_str!("../../../../docs/configuration.md");
+    assert!(committed == reference::page(), "docs/configuration.md is stale");
+}
+
+#[test]
+fn every_key_is_explained() {
+    fn check(path: &str, rows: &[table::Row]) {
+        for row in rows {
+            let path = format!("{path}.{}", row.key);
+            // Each alert is explained in docs/operating/alerts.md.
+            let is_rule = path.starts_with(".alerts.") && !row.rows.is_empty();
+            assert!(!row.doc.is_empty() || is_rule, "{path} says nothing of itself");
+            check(&path, &row.rows);
+        }
+    }
+    check("", &table::defaults::<Settings>().rows());
+}
+
 #[test]
 fn every_required_system_can_be_configured() {
     let text = "[providers.smtp]\nurl = \"smtps://ana:${PASSWORD}@mail.example.com\"\nhello = \"out.example.com\"\nconnections = 3\n\
