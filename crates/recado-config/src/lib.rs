@@ -21,31 +21,12 @@
 //! Every fault is reported at once, each at its line, with what to write instead. An unknown key is a fault. A [`Config`]
 //! is plain data; `recado_server::wiring` opens what it describes.
 
-mod alerts;
-mod anti_patterns;
-mod carriers;
 pub mod catalogue;
-mod checker;
-pub mod fault;
-mod format;
-mod hidden;
-mod notices;
-mod protection;
-mod provider_keys;
-mod providers;
-mod reader;
-pub mod reference;
+mod keys;
+mod reading;
 mod resolve;
-mod route_keys;
-mod routes;
-mod rules;
-mod sections;
 pub mod show;
-mod table;
-pub mod template;
-mod tree;
 pub mod units;
-pub mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -64,17 +45,20 @@ use recado_transport_smtp::SmtpConfig;
 use recado_transport_webhook::WebhookConfig;
 
 use catalogue::{BuiltIn, Environment, Kind};
-use checker::Checker;
-use fault::{Fault, Faults, Place, Source, suggestion};
-use reader::Reader;
-use table::Section;
-use tree::{Node, Table, Text, Value};
-use variables::Variables;
+use keys::table::Section;
+use reading::checker::Checker;
+use reading::fault::{Fault, Faults, Place, Source, suggestion};
+use reading::hidden;
+use reading::reader::Reader;
+use reading::tree::{self, Node, Table, Text, Value};
+use reading::variables::Variables;
 
-pub use notices::NoticeEndpoint;
+pub use keys::route::RuleKeys;
+pub use keys::sections::{Level, Log, LogFormat, Settings, Traces};
+pub use reading::{fault, variables};
 pub use resolve::batch_body_max_bytes;
-pub use route_keys::RuleKeys;
-pub use sections::{Level, Log, LogFormat, Settings, Traces};
+pub use resolve::notices::NoticeEndpoint;
+pub use show::{reference, template};
 
 /// Looked for in the working directory when no file is named.
 pub const FILE_NAME: &str = "recado.toml";

@@ -1,5 +1,13 @@
 //! From settings to a configuration: parts checked against each other, gaps filled, routes and providers resolved.
 
+pub mod anti_patterns;
+mod carriers;
+pub mod notices;
+pub mod protection;
+mod providers;
+pub mod routes;
+pub mod rules;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -7,14 +15,14 @@ use http::{HeaderName, HeaderValue};
 use recado_store_redis::link::{RedisOptions, Target};
 use recado_transport_webhook::Guard;
 
-use crate::anti_patterns::Review;
 use crate::catalogue::{self, Environment, Kind};
-use crate::checker::Checker;
-use crate::fault::{Faults, suggestion};
-use crate::routes::Surroundings;
-use crate::sections::{AUDIT_KEEP_DEFAULT, Settings, Store};
+use crate::keys::sections::{AUDIT_KEEP_DEFAULT, Settings, Store};
+use crate::reading::checker::Checker;
+use crate::reading::fault::{Faults, suggestion};
+use crate::resolve::anti_patterns::Review;
+use crate::resolve::routes::Surroundings;
 use crate::units::show_size;
-use crate::{Config, ReadFile, Secret, notices, providers, routes};
+use crate::{Config, ReadFile, Secret};
 
 /// Batches may be larger than single jobs, whatever those are limited to.
 const BATCH_BODY_MIN_BYTES: u64 = 32 << 20;

@@ -3,6 +3,9 @@
 //! Both come from the same walk over the same [`Config`], so that the default file cannot say anything
 //! else than the program does. Secrets are written as `***`.
 
+pub mod reference;
+pub mod template;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -12,12 +15,13 @@ use recado_engine::notices::Channel;
 use recado_engine::providers::ProviderTerms;
 
 use crate::catalogue::{Environment, ROUTES};
-use crate::format::{quote_key, table};
-use crate::provider_keys::ProviderKeys;
-use crate::routes::policy_keys;
-use crate::sections::ChannelKeys;
-use crate::table::{Row, Section, defaults};
-use crate::{Config, Delivery, RouteConfig, protection, template};
+use crate::keys::format::{quote_key, table};
+use crate::keys::provider::ProviderKeys;
+use crate::keys::sections::ChannelKeys;
+use crate::keys::table::{Row, Section, defaults};
+use crate::resolve::protection;
+use crate::resolve::routes::policy_keys;
+use crate::{Config, Delivery, RouteConfig};
 
 /// Purpose of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Each anti-pattern is refused where it can never be right, and warned of where it may be meant.
 
-use super::super::anti_patterns::AntiPattern;
 use super::super::fault::Warnings;
+use super::super::resolve::anti_patterns::AntiPattern;
 use super::*;
 
 /// Everything that is warned of.

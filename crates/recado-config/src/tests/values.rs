@@ -283,7 +283,7 @@ fn the_committed_reference_page_is_up_to_date() {
 
 #[test]
 fn every_key_is_explained() {
-    fn check(path: &str, rows: &[table::Row]) {
+    fn check(path: &str, rows: &[keys::table::Row]) {
         for row in rows {
             let path = format!("{path}.{}", row.key);
             // Each alert is explained in docs/operating/alerts.md.
@@ -292,7 +292,7 @@ fn every_key_is_explained() {
             check(&path, &row.rows);
         }
     }
-    check("", &table::defaults::<Settings>().rows());
+    check("", &keys::table::defaults::<Settings>().rows());
 }
 
 #[test]

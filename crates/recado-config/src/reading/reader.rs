@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 
-use crate::checker::Checker;
-use crate::fault::{Place, suggestion};
-use crate::format::Format;
-use crate::tree::{Entry, Node, Table, Value};
+use crate::keys::format::Format;
+use crate::reading::checker::Checker;
+use crate::reading::fault::{Place, suggestion};
+use crate::reading::tree::{Entry, Node, Table, Value};
 
 /// A table, while it is read.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use recado_engine::notices::{Channel, Notices, Shape};
 use recado_transport::Url;
 use recado_transport_webhook::{Guard, NotASecret, Secret as SigningKey};
 
-use crate::alerts::OWN_CHANNEL;
 use crate::catalogue::Kind;
-use crate::checker::Checker;
-use crate::routes::check_channel;
-use crate::sections::{ChannelKeys, Settings};
+use crate::keys::alerts::OWN_CHANNEL;
+use crate::keys::sections::{ChannelKeys, Settings};
+use crate::reading::checker::Checker;
+use crate::resolve::routes::check_channel;
 use crate::{Delivery, RouteConfig};
 
 /// An endpoint that notices alone go to.

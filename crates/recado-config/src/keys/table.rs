@@ -12,12 +12,12 @@
 //! }
 //! ```
 //!
-//! A row is the key with its documentation, its type, its default and its [format](crate::format). A key without a
+//! A row is the key with its documentation, its type, its default and its [format](crate::keys::format). A key without a
 //! default is an `Option`. `field as "key": …` gives the field another name than the key. A row without a format is a
 //! section whose keys stand in the same table: it keeps large structs apart.
 //!
 //! From the rows follow the struct, its reading with all checks ([`Section::read`]), and what [`show`](crate::show),
-//! the commented default file and the [reference page](crate::reference) print ([`Section::rows`]).
+//! the commented default file and the [reference page](crate::show::reference) print ([`Section::rows`]).
 //!
 //! # To add a key
 //!
@@ -28,8 +28,8 @@
 //! A check that concerns one value alone belongs to its format; one that compares keys goes to `resolve.rs` and reports
 //! with `checker.fault("section.key", "…")`.
 
-use crate::checker::Checker;
-use crate::reader::Reader;
+use crate::reading::checker::Checker;
+use crate::reading::reader::Reader;
 
 /// A table of keys.
 pub trait Section: Sized {
@@ -76,23 +76,23 @@ macro_rules! section {
         $(#[doc = $about])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            $(pub $field: $crate::table::section!(@type $type, [$($default)?] [$($format)?]),)*
+            $(pub $field: $crate::keys::table::section!(@type $type, [$($default)?] [$($format)?]),)*
         }
 
-        impl $crate::table::Section for $name {
+        impl $crate::keys::table::Section for $name {
             const ABOUT: &'static [&'static str] = &[$($about),*];
 
-            fn read(reader: &$crate::reader::Reader<'_>) -> Self {
+            fn read(reader: &$crate::reading::reader::Reader<'_>) -> Self {
                 $name {
-                    $($field: $crate::table::section!(
-                        @read reader, $crate::table::section!(@key $field $($key)?), $type, [$($default)?] [$($format)?]
+                    $($field: $crate::keys::table::section!(
+                        @read reader, $crate::keys::table::section!(@key $field $($key)?), $type, [$($default)?] [$($format)?]
                     ),)*
                 }
             }
 
-            fn rows(&self) -> Vec<$crate::table::Row> {
-                [$($crate::table::section!(
-                    @rows $crate::table::section!(@key $field $($key)?), &[$($doc),*], self.$field,
+            fn rows(&self) -> Vec<$crate::keys::table::Row> {
+                [$($crate::keys::table::section!(
+                    @rows $crate::keys::table::section!(@key $field $($key)?), &[$($doc),*], self.$field,
                     [$($default)?] [$($format)?]
                 )),*].concat()
             }
@@ -110,7 +110,7 @@ macro_rules! section {
         $reader.get($key, &$format).unwrap_or_else(|| $default)
     };
     (@read $reader:ident, $key:expr, $type:ty, [] [$format:expr]) => { $reader.get($key, &$format) };
-    (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::table::Section>::read($reader) };
+    (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::keys::table::Section>::read($reader) };
 
     (@rows $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {
         vec![$format.row($key, $doc, Some(&$value))]
@@ -118,6 +118,6 @@ macro_rules! section {
     (@rows $key:expr, $doc:expr, $value:expr, [] [$format:expr]) => {
         vec![$format.row($key, $doc, $value.as_ref())]
     };
-    (@rows $key:expr, $doc:expr, $value:expr, [] []) => { $crate::table::Section::rows(&$value) };
+    (@rows $key:expr, $doc:expr, $value:expr, [] []) => { $crate::keys::table::Section::rows(&$value) };
 }
 pub(crate) use section;

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use crate::fault::{Fault, Place};
-use crate::tree::Table;
+use crate::reading::fault::{Fault, Place};
+use crate::reading::tree::Table;
 
 /// The settings that are checked, and the findings so far. Checks name a key by its path; the tree knows the line.
 #[derive(Debug, Default)]

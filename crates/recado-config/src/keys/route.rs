@@ -10,16 +10,16 @@ use recado_engine::Act;
 use regex::Regex;
 
 use crate::catalogue::Kind;
-use crate::format::{
+use crate::keys::format::{
     Format, Named, count, custom, custom_or_number, duration, list, named, number, one_or_list, parsed,
     table, tables, text, word,
 };
-use crate::rules::{
+use crate::keys::sections::{DAY, HOUR, SECOND, YEAR};
+use crate::keys::table::section;
+use crate::resolve::rules::{
     StatusRange, enhanced_code, non_empty, regular_expression, show_status_range, status_range,
     write_status_range,
 };
-use crate::sections::{DAY, HOUR, SECOND, YEAR};
-use crate::table::section;
 
 /// Any delay that a policy may name.
 const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=DELAY_MAX;

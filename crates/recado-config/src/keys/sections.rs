@@ -1,4 +1,4 @@
-//! The sections that stand alone, each as a table. [`table`](crate::table) says how to add a key.
+//! The sections that stand alone, each as a table. [`table`](crate::keys::table) says how to add a key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use recado_transport::Url;
 use recado_transport_webhook::IpNet;
 
 use crate::Secret;
-use crate::alerts::Alerts;
-use crate::format::{
+use crate::keys::alerts::Alerts;
+use crate::keys::format::{
     Named, any_table, count, custom, duration, list, named, named_tables, number, path, secret, size, switch,
     table, text, word,
 };
-use crate::provider_keys::ProviderKeys;
-use crate::route_keys::RouteKeys;
-use crate::table::{defaults, section};
-use crate::tree::Text;
+use crate::keys::provider::ProviderKeys;
+use crate::keys::route::RouteKeys;
+use crate::keys::table::{defaults, section};
+use crate::reading::tree::Text;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

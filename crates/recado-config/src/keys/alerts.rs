@@ -8,13 +8,13 @@ use recado_engine::notices::Shape;
 use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
 use crate::Secret;
-use crate::format::{
+use crate::keys::format::{
     Format, Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text,
     word,
 };
-use crate::reader::{Reader, Setting};
-use crate::sections::{CHANNEL_FORMATS, ChannelKeys, MINUTE, SECOND};
-use crate::table::{Row, Section, defaults, section};
+use crate::keys::sections::{CHANNEL_FORMATS, ChannelKeys, MINUTE, SECOND};
+use crate::keys::table::{Row, Section, defaults, section};
+use crate::reading::reader::{Reader, Setting};
 
 /// The channel that `[alerts] webhook` makes.
 pub const OWN_CHANNEL: &str = "alerts";

@@ -12,10 +12,10 @@ use recado_engine::providers::{CompanySlots, ProviderTerms};
 
 use crate::RouteConfig;
 use crate::catalogue::{self, BREAKER_DEFAULT, BuiltIn, CONCURRENCY_DEFAULT, Kind};
-use crate::checker::Checker;
-use crate::format::{Named, Switchable};
-use crate::provider_keys::{BreakerKeys, ProtectionKeys, ProviderKeys, RateKeys};
-use crate::table::defaults;
+use crate::keys::format::{Named, Switchable};
+use crate::keys::provider::{BreakerKeys, ProtectionKeys, ProviderKeys, RateKeys};
+use crate::keys::table::defaults;
+use crate::reading::checker::Checker;
 
 /// A probe that is silent for this long beyond its time has lost its process.
 const PROBE_MARGIN: Duration = Duration::from_secs(5);

@@ -7,13 +7,13 @@ use recado_transport::Url;
 
 use crate::Secret;
 use crate::catalogue::Kind;
-use crate::format::{
+use crate::keys::format::{
     Named, Switchable, count, custom, custom_or_number, duration, named, secret, secret_or_number, switch,
     switchable, table, text, text_or_number, word,
 };
-use crate::sections::{DAY, MINUTE};
-use crate::table::section;
-use crate::tree::Text;
+use crate::keys::sections::{DAY, MINUTE};
+use crate::keys::table::section;
+use crate::reading::tree::Text;
 
 /// Any time that a breaker or a rate may name.
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=DAY;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::sections::Settings;
-use crate::table::{Row, Section, defaults};
+use crate::keys::sections::Settings;
+use crate::keys::table::{Row, Section, defaults};
 
 const PREFACE: &str = "\
 # Configuration

@@ -4,10 +4,10 @@ use recado_core::RouteName;
 use recado_core::classify::{Blame, Class, Condition, Rule};
 use regex::Regex;
 
-use crate::checker::Checker;
-use crate::format::quote;
-use crate::route_keys::RuleKeys;
-use crate::tree::Text;
+use crate::keys::format::quote;
+use crate::keys::route::RuleKeys;
+use crate::reading::checker::Checker;
+use crate::reading::tree::Text;
 
 /// Checks one entry of `classify` and fills in what it leaves open; `path` is `routes.<name>.classify[<position>]`.
 pub fn resolve(keys: &RuleKeys, path: &str, checker: &Checker) -> Option<RuleKeys> {

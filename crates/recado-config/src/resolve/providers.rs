@@ -5,10 +5,11 @@ use recado_transport_smtp::SmtpConfig;
 use recado_transport_webhook::{Guard, WebhookConfig};
 
 use crate::catalogue::{self, CONCURRENCY_DEFAULT, Kind};
-use crate::checker::Checker;
-use crate::provider_keys::{Address, ProviderKeys};
-use crate::table::Section;
-use crate::{Provider, ReadFile, TransportConfig, routes};
+use crate::keys::provider::{Address, ProviderKeys};
+use crate::keys::table::Section;
+use crate::reading::checker::Checker;
+use crate::resolve::routes;
+use crate::{Provider, ReadFile, TransportConfig};
 
 /// One provider as it is written, while its transport's configuration is made.
 struct Builder<'a> {

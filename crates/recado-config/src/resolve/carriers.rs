@@ -2,8 +2,8 @@
 
 use crate::Delivery;
 use crate::catalogue::{self, BuiltIn, Kind};
-use crate::fault::{closest, suggestion};
-use crate::routes::{Resolver, not_in_this_build};
+use crate::reading::fault::{closest, suggestion};
+use crate::resolve::routes::{Resolver, not_in_this_build};
 
 /// A provider that a route names.
 #[derive(Debug)]

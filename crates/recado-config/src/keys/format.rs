@@ -9,10 +9,10 @@ use std::time::Duration;
 use recado_core::time::{parse_duration, show_duration};
 
 use crate::Secret;
-use crate::fault::suggestion;
-use crate::reader::Setting;
-use crate::table::{Row, Section, defaults};
-use crate::tree::{Text, Value};
+use crate::keys::table::{Row, Section, defaults};
+use crate::reading::fault::suggestion;
+use crate::reading::reader::Setting;
+use crate::reading::tree::{Text, Value};
 use crate::units::{parse_size, show_size};
 
 /// Reads a value and reports its fault.

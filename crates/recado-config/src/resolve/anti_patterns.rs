@@ -14,11 +14,11 @@ use recado_observe::alerts::Measure;
 
 use crate::RouteConfig;
 use crate::catalogue::Kind;
-use crate::checker::Checker;
-use crate::fault::suggestion;
-use crate::format::Named;
-use crate::route_keys::{AutoReplayKeys, PolicyKeys, RouteKeys};
-use crate::sections::Settings;
+use crate::keys::format::Named;
+use crate::keys::route::{AutoReplayKeys, PolicyKeys, RouteKeys};
+use crate::keys::sections::Settings;
+use crate::reading::checker::Checker;
+use crate::reading::fault::suggestion;
 
 /// More attempts than this are a retry that hardly ends.
 const ATTEMPTS_MANY: u32 = 20;

@@ -10,15 +10,16 @@ use recado_engine::auto_replay::{AutoReplay, CAUSES_DEFAULT, REPLAYS_DEFAULT};
 use recado_engine::providers::ProviderTerms;
 use recado_engine::{Act, Fallback};
 
-use crate::anti_patterns::Review;
-use crate::carriers;
 use crate::catalogue::{self, BuiltIn, CONCURRENCY_DEFAULT, Environment, Kind, TIMEOUT_DEFAULT};
-use crate::checker::Checker;
-use crate::fault::{closest, suggestion};
-use crate::route_keys::{AutoReplayKeys, FallbackKeys, Occasion, PolicyKeys, RouteKeys};
-use crate::sections::Settings;
-use crate::table::defaults;
-use crate::{Provider, RouteConfig, protection};
+use crate::keys::route::{AutoReplayKeys, FallbackKeys, Occasion, PolicyKeys, RouteKeys};
+use crate::keys::sections::Settings;
+use crate::keys::table::defaults;
+use crate::reading::checker::Checker;
+use crate::reading::fault::{closest, suggestion};
+use crate::resolve::anti_patterns::Review;
+use crate::resolve::carriers;
+use crate::resolve::protection;
+use crate::{Provider, RouteConfig};
 
 /// The configuration that routes are resolved in.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl Resolver<'_> {
             .flatten()
             .enumerate()
             .filter_map(|(at, keys)| {
-                crate::rules::resolve(keys, &self.path(&format!("classify[{at}]")), around.checker)
+                crate::resolve::rules::resolve(keys, &self.path(&format!("classify[{at}]")), around.checker)
             })
             .collect();
         let own = own_rules.iter().enumerate().flat_map(|(at, rule)| rule.rules(&name, at)).collect();
