@@ -7,15 +7,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`table`] | a section as a table of keys; says how to add a key |
-//! | [`format`] | the formats of values: durations, sizes, words, lists, tables |
-//! | [`sections`], [`alerts`], [`route_keys`], [`provider_keys`] | the tables |
-//! | [`tree`], [`reader`], [`checker`] | values with their lines, read; faults found by the path of a key |
-//! | [`resolve`], [`providers`], [`routes`], [`carriers`], [`protection`], [`rules`], [`notices`] | keys checked against each other |
-//! | [`anti_patterns`] | warnings of settings that are seldom meant |
-//! | [`show`], [`template`], [`reference`] | settings in effect, the default file, the reference page |
-//! | [`fault`], [`hidden`] | faults drawn at their line, without secrets |
-//! | [`variables`] | settings from the environment |
+//! | `reading` | values with their lines, read; faults found by the path of a key and drawn without secrets; variables |
+//! | `keys` | every key as a row of a table, with its format, default and documentation; says how to add one |
+//! | `resolve` | keys checked against each other; routes, providers, channels; warnings of anti-patterns |
+//! | [`show`] | the settings in effect, the default file, the reference page |
 //! | [`catalogue`] | the routes that exist without configuration |
 //!
 //! Every fault is reported at once, each at its line, with what to write instead. An unknown key is a fault. A [`Config`]

@@ -15,9 +15,9 @@ use recado_engine::notices::Channel;
 use recado_engine::providers::ProviderTerms;
 
 use crate::catalogue::{Environment, ROUTES};
+use crate::keys::channel::ChannelKeys;
 use crate::keys::format::{quote_key, table};
 use crate::keys::provider::ProviderKeys;
-use crate::keys::sections::ChannelKeys;
 use crate::keys::table::{Row, Section, defaults};
 use crate::resolve::protection;
 use crate::resolve::routes::policy_keys;

@@ -8,13 +8,14 @@ use recado_engine::notices::Shape;
 use recado_observe::{AlertConfig, Rule, RuleChange, Severity};
 
 use crate::Secret;
+use crate::keys::channel::{CHANNEL_FORMATS, ChannelKeys};
 use crate::keys::format::{
     Format, Named, Switchable, count, duration, list, named, number, one_or_list, secret, switchable, text,
     word,
 };
-use crate::keys::sections::{CHANNEL_FORMATS, ChannelKeys, MINUTE, SECOND};
 use crate::keys::table::{Row, Section, defaults, section};
 use crate::reading::reader::{Reader, Setting};
+use crate::units::{MINUTE, SECOND};
 
 /// The channel that `[alerts] webhook` makes.
 pub const OWN_CHANNEL: &str = "alerts";
@@ -86,7 +87,7 @@ impl Section for AlertConfig {
     fn read(reader: &Reader<'_>) -> Self {
         let mut config = AlertConfig::default();
         for rule in &mut config.rules {
-            if let Some(changed) = reader.get(rule.name, &rule_format(rule)) {
+            if let Some(changed) = reader.get(rule.name, |setting| change(rule, setting)) {
                 *rule = changed;
             }
         }

@@ -11,9 +11,9 @@ use crate::keys::format::{
     Named, Switchable, count, custom, custom_or_number, duration, named, secret, secret_or_number, switch,
     switchable, table, text, text_or_number, word,
 };
-use crate::keys::sections::{DAY, MINUTE};
 use crate::keys::table::section;
 use crate::reading::tree::Text;
+use crate::units::{DAY, MINUTE};
 
 /// Any time that a breaker or a rate may name.
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=DAY;

@@ -12,14 +12,11 @@ use regex::Regex;
 use crate::catalogue::Kind;
 use crate::keys::format::{
     Format, Named, count, custom, custom_or_number, duration, list, named, number, one_or_list, parsed,
-    table, tables, text, word,
+    quote, table, tables, text, word,
 };
-use crate::keys::sections::{DAY, HOUR, SECOND, YEAR};
 use crate::keys::table::section;
-use crate::resolve::rules::{
-    StatusRange, enhanced_code, non_empty, regular_expression, show_status_range, status_range,
-    write_status_range,
-};
+use crate::reading::tree::Text;
+use crate::units::{DAY, HOUR, SECOND, YEAR};
 
 /// Any delay that a policy may name.
 const DELAYS: RangeInclusive<Duration> = Duration::ZERO..=DELAY_MAX;
@@ -159,4 +156,59 @@ pub type NetworkFailure = Option<NetworkKind>;
 
 fn network_failures() -> impl Iterator<Item = (&'static str, NetworkFailure)> {
     [("any", None)].into_iter().chain(NetworkKind::ALL.map(|kind| (kind.as_str(), Some(kind))))
+}
+
+fn non_empty(written: &Text) -> Result<String, String> {
+    if written.text.trim().is_empty() {
+        return Err(
+            "this is empty and would match every failure; write what to look for, or leave it out".to_owned()
+        );
+    }
+    Ok(written.text.clone())
+}
+
+fn regular_expression(written: &Text) -> Result<Regex, String> {
+    Regex::new(&non_empty(written)?).map_err(|error| {
+        let words = error.to_string();
+        let last = words.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("this is not a regular expression: {last}")
+    })
+}
+
+fn enhanced_code(written: &Text) -> Result<String, String> {
+    let part = |part: &str| {
+        part == "x" || ((1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let text = non_empty(written)?;
+    if text.split('.').count() != 3 || !text.split('.').all(part) {
+        return Err(
+            "this is not an enhanced code; write three parts, such as \"4.7.1\" or \"4.x.x\"".to_owned()
+        );
+    }
+    Ok(text)
+}
+
+/// Any status from the first to the second.
+pub type StatusRange = (u16, u16);
+
+/// Reads `500`, `"50x"` or `"5xx"`.
+fn status_range(written: &Text) -> Result<StatusRange, String> {
+    let text = written.text.trim().to_ascii_lowercase();
+    let end = |digit: &str| text.replace('x', digit).parse::<u16>().ok();
+    let shaped = text.len() == 3 && text.trim_end_matches('x').bytes().all(|b| b.is_ascii_digit());
+    let range = end("0").zip(end("9")).filter(|(low, high)| shaped && *low >= 100 && *high <= 599);
+    range.ok_or_else(|| "this is not an HTTP status; write 100 to 599, \"50x\" or \"5xx\"".to_owned())
+}
+
+/// A single status is written as a number.
+fn write_status_range(range: &StatusRange) -> String {
+    if range.0 == range.1 { range.0.to_string() } else { quote(&show_status_range(range)) }
+}
+
+fn show_status_range((low, high): &StatusRange) -> String {
+    match high - low {
+        0 => low.to_string(),
+        9 => format!("{}x", low / 10),
+        _ => format!("{}xx", low / 100),
+    }
 }

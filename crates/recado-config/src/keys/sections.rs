@@ -8,13 +8,13 @@ use recado_core::dead_letter::DEAD_LETTER_TTL_DEFAULT;
 use recado_core::fair::TURN_JOBS;
 use recado_core::job::JOB_TTL_DEFAULT;
 use recado_engine::archive::SIZE_MAX_DEFAULT;
-use recado_engine::notices::Shape;
 use recado_store_redis::link::Target;
 use recado_transport::Url;
 use recado_transport_webhook::IpNet;
 
 use crate::Secret;
 use crate::keys::alerts::Alerts;
+use crate::keys::channel::ChannelKeys;
 use crate::keys::format::{
     Named, any_table, count, custom, duration, list, named, named_tables, number, path, secret, size, switch,
     table, text, word,
@@ -23,17 +23,7 @@ use crate::keys::provider::ProviderKeys;
 use crate::keys::route::RouteKeys;
 use crate::keys::table::{defaults, section};
 use crate::reading::tree::Text;
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-const TIB: u64 = 1 << 40;
-
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const MINUTE: Duration = Duration::from_secs(60);
-pub const HOUR: Duration = Duration::from_secs(60 * 60);
-pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-pub const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+use crate::units::{DAY, GIB, HOUR, KIB, MIB, MINUTE, SECOND, TIB, YEAR};
 
 pub const DATA_DIR_DEFAULT: &str = "./recado-data";
 
@@ -179,24 +169,6 @@ section! {
 }
 
 section! {
-    /// A channel for notices to people, by name: a webhook, or from and to for e-mail.
-    ChannelKeys {
-        /// The event is posted to this address.
-        webhook: Secret, secret("https://example.com/hooks/ops");
-        /// It signs webhooks: `whsec_` and then 24 to 64 bytes in base64.
-        secret: Secret, secret("${OPS_WEBHOOK_SECRET}");
-        /// The event itself, or one text as Slack takes it.
-        format: Shape, word("format", CHANNEL_FORMATS);
-        /// The route that delivers; the first of its kind by default.
-        route: String, text("email").unlisted();
-        /// The sender of e-mails.
-        from: String, text("recado@example.com").unlisted();
-        /// The recipients of e-mails.
-        to: Vec<String>, list(text("ops@example.com"), "[\"ops@example.com\"]");
-    }
-}
-
-section! {
     /// One line for each event, on standard output.
     Log {
         /// error, warn, info, debug or trace.
@@ -227,9 +199,6 @@ section! {
         enabled: bool, switch().such_as("true");
     }
 }
-
-/// Formats of a channel's webhook.
-pub const CHANNEL_FORMATS: [(&str, Shape); 2] = [("event", Shape::Event), ("slack", Shape::Slack)];
 
 /// Address of a store in Redis. It may hold a password.
 #[derive(Clone, PartialEq, Eq)]

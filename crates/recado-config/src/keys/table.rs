@@ -12,16 +12,16 @@
 //! }
 //! ```
 //!
-//! A row is the key with its documentation, its type, its default and its [format](crate::keys::format). A key without a
+//! A row is the key with its documentation, its type, its default and its format (`format.rs`). A key without a
 //! default is an `Option`. `field as "key": …` gives the field another name than the key. A row without a format is a
 //! section whose keys stand in the same table: it keeps large structs apart.
 //!
-//! From the rows follow the struct, its reading with all checks ([`Section::read`]), and what [`show`](crate::show),
-//! the commented default file and the [reference page](crate::show::reference) print ([`Section::rows`]).
+//! From the rows follow the struct, its reading with all checks ([`Section::read`]), and what `config show`, the commented
+//! default file and the reference page print ([`Section::rows`]).
 //!
 //! # To add a key
 //!
-//! 1. Write its row in the section's table (`sections.rs`, `route_keys.rs`, `provider_keys.rs` or `alerts.rs`).
+//! 1. Write its row in the section's table: `sections.rs`, `route.rs`, `provider.rs`, `channel.rs` or `alerts.rs`.
 //! 2. Use it: `config.settings.<section>.<key>`.
 //! 3. Write the generated files again: `cargo xtask tidy` prints the commands.
 //!
@@ -107,9 +107,11 @@ macro_rules! section {
     (@type $type:ty, [] []) => { $type };
 
     (@read $reader:ident, $key:expr, $type:ty, [$default:expr] [$format:expr]) => {
-        $reader.get($key, &$format).unwrap_or_else(|| $default)
+        $reader.get($key, |setting| $format.read(setting)).unwrap_or_else(|| $default)
     };
-    (@read $reader:ident, $key:expr, $type:ty, [] [$format:expr]) => { $reader.get($key, &$format) };
+    (@read $reader:ident, $key:expr, $type:ty, [] [$format:expr]) => {
+        $reader.get($key, |setting| $format.read(setting))
+    };
     (@read $reader:ident, $key:expr, $type:ty, [] []) => { <$type as $crate::keys::table::Section>::read($reader) };
 
     (@rows $key:expr, $doc:expr, $value:expr, [$default:expr] [$format:expr]) => {

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 
-use crate::keys::format::Format;
 use crate::reading::checker::Checker;
 use crate::reading::fault::{Place, suggestion};
 use crate::reading::tree::{Entry, Node, Table, Value};
@@ -30,9 +29,9 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads one key, if it is written.
-    pub fn get<T: 'static>(&self, key: &'static str, format: &Format<T>) -> Option<T> {
+    pub fn get<T>(&self, key: &'static str, read: impl FnOnce(&Setting<'t>) -> Option<T>) -> Option<T> {
         self.asked.borrow_mut().push(key);
-        format.read(&self.setting(key, self.table.0.get(key)?))
+        read(&self.setting(key, self.table.0.get(key)?))
     }
 
     /// Every entry by its name: `[routes.<name>]`, headers.

@@ -1,9 +1,9 @@
 //! The way out of a route: workers, the sandbox, or the transports of the providers that it names.
 
-use crate::Delivery;
 use crate::catalogue::{self, BuiltIn, Kind};
 use crate::reading::fault::{closest, suggestion};
 use crate::resolve::routes::{Resolver, not_in_this_build};
+use crate::{Delivery, Provider};
 
 /// A provider that a route names.
 #[derive(Debug)]
@@ -112,15 +112,17 @@ pub fn delivery(
         }
         Some(row) => Some((row.kind, Delivery::Missing(catalogue::missing(row, route.name, environment)))),
         None => {
-            report_no_delivery(route, choice, provider.is_some_and(|provider| !provider.says_nothing()));
+            // When the provider is there and faulty, its own fault says enough.
+            if provider.is_none_or(Provider::says_nothing) {
+                report_no_delivery(route, choice);
+            }
             None
         }
     }
 }
 
-fn report_no_delivery(route: &Resolver<'_>, choice: Option<&ProviderChoice>, provider_is_faulty: bool) {
+fn report_no_delivery(route: &Resolver<'_>, choice: Option<&ProviderChoice>) {
     match choice {
-        _ if provider_is_faulty => {}
         Some(choice) => route.fault(&choice.key, no_address(&choice.name)),
         None => {
             let meant = closest(route.name, catalogue::ROUTES.iter().map(|row| row.name));

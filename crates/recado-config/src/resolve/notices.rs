@@ -7,7 +7,8 @@ use recado_transport_webhook::{Guard, NotASecret, Secret as SigningKey};
 
 use crate::catalogue::Kind;
 use crate::keys::alerts::OWN_CHANNEL;
-use crate::keys::sections::{ChannelKeys, Settings};
+use crate::keys::channel::ChannelKeys;
+use crate::keys::sections::Settings;
 use crate::reading::checker::Checker;
 use crate::resolve::routes::check_channel;
 use crate::{Delivery, RouteConfig};
